@@ -75,7 +75,7 @@ fn host(policy: &str) -> Host {
         output_schema: Some(json!({"type": "object"}).to_string()),
         ..Claim::named("say")
     };
-    let liar = liar::component(&[claim], &liar::Reply::Value("7".into()));
+    let liar = liar::component(&[claim], &liar::LiarReply::Value("7".into()));
     let host = Host::new();
     host.ship("text")
         .write(

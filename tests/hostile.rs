@@ -10,7 +10,7 @@
 use serde_json::Value;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use support::host::{Host, binary};
-use toolhold_hostile::{ELSEWHERE, Lab, Outcome, Scale, run, suite};
+use toolhold_hostile::{AttackOutcome, ELSEWHERE, Lab, Scale, run, suite};
 use toolhold_sandbox::{Compiler, CompilerProcess, EngineConfig};
 
 /// With the compiler in a process of its own, as the host has it unless it is told otherwise.
@@ -35,9 +35,9 @@ fn held(test: &str) {
     let lab = LAB.lock().unwrap_or_else(PoisonError::into_inner);
     let verdict = run(&attack, &lab);
     match verdict.outcome {
-        Outcome::Held => eprintln!("{} ({:?})", verdict.observed, verdict.duration),
-        Outcome::NotRun => eprintln!("NOT RUN: {}", verdict.observed),
-        Outcome::Broke => panic!("{} (must: {})", verdict.observed, attack.must),
+        AttackOutcome::Held => eprintln!("{} ({:?})", verdict.observed, verdict.duration),
+        AttackOutcome::NotRun => eprintln!("NOT RUN: {}", verdict.observed),
+        AttackOutcome::Broke => panic!("{} (must: {})", verdict.observed, attack.must),
     }
 }
 

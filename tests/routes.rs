@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint as Server, Order, Reply, Scenario};
 use support::host::{Finished, Host};
 use toolhold_model::route::{
-    BreakerPolicy, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Relief, Retry,
-    RetryPolicy,
+    BreakerPolicy, Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Relief,
+    Retry, RetryPolicy,
 };
 use toolhold_model::{
     ChatMessage, ChatRequest, HttpRequest, HttpResponse, HttpTransport, Model, ModelError,
@@ -258,9 +258,9 @@ async fn two_hundred_requests_at_once_never_exceed_the_limit() {
         counts: counts.clone(),
     };
     let policy = EndpointPolicy {
-        limits: Limits {
+        limits: EndpointLimits {
             concurrent_requests: 8,
-            ..Limits::default()
+            ..EndpointLimits::default()
         },
         ..EndpointPolicy::default()
     };

@@ -35,6 +35,6 @@ mod rate;
 mod window;
 
 pub use backoff::Backoff;
-pub use queue::{FairQueue, Key, Lane, Permit, Refusal};
+pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
 pub use rate::{KeyedRate, Rate};
 pub use window::{SlidingWindow, Taken};

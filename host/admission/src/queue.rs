@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// What tells lanes and groups apart.
-pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
+pub trait LaneKey: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
 
-impl<T: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for T {}
+impl<T: Clone + Eq + Hash + Debug + Send + Sync + 'static> LaneKey for T {}
 
 /// Where an entry waits: behind the others of its lane, and beside those of other lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,7 +35,7 @@ impl<G> Lane<G> {
 
 /// Why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum QueueRefusal {
     /// The deadline passed in the queue.
     Deadline,
     /// The queue is full, or has no more room for this lane.
@@ -44,14 +44,14 @@ pub enum Refusal {
 
 /// A fixed number of permits and the queue for them.
 #[derive(Debug)]
-pub struct FairQueue<G: Key, M: Key = ()> {
+pub struct FairQueue<G: LaneKey, M: LaneKey = ()> {
     permits: usize,
     max_waiting: usize,
-    state: Mutex<State<G, M>>,
+    state: Mutex<QueueState<G, M>>,
 }
 
 #[derive(Debug)]
-struct State<G: Key, M: Key> {
+struct QueueState<G: LaneKey, M: LaneKey> {
     free: usize,
     waiting: usize,
     /// The number of the next waiter.
@@ -64,20 +64,20 @@ struct State<G: Key, M: Key> {
 }
 
 #[derive(Debug)]
-struct Waiter<G: Key, M: Key> {
+struct Waiter<G: LaneKey, M: LaneKey> {
     number: u64,
     /// The group's limit when the waiter came.
     group_limit: usize,
     permit: oneshot::Sender<Permit<G, M>>,
 }
 
-enum Admitted<G: Key, M: Key> {
+enum Admitted<G: LaneKey, M: LaneKey> {
     Now(Permit<G, M>),
-    Later(Waiting<G, M>),
+    Later(QueueEntry<G, M>),
 }
 
 /// An entry in the queue; leaves it when dropped.
-struct Waiting<G: Key, M: Key> {
+struct QueueEntry<G: LaneKey, M: LaneKey> {
     queue: Arc<FairQueue<G, M>>,
     lane: Lane<G, M>,
     number: u64,
@@ -86,7 +86,7 @@ struct Waiting<G: Key, M: Key> {
 
 /// The right to run; given back when dropped.
 #[derive(Debug)]
-pub struct Permit<G: Key, M: Key = ()> {
+pub struct Permit<G: LaneKey, M: LaneKey = ()> {
     queue: Arc<FairQueue<G, M>>,
     group: G,
 }
@@ -100,10 +100,10 @@ impl FairQueue<()> {
     }
 }
 
-impl<G: Key, M: Key> FairQueue<G, M> {
+impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
     /// A queue of at most `max_waiting` entries for `permits`.
     pub fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
-        let state = State {
+        let state = QueueState {
             free: permits,
             waiting: 0,
             number: 0,
@@ -136,19 +136,19 @@ impl<G: Key, M: Key> FairQueue<G, M> {
     /// Waits for a permit until `deadline`. The lane's group holds at most `group_limit` permits at a time.
     ///
     /// # Errors
-    /// [`Refusal::Full`] at once if the queue has no room for the lane, [`Refusal::Deadline`] if no permit came
+    /// [`QueueRefusal::Full`] at once if the queue has no room for the lane, [`QueueRefusal::Deadline`] if no permit came
     /// in time.
     pub async fn enter(
         self: &Arc<Self>,
         lane: Lane<G, M>,
         group_limit: usize,
         deadline: Instant,
-    ) -> Result<Permit<G, M>, Refusal> {
+    ) -> Result<Permit<G, M>, QueueRefusal> {
         match self.ask(lane, group_limit, self.max_waiting)? {
             Admitted::Now(permit) => Ok(permit),
             Admitted::Later(mut waiting) => match timeout_at(deadline, &mut waiting.permit).await {
                 Ok(Ok(permit)) => Ok(permit),
-                Ok(Err(_)) | Err(_) => Err(Refusal::Deadline),
+                Ok(Err(_)) | Err(_) => Err(QueueRefusal::Deadline),
             },
         }
     }
@@ -192,7 +192,7 @@ impl<G: Key, M: Key> FairQueue<G, M> {
         lane: Lane<G, M>,
         group_limit: usize,
         max_waiting: usize,
-    ) -> Result<Admitted<G, M>, Refusal> {
+    ) -> Result<Admitted<G, M>, QueueRefusal> {
         let mut state = self.lock();
         let has_room = state.held_by(&lane.group) < group_limit;
         // An entry that waits for a permit is served before this one; an entry that waits for its own group's
@@ -203,7 +203,7 @@ impl<G: Key, M: Key> FairQueue<G, M> {
         }
         let length = state.lanes.get(&lane).map_or(0, VecDeque::len);
         if length >= max_waiting.saturating_sub(state.waiting) {
-            return Err(Refusal::Full);
+            return Err(QueueRefusal::Full);
         }
         let (permit, receiver) = oneshot::channel();
         let number = state.number;
@@ -218,7 +218,7 @@ impl<G: Key, M: Key> FairQueue<G, M> {
         if length == 0 {
             state.round.push_back(lane.clone());
         }
-        Ok(Admitted::Later(Waiting {
+        Ok(Admitted::Later(QueueEntry {
             queue: self.clone(),
             lane,
             number,
@@ -246,7 +246,7 @@ impl<G: Key, M: Key> FairQueue<G, M> {
     }
 
     /// Hands out the permits that a change set free.
-    fn changed(self: &Arc<Self>, change: impl FnOnce(&mut State<G, M>)) {
+    fn changed(self: &Arc<Self>, change: impl FnOnce(&mut QueueState<G, M>)) {
         let mut served = Vec::new();
         {
             let mut state = self.lock();
@@ -265,12 +265,12 @@ impl<G: Key, M: Key> FairQueue<G, M> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<G, M>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<G, M>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<G: Key, M: Key> State<G, M> {
+impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
     fn held_by(&self, group: &G) -> usize {
         self.held.get(group).copied().unwrap_or(0)
     }
@@ -329,7 +329,7 @@ impl<G: Key, M: Key> State<G, M> {
     }
 }
 
-impl<G: Key, M: Key> Drop for Waiting<G, M> {
+impl<G: LaneKey, M: LaneKey> Drop for QueueEntry<G, M> {
     /// A waiter behind this one may have another group limit, and run now.
     fn drop(&mut self) {
         let (lane, number) = (&self.lane, self.number);
@@ -337,7 +337,7 @@ impl<G: Key, M: Key> Drop for Waiting<G, M> {
     }
 }
 
-impl<G: Key, M: Key> Drop for Permit<G, M> {
+impl<G: LaneKey, M: LaneKey> Drop for Permit<G, M> {
     fn drop(&mut self) {
         self.queue.leave(&self.group);
     }
@@ -388,7 +388,7 @@ mod tests {
         let early = Instant::now() + Duration::from_millis(20);
         assert_eq!(
             queue.enter(lane(1), 1, early).await.unwrap_err(),
-            Refusal::Deadline
+            QueueRefusal::Deadline
         );
         let _other = queue.enter(lane(2), 1, soon()).await.unwrap();
         assert_eq!(queue.free(), 2);
@@ -405,7 +405,7 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(
             queue.enter(lane(2), 9, soon()).await.unwrap_err(),
-            Refusal::Full
+            QueueRefusal::Full
         );
         waiting.abort();
         assert!(waiting.await.is_err());
@@ -418,7 +418,7 @@ mod tests {
     async fn waits(
         queue: &Arc<FairQueue<u64, u64>>,
         lane: Lane<u64, u64>,
-    ) -> tokio::task::JoinHandle<Result<(), Refusal>> {
+    ) -> tokio::task::JoinHandle<Result<(), QueueRefusal>> {
         let queue = queue.clone();
         let waiting = tokio::spawn(async move { queue.enter(lane, 1, soon()).await.map(drop) });
         tokio::task::yield_now().await;
@@ -432,7 +432,7 @@ mod tests {
         let _held = queue.enter(lane(1), 1, soon()).await.unwrap();
         let early = Instant::now() + Duration::from_millis(10);
         let late = queue.enter(lane(1), 1, early).await;
-        assert_eq!(late.unwrap_err(), Refusal::Deadline);
+        assert_eq!(late.unwrap_err(), QueueRefusal::Deadline);
         assert_eq!(queue.waiting(), 0);
         let gone = waits(&queue, lane(1)).await;
         assert_eq!(queue.waiting(), 1);
@@ -468,7 +468,7 @@ mod tests {
                 waiting.push(waits(&queue, lane(number)).await);
             }
             let refused = queue.enter(lane(number), 9, soon()).await;
-            assert_eq!(refused.unwrap_err(), Refusal::Full, "lane {number}");
+            assert_eq!(refused.unwrap_err(), QueueRefusal::Full, "lane {number}");
         }
         assert_eq!(queue.waiting(), 7);
         waiting.push(waits(&queue, lane(4)).await);

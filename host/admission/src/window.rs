@@ -1,4 +1,4 @@
-//! How much of something there may be in any minute: requests, or tokens.
+//! A limit per minute, of requests or of tokens.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,18 +15,18 @@ const MINUTE: Duration = Duration::from_mins(1);
 pub struct SlidingWindow {
     /// 0: no limit.
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<SlidingWindowState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    entries: VecDeque<Entry>,
+struct SlidingWindowState {
+    entries: VecDeque<WindowEntry>,
     sum: u64,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct WindowEntry {
     number: u64,
     at: Instant,
     amount: u64,
@@ -63,7 +63,7 @@ impl SlidingWindow {
         let number = state.next;
         state.next += 1;
         state.sum = state.sum.saturating_add(amount);
-        state.entries.push_back(Entry {
+        state.entries.push_back(WindowEntry {
             number,
             at: now,
             amount,
@@ -85,12 +85,12 @@ impl SlidingWindow {
         state.sum = state.sum.saturating_sub(before).saturating_add(amount);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlidingWindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlidingWindowState {
     fn forget(&mut self, now: Instant) {
         while let Some(first) = self.entries.front() {
             if first.at + MINUTE > now {

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::runtime::Runtime;
-use toolhold_agent::{Driver, Module, ToolCall, Toolbox};
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
 use toolhold_model::{ChatRequest, Model, ModelError, Watch};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Shape;
@@ -77,7 +77,7 @@ impl Toolbox for Upper {
         }]
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name}")) })
     }
 

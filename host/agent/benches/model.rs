@@ -18,10 +18,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use toolhold_agent::router::{Class, Router, RouterPolicy, Rules};
 use toolhold_model::route::{
-    BreakerPolicy, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Retry, RetryPolicy,
+    BreakerPolicy, Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Retry,
+    RetryPolicy,
 };
 use toolhold_model::{
-    ChatMessage, ChatRequest, HttpTransport, Model, OpenAiModel, Session, Timeouts,
+    ChatMessage, ChatRequest, HttpTransport, Model, OpenAiModel, RunContext, Timeouts,
 };
 
 /// Chunks of an answer, as many as a short reply of the schema contract has.
@@ -107,11 +108,11 @@ fn endpoint(address: SocketAddr) -> Arc<Endpoint> {
     let transport = HttpTransport::new(&url, None, Duration::from_secs(2)).unwrap();
     let client = OpenAiModel::new(Arc::new(transport), "m", Timeouts::default());
     let policy = EndpointPolicy {
-        limits: Limits {
+        limits: EndpointLimits {
             concurrent_requests: 64,
             requests_per_minute: 100_000_000,
             tokens_per_minute: u64::MAX,
-            ..Limits::default()
+            ..EndpointLimits::default()
         },
         breaker: BreakerPolicy::default(),
         window: Some(32_000),
@@ -174,7 +175,7 @@ fn calls(criterion: &mut Criterion) {
         default: 0,
     };
     let router = Router::new("router", vec![class], policy).unwrap();
-    let session = Session {
+    let session = RunContext {
         task: "anything",
         class: None,
     };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_agent::run::{Input, Machine};
-use toolhold_agent::{Driver, Module, ToolCall, Toolbox};
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
 use toolhold_model::{ChatRequest, Model, ModelError, Watch};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::Completion;
@@ -91,7 +91,7 @@ impl Toolbox for Nothing {
         tools()
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name}")) })
     }
 

@@ -103,4 +103,6 @@ pub mod run;
 pub mod toolbox;
 
 pub use run::{Driver, Run};
-pub use toolbox::{Activities, Activity, Module, NoModules, ToolCall, Toolbox, module_tool};
+pub use toolbox::{
+    Activities, Activity, NoModules, ResolvedModule, ToolCall, Toolbox, module_tool,
+};

@@ -15,15 +15,15 @@ use toolhold_json::repair::{End, repair};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Role};
 use toolhold_model::error::ModelError;
 use toolhold_model::side::Aside;
-use toolhold_model::{Model, Session, Watch};
+use toolhold_model::{Model, RunContext, Watch};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, Usage};
 use toolhold_protocol::routing::{Classifier, Routing};
 
-/// Characters of a task that the model is shown, of its beginning and of its end: what is asked for stands
-/// in one of them, and what lies between is material.
+/// Maximum characters of a task's beginning, and of its end, that the model is shown: the request usually
+/// stands in one of them, with material in between.
 const SHOWN: usize = 2_000;
-/// A class is a word, but some models think first.
+/// Maximum tokens of the reply. A class is one word, but some models think first.
 const ANSWER_TOKENS: u32 = 256;
 const INSTRUCTIONS: &str = "You sort tasks into classes. Do not do the task: say which class it is of. \
      Answer with JSON and nothing else: {\"class\": \"NAME\"}. The classes:\n";
@@ -81,7 +81,7 @@ fn has_word(text: &str, words: &str) -> bool {
         })
 }
 
-/// Who decides when no rule holds.
+/// Classifies tasks that no rule matches.
 #[derive(Clone, Debug)]
 pub struct RouterPolicy {
     /// The model that is asked, with its name in the configuration. Where what it takes counts, a
@@ -89,7 +89,7 @@ pub struct RouterPolicy {
     pub picker: Option<(String, Arc<dyn Model>)>,
     /// How long it may take: a run waits for it.
     pub timeout: Duration,
-    /// The class of tasks that nobody could decide about, as an index.
+    /// Index of the class for tasks that neither rules nor the model could classify.
     pub default: usize,
 }
 
@@ -260,7 +260,7 @@ impl Model for Router {
         .boxed()
     }
 
-    fn session(&self, session: &Session<'_>) -> Option<Arc<dyn Model>> {
+    fn session(&self, session: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         let decided = session.class.and_then(|name| {
             let mut classes = self.classes.iter();
             classes.position(|class| class.name == name)
@@ -288,7 +288,7 @@ struct Routed {
 impl Routed {
     fn model_of(&self, class: usize) -> Arc<dyn Model> {
         let Class { name, model, .. } = &self.router.classes[class];
-        let session = Session {
+        let session = RunContext {
             task: &self.task,
             class: Some(name),
         };
@@ -319,7 +319,7 @@ impl Model for Routed {
         .boxed()
     }
 
-    fn session(&self, session: &Session<'_>) -> Option<Arc<dyn Model>> {
+    fn session(&self, session: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         self.router.session(session)
     }
 }

@@ -47,8 +47,8 @@ fn router(says: impl IntoIterator<Item = Act>) -> Set {
     }
 }
 
-fn of(task: &str) -> Session<'_> {
-    Session { task, class: None }
+fn of(task: &str) -> RunContext<'_> {
+    RunContext { task, class: None }
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +201,7 @@ async fn an_endpoint_that_refuses_the_format_is_asked_without_it() {
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_keeps_its_class() {
     let set = router([Say("{\"class\": \"hard\"}")]);
-    let session = Session {
+    let session = RunContext {
         task: "a task",
         class: Some("easy"),
     };
@@ -210,7 +210,7 @@ async fn a_resumed_run_keeps_its_class() {
     assert_eq!(result.unwrap().content, "easily");
     assert!(heard.routing.is_empty());
     // A class that is gone is decided anew.
-    let session = Session {
+    let session = RunContext {
         class: Some("gone"),
         ..session
     };

@@ -30,7 +30,7 @@ pub trait Toolbox: Send + Sync + Debug {
     ///
     /// # Errors
     /// There is no such module, in words that say what there is.
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>>;
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
 
     /// Runs one call. Must return within `call.timeout`; must stop working when dropped. Called
     /// concurrently.
@@ -74,7 +74,7 @@ impl Toolbox for NoModules {
         Vec::new()
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name:?}; this host has none")) })
     }
 
@@ -87,7 +87,7 @@ impl Toolbox for NoModules {
 
 /// What a `_module` turned out to be.
 #[derive(Debug, Clone)]
-pub enum Module {
+pub enum ResolvedModule {
     /// A tool of the toolbox; its name is what [`ToolCall::tool`] will say.
     Tool(Box<Tool>),
     /// A saved Request, which is run as a sub-agent.
@@ -99,8 +99,8 @@ pub trait Activity: Send + Sync {
     /// As [`Toolbox::call`].
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
 
-    /// What it promises of itself: then a tool message cannot promise more. Nothing, where whoever
-    /// registers it and whoever writes the message are the same.
+    /// What it promises of itself: then a tool message cannot promise more. Absent where the same
+    /// party registers it and writes the message.
     fn annotations(&self) -> Option<Annotations> {
         None
     }
@@ -171,15 +171,15 @@ impl Activities {
         self
     }
 
-    /// Whoever asks for the run makes calls of `name`: it ends with them ([`toolhold_protocol::event::StopReason::ToolCalls`]). An
-    /// activity of the same name is hidden.
+    /// The client of the run makes calls of `name`: it ends with them
+    /// ([`toolhold_protocol::event::StopReason::ToolCalls`]). An activity of the same name is hidden.
     #[must_use]
     pub fn with_clients(mut self, name: impl Into<String>) -> Self {
         self.clients.insert(name.into());
         self
     }
 
-    /// For sub-agents: nobody asked for them who could make a call.
+    /// For sub-agents: they have no client that could make a call.
     #[must_use]
     pub fn without_clients(mut self) -> Self {
         self.clients.clear();

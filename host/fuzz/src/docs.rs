@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
         let docs = section::find(data, section::NAME).and_then(|found| section::parse(found).ok());
         kept(data, &docs.unwrap_or_default());
     } else if let Ok(text) = std::str::from_utf8(data) {
-        let mut package = wit::Package::default();
+        let mut package = wit::WitPackage::default();
         package.files.push(("fuzz.wit".into(), text.into()));
         kept(EMPTY, &wit::read_all(&[package], &mut Vec::new()));
     }

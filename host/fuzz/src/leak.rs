@@ -3,7 +3,7 @@
 //! what the complete answer calls, in its order.
 
 use std::collections::BTreeSet;
-use toolhold_agent::contract::{Piece, View};
+use toolhold_agent::contract::{Piece, RequestView};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::contract::Contract;
@@ -41,7 +41,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn taken(contract: Contract, tools: &[Tool], pieces: &[String]) -> Vec<String> {
-    let mut reader = toolhold_agent::contract::Reader::new(contract, tools);
+    let mut reader = toolhold_agent::contract::ReplyReader::new(contract, tools);
     let mut taken: Vec<_> = pieces
         .iter()
         .flat_map(|piece| reader.push(&Delta::Content(piece.clone())))
@@ -61,9 +61,9 @@ fn completion(text: &str) -> Completion {
     }
 }
 
-fn view(tools: &[Tool]) -> View<'_> {
+fn view(tools: &[Tool]) -> RequestView<'_> {
     static SETTINGS: std::sync::LazyLock<Settings> = std::sync::LazyLock::new(Settings::default);
-    View {
+    RequestView {
         model: "",
         instructions: "",
         turns: &[],

@@ -3,7 +3,7 @@
 //! and its memory is bounded.
 
 use std::mem;
-use toolhold_agent::contract::{Piece, View};
+use toolhold_agent::contract::{Piece, RequestView};
 use toolhold_model::ModelError;
 use toolhold_model::fuzzing::completion;
 use toolhold_protocol::completion::{Completion, Delta};
@@ -73,10 +73,10 @@ fn shown_is_final(deltas: &[Delta], completion: &Completion) {
 }
 
 fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion) {
-    let mut reader = toolhold_agent::contract::Reader::new(contract, &[]);
+    let mut reader = toolhold_agent::contract::ReplyReader::new(contract, &[]);
     let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
     pieces.extend(reader.finish());
-    let view = View {
+    let view = RequestView {
         model: "",
         instructions: "",
         turns: &[],

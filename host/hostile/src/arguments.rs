@@ -1,10 +1,10 @@
-//! Row 25: what a model, or whoever speaks for one, passes as arguments.
+//! Row 25: the arguments that a model, or a client in its place, passes.
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::Lab;
-use crate::liar::{self, Claim, Reply};
+use crate::liar::{self, Claim, LiarReply};
 use serde_json::{Value, json};
 use toolhold_policy::{Grant, Limits};
 
@@ -37,12 +37,12 @@ fn profile() -> Value {
     json!({"name": "Ada", "age": 36, "score": -5, "tags": ["a"], "grade": "x"})
 }
 
-async fn arguments_too_large(lab: &Lab) -> Result<String, Fault> {
+async fn arguments_too_large(lab: &Lab) -> Result<String, AttackFailure> {
     // Time is not what is tried: an unoptimised host takes seconds to count and to drop them.
     let patient = |l: &mut Limits| l.timeout_ms = lab.times(60_000, 20_000);
     let guest = lab.against_guest(Grant::default(), patient).await?;
     let mut liar = lab.against(components::COMPUTE, patient).await?;
-    let bytes = liar::component(&[Claim::named("tell")], &Reply::Value("1".into()))?;
+    let bytes = liar::component(&[Claim::named("tell")], &LiarReply::Value("1".into()))?;
     liar.load("liar", bytes).await?;
     let large = "x".repeat(50_000_000);
     let mut named = profile();
@@ -61,7 +61,7 @@ async fn arguments_too_large(lab: &Lab) -> Result<String, Fault> {
     Ok("arguments, three times; no guest was run".into())
 }
 
-async fn arguments_of_wrong_shape(lab: &Lab) -> Result<String, Fault> {
+async fn arguments_of_wrong_shape(lab: &Lab) -> Result<String, AttackFailure> {
     let guest = lab.against_guest(Grant::default(), |_| ()).await?;
     let taken = guest
         .value("bad.take", json!({"profile": profile()}))
@@ -112,7 +112,7 @@ async fn arguments_of_wrong_shape(lab: &Lab) -> Result<String, Fault> {
         let report = guest
             .ends("bad.take", arguments.clone(), "arguments")
             .await
-            .map_err(|fault| Fault::Broke(format!("{arguments}: {fault}")))?;
+            .map_err(|fault| AttackFailure::Broke(format!("{arguments}: {fault}")))?;
         ensure(report.usage.fuel == 0, || {
             format!("the guest was run with {arguments}")
         })?;
@@ -124,7 +124,7 @@ async fn arguments_of_wrong_shape(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// The text is parsed by the same parser that every door of the host uses.
-async fn arguments_as_text(lab: &Lab) -> Result<String, Fault> {
+async fn arguments_as_text(lab: &Lab) -> Result<String, AttackFailure> {
     let guest = lab.against_guest(Grant::default(), |_| ()).await?;
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);
     let at_the_limit = "[".repeat(120) + &"]".repeat(120);

@@ -1,6 +1,6 @@
 //! What an attack is, how one is run, and how it is judged.
 
-use crate::fault::Fault;
+use crate::fault::AttackFailure;
 use crate::lab::{Lab, runtime};
 use crate::process;
 use futures_util::FutureExt as _;
@@ -26,12 +26,12 @@ pub struct Attack {
 }
 
 /// `|lab| Box::pin(an_async_function(lab))`.
-pub type Tries = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, Fault>>;
+pub type Tries = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, AttackFailure>>;
 
 /// How an attack ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum AttackOutcome {
     /// What must happen happened.
     Held,
     /// Something else happened.
@@ -42,8 +42,8 @@ pub enum Outcome {
 
 /// What came of an attack.
 #[derive(Debug, Clone, Serialize)]
-pub struct Verdict {
-    pub outcome: Outcome,
+pub struct AttackVerdict {
+    pub outcome: AttackOutcome,
     /// What happened. May hold text from a guest: escape it before showing it.
     pub observed: String,
     #[serde(serialize_with = "millis", rename = "duration_ms")]
@@ -59,7 +59,7 @@ fn millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S:
 
 /// Runs one attack and judges it: it must return what it should, and leave no thread behind. Blocks;
 /// measures the process as a whole, so nothing else should happen in it meanwhile.
-pub fn run(attack: &Attack, lab: &Lab) -> Verdict {
+pub fn run(attack: &Attack, lab: &Lab) -> AttackVerdict {
     let threads = process::threads();
     let resident = process::resident_bytes();
     process::forget_peak();
@@ -73,11 +73,11 @@ pub fn run(attack: &Attack, lab: &Lab) -> Verdict {
                 let attempt = AssertUnwindSafe((attack.tries)(lab)).catch_unwind();
                 match tokio::time::timeout(lab.patience(), attempt).await {
                     Ok(Ok(tried)) => tried,
-                    Ok(Err(panic)) => Err(Fault::Broke(format!(
+                    Ok(Err(panic)) => Err(AttackFailure::Broke(format!(
                         "the host panicked: {}",
                         message(&*panic)
                     ))),
-                    Err(_) => Err(Fault::Broke(format!(
+                    Err(_) => Err(AttackFailure::Broke(format!(
                         "it did not end within {:?}",
                         lab.patience()
                     ))),
@@ -97,11 +97,11 @@ pub fn run(attack: &Attack, lab: &Lab) -> Verdict {
         tried = Err(fault);
     }
     let (outcome, observed) = match tried {
-        Ok(observed) => (Outcome::Held, observed),
-        Err(Fault::Unable(reason)) => (Outcome::NotRun, reason),
-        Err(fault) => (Outcome::Broke, fault.to_string()),
+        Ok(observed) => (AttackOutcome::Held, observed),
+        Err(AttackFailure::Unable(reason)) => (AttackOutcome::NotRun, reason),
+        Err(fault) => (AttackOutcome::Broke, fault.to_string()),
     };
-    Verdict {
+    AttackVerdict {
         outcome,
         observed,
         duration,
@@ -110,7 +110,7 @@ pub fn run(attack: &Attack, lab: &Lab) -> Verdict {
 }
 
 /// A thread that was told to end takes a moment; one that sits in the kernel for ever does not end.
-fn threads_are_back(before: Option<usize>) -> Result<(), Fault> {
+fn threads_are_back(before: Option<usize>) -> Result<(), AttackFailure> {
     const MOMENT: Duration = Duration::from_secs(2);
     let asked = Instant::now();
     loop {
@@ -119,7 +119,7 @@ fn threads_are_back(before: Option<usize>) -> Result<(), Fault> {
             return Ok(());
         }
         if asked.elapsed() > MOMENT {
-            return Err(Fault::Broke(format!(
+            return Err(AttackFailure::Broke(format!(
                 "{} threads were left behind, blocked in the host",
                 now.unwrap_or(0) - before.unwrap_or(0)
             )));

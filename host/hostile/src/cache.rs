@@ -1,8 +1,9 @@
-//! Row 19: the cache of compiled code, which is native code to whoever can write it.
+//! Row 19: the cache of compiled code, which is native code under the control of anyone who can
+//! write it.
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Dice, Lab, invoke};
 use serde_json::json;
 use std::fs;
@@ -46,7 +47,7 @@ struct Host {
 }
 
 impl Host {
-    fn new(lab: &Lab) -> Result<Self, Fault> {
+    fn new(lab: &Lab) -> Result<Self, AttackFailure> {
         let folder = lab.folder()?;
         fs::create_dir(folder.path().join("modules"))?;
         for number in [1, 2] {
@@ -62,7 +63,7 @@ impl Host {
     }
 
     /// Loads both modules, calls both, and returns how many had to be compiled.
-    async fn start(&self, key: &str, policy: Policy) -> Result<usize, Fault> {
+    async fn start(&self, key: &str, policy: Policy) -> Result<usize, AttackFailure> {
         let cache = Cache::open(&self.path("compiled"), &self.path(key))?;
         let registry = Registry::new(self.engine.clone(), Some(cache), policy);
         let compiled = AtomicUsize::new(0);
@@ -84,14 +85,14 @@ impl Host {
         Ok(compiled.into_inner())
     }
 
-    async fn compiles(&self, times: usize, why: &str) -> Result<(), Fault> {
+    async fn compiles(&self, times: usize, why: &str) -> Result<(), AttackFailure> {
         let compiled = self.start("key", Policy::default()).await?;
         ensure(compiled == times, || {
             format!("{why}: compiled {compiled} times instead of {times}")
         })
     }
 
-    fn entries(&self) -> Result<Vec<PathBuf>, Fault> {
+    fn entries(&self) -> Result<Vec<PathBuf>, AttackFailure> {
         let mut entries: Vec<_> = fs::read_dir(self.path("compiled"))?
             .map(|entry| Ok(entry?.path()))
             .collect::<Result<_, std::io::Error>>()?;
@@ -100,7 +101,7 @@ impl Host {
     }
 }
 
-async fn flipped_bytes(lab: &Lab) -> Result<String, Fault> {
+async fn flipped_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let host = Host::new(lab)?;
     host.compiles(2, "the first time").await?;
     host.compiles(0, "the second time").await?;
@@ -135,7 +136,7 @@ async fn flipped_bytes(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn forged_artefacts(lab: &Lab) -> Result<String, Fault> {
+async fn forged_artefacts(lab: &Lab) -> Result<String, AttackFailure> {
     let host = Host::new(lab)?;
     host.compiles(2, "the first time").await?;
     let entries = host.entries()?;
@@ -167,7 +168,7 @@ async fn forged_artefacts(lab: &Lab) -> Result<String, Fault> {
         let own = before
             .iter()
             .find(|entry| digest(entry) == digest(other))
-            .ok_or_else(|| Fault::Broke("the artefacts have unlike names".into()))?;
+            .ok_or_else(|| AttackFailure::Broke("the artefacts have unlike names".into()))?;
         overwrite(own, &fs::read(other)?)?;
         host.compiles(1, "another engine's artefact").await?;
     } else {
@@ -187,13 +188,14 @@ async fn forged_artefacts(lab: &Lab) -> Result<String, Fault> {
     let foreign = foreign
         .iter()
         .find(|entry| !before.contains(entry) && digest(entry) == digest(&entries[0]));
-    let foreign = foreign.ok_or_else(|| Fault::Broke("no entry of the other key".into()))?;
+    let foreign =
+        foreign.ok_or_else(|| AttackFailure::Broke("no entry of the other key".into()))?;
     overwrite(&entries[0], &fs::read(foreign)?)?;
     host.compiles(1, "another key's artefact").await?;
     Ok("another module's, engine's, key's: compiled again".into())
 }
 
-fn writable_cache(lab: &Lab) -> Result<String, Fault> {
+fn writable_cache(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = lab.folder()?;
     let (compiled, key) = (folder.path().join("compiled"), folder.path().join("key"));
     for mode in [0o777, 0o770, 0o722] {
@@ -215,7 +217,7 @@ fn writable_cache(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// Entries are read-only for everybody, ourselves included.
-fn overwrite(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+fn overwrite(path: &Path, bytes: &[u8]) -> Result<(), AttackFailure> {
     fs::remove_file(path)?;
     Ok(fs::write(path, bytes)?)
 }

@@ -3,7 +3,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, ms};
 use crate::process;
 use serde_json::json;
@@ -21,11 +21,11 @@ pub const ATTACKS: &[Attack] = &[Attack {
     tries: |lab| Box::pin(compile_bomb(lab)),
 }];
 
-async fn compile_bomb(lab: &Lab) -> Result<String, Fault> {
+async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
     /// What the host itself may need, for a component of this size: a copy for the compiler's pipe.
     const HOST: u64 = 128 << 20;
     if lab.program().is_none() {
-        return Err(Fault::Unable(
+        return Err(AttackFailure::Unable(
             "this host compiles in its own process (compiler.own_process is off)".into(),
         ));
     }
@@ -53,7 +53,7 @@ async fn compile_bomb(lab: &Lab) -> Result<String, Fault> {
             },
             || format!("bounded in {what}, it ended with {:?}", tried.outcome),
         )?;
-        // Somebody whom a busy machine has to run looks at the clock, and stops it.
+        // The task that stops it must itself be scheduled on a busy machine.
         let grace = lab.grace() * lab.times(5_u32, 1);
         ensure(tried.took < timeout + grace, || {
             format!(
@@ -100,7 +100,7 @@ struct Tried {
 }
 
 /// Loads `bytes` within these limits, and calls a benign module of the same engine all the while.
-async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried, Fault> {
+async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried, AttackFailure> {
     let policy = Policy {
         limits,
         ..Policy::default()
@@ -132,20 +132,20 @@ async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried,
             slowest = slowest.max(asked.elapsed());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Ok::<_, Fault>(slowest)
+        Ok::<_, AttackFailure>(slowest)
     };
     let ((outcome, took), slowest) = tokio::join!(loading, beside);
     let watched = watcher.join();
     Ok(Tried {
         outcome,
         took,
-        child_bytes: watched.map_err(|_| Fault::Broke("the watcher panicked".into()))?,
+        child_bytes: watched.map_err(|_| AttackFailure::Broke("the watcher panicked".into()))?,
         slowest: slowest?,
     })
 }
 
 /// The compiler's process is gone.
-async fn nobody_is_left() -> Result<(), Fault> {
+async fn nobody_is_left() -> Result<(), AttackFailure> {
     let since = Instant::now();
     while process::children_bytes() > 0 {
         ensure(since.elapsed() < Duration::from_secs(2), || {

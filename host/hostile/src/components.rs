@@ -1,7 +1,7 @@
 //! Hostile components, as WAT where they are small. Each exports plain functions, so each becomes
 //! tools by its types.
 
-use crate::fault::Fault;
+use crate::fault::AttackFailure;
 use std::fmt::Write as _;
 
 /// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/attacker`.
@@ -16,8 +16,8 @@ pub const PROBE: &[u8] = include_bytes!("../../../modules/sdk/probe/probe.wasm")
 /// The bytes of a component given as WAT.
 ///
 /// # Errors
-/// [`Fault::Wat`], which would be a mistake of ours.
-pub fn parse(wat: &str) -> Result<Vec<u8>, Fault> {
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn parse(wat: &str) -> Result<Vec<u8>, AttackFailure> {
     Ok(wat::parse_str(wat)?)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, PLACES, ensure_all_ended, expect_kind, ms, said};
 use crate::process;
 use futures_util::future::join_all;
@@ -76,7 +76,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-async fn loop_by_fuel(lab: &Lab) -> Result<String, Fault> {
+async fn loop_by_fuel(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::COMPUTE, |l| l.fuel = 10_000_000)
         .await?;
@@ -87,7 +87,7 @@ async fn loop_by_fuel(lab: &Lab) -> Result<String, Fault> {
     Ok(said(&report))
 }
 
-async fn loop_by_deadline(lab: &Lab) -> Result<String, Fault> {
+async fn loop_by_deadline(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::COMPUTE, |l| {
             (l.fuel, l.timeout_ms) = (u64::MAX, 200);
@@ -97,7 +97,7 @@ async fn loop_by_deadline(lab: &Lab) -> Result<String, Fault> {
     Ok(said(&report))
 }
 
-async fn loops_beside_a_benign_call(lab: &Lab) -> Result<String, Fault> {
+async fn loops_beside_a_benign_call(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::COMPUTE, |l| {
             (l.fuel, l.timeout_ms) = (u64::MAX, 1_000);
@@ -112,7 +112,7 @@ async fn loops_beside_a_benign_call(lab: &Lab) -> Result<String, Fault> {
             arena.value("benign.count", json!({})).await?;
             slowest = slowest.max(started.elapsed());
         }
-        Ok::<_, Fault>(slowest)
+        Ok::<_, AttackFailure>(slowest)
     };
     let (reports, slowest) = tokio::join!(spinning, beside);
     let slowest = slowest?;
@@ -127,7 +127,7 @@ async fn loops_beside_a_benign_call(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn loop_through_host_calls(lab: &Lab) -> Result<String, Fault> {
+async fn loop_through_host_calls(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against_guest(Grant::default(), |l| {
             (l.fuel, l.timeout_ms) = (u64::MAX, 150);
@@ -155,7 +155,7 @@ async fn loop_through_host_calls(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn sleep_for_an_hour(lab: &Lab) -> Result<String, Fault> {
+async fn sleep_for_an_hour(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::CLOCKS, |l| l.timeout_ms = 300)
         .await?;
@@ -188,7 +188,7 @@ async fn sleep_for_an_hour(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn wait_that_never_ends(lab: &Lab) -> Result<String, Fault> {
+async fn wait_that_never_ends(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against_guest(Grant::default(), |l| l.timeout_ms = 200)
         .await?;
@@ -209,7 +209,7 @@ async fn wait_that_never_ends(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn sleepers_in_every_place(lab: &Lab) -> Result<String, Fault> {
+async fn sleepers_in_every_place(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::CLOCKS, |l| l.timeout_ms = 500)
         .await?;
@@ -232,13 +232,13 @@ async fn sleepers_in_every_place(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("busy after {}, and says so", ms(waited)))
 }
 
-async fn recursion(lab: &Lab) -> Result<String, Fault> {
+async fn recursion(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     let report = arena.ends("bad.recurse", json!({}), "stack").await?;
     Ok(said(&report))
 }
 
-async fn recursion_in_two_stacks(lab: &Lab) -> Result<String, Fault> {
+async fn recursion_in_two_stacks(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.arena(|policy| {
         policy.limits.stack_bytes = 256 << 10;
         let deep = policy.modules.entry("deep".into()).or_default();

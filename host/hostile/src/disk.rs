@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, PLACES, expect_kind, kind};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ struct Disk {
 }
 
 impl Disk {
-    async fn new(lab: &Lab) -> Result<Self, Fault> {
+    async fn new(lab: &Lab) -> Result<Self, AttackFailure> {
         let folder = lab.folder()?;
         let grant = Grant {
             directories: vec![DirectoryGrant {
@@ -69,7 +69,11 @@ impl Disk {
 
     /// Makes one call after the other until one is refused, which must be for the quota; how many
     /// were not.
-    async fn until_full(&self, tool: &str, arguments: impl Fn(u64) -> Value) -> Result<u64, Fault> {
+    async fn until_full(
+        &self,
+        tool: &str,
+        arguments: impl Fn(u64) -> Value,
+    ) -> Result<u64, AttackFailure> {
         for n in 0..=QUOTA / ENTRY {
             let report = self.arena.call(tool, arguments(n)).await;
             self.ensure_within(tool)?;
@@ -78,13 +82,13 @@ impl Disk {
                 return Ok(n);
             }
         }
-        Err(Fault::Broke(format!(
+        Err(AttackFailure::Broke(format!(
             "{tool} was allowed {} times",
             QUOTA / ENTRY + 1
         )))
     }
 
-    fn ensure_within(&self, after: &str) -> Result<(), Fault> {
+    fn ensure_within(&self, after: &str) -> Result<(), AttackFailure> {
         let (bytes, entries) = held(self.folder.path())?;
         ensure(bytes <= QUOTA && entries * ENTRY <= QUOTA, || {
             format!("after {after}, {bytes} bytes in {entries} entries are there, quota {QUOTA}")
@@ -122,7 +126,7 @@ fn held(folder: &Path) -> io::Result<(u64, u64)> {
     Ok((bytes, entries))
 }
 
-async fn disk_filled(lab: &Lab) -> Result<String, Fault> {
+async fn disk_filled(lab: &Lab) -> Result<String, AttackFailure> {
     let disk = Disk::new(lab).await?;
     let file = |n: u64| json!({"dir": "/data", "path": format!("f{n}"), "content": ""});
     let fill = |chunk: u32, chunks: u32| move |n: u64| json!({"dir": "/data", "path": format!("f{n}"), "chunk": chunk, "chunks": chunks});
@@ -175,14 +179,14 @@ async fn disk_filled(lab: &Lab) -> Result<String, Fault> {
         disk.ensure_within("set_size")?;
     }
     ways += 7;
-    // Room that somebody else makes is noticed.
+    // Space that another process frees is noticed.
     disk.empty()?;
     disk.arena.value("bad.write", file(0)).await?;
     disk.arena.unharmed().await?;
     Ok(format!("{ways} ways, each ended by the quota"))
 }
 
-async fn disk_filled_by_many(lab: &Lab) -> Result<String, Fault> {
+async fn disk_filled_by_many(lab: &Lab) -> Result<String, AttackFailure> {
     let disk = Disk::new(lab).await?;
     let (mut refused, rounds) = (0, lab.times(20, 200));
     for round in 0..rounds {

@@ -1,8 +1,8 @@
 //! Rows 13 and 14: ways for a request to reach what was not granted.
 
 use crate::attack::Attack;
-use crate::fault::{Fault, ensure};
-use crate::fetcher::{Given, ensure_refused, get, request};
+use crate::fault::{AttackFailure, ensure};
+use crate::fetcher::{FetcherGrants, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
 use crate::web::{Answers, HERE, METADATA, Web, grant};
 use serde_json::json;
@@ -56,16 +56,16 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Public by its range and given to nobody, so that nobody is bothered.
+/// In a public range but unassigned, so that no real host receives packets.
 const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2d00, 0, 0, 0, 0, 0, 0, 1));
 
-async fn lookup_by_a_request(lab: &Lab) -> Result<String, Fault> {
+async fn lookup_by_a_request(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
     let answers = Answers::new(&[&[HERE]]);
     let only = grant(json!({"origin": "http://granted.example.com", "path_prefix": "/v1"}))?;
     let mut tried = 0;
     for grants in [vec![], vec![only]] {
-        let given = Given::http(grants).resolved_by(&answers);
+        let given = FetcherGrants::http(grants).resolved_by(&answers);
         let arena = given.fetcher(lab, |l| l.timeout_ms = 2_000).await?;
         let port = web.port();
         for url in [
@@ -158,12 +158,12 @@ const FORBIDDEN: [&str; 64] = [
     "255.255.255.255",
 ];
 
-async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, Fault> {
+async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
     let port = web.port();
     // As wide as a grant can be: any name under a domain.
     let wide = grant(json!({"origin": format!("http://*.example.com:{port}")}))?;
-    let arena = Given::http([wide])
+    let arena = FetcherGrants::http([wide])
         .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
     for host in FORBIDDEN {
@@ -178,7 +178,7 @@ async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{} spellings refused, 0 escapes", FORBIDDEN.len()))
 }
 
-async fn names_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
+async fn names_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
     let port = web.port();
     let url = format!("http://a.example.com:{port}/");
@@ -196,14 +196,14 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     ];
     for addresses in &inside {
         let answers = Answers::new(&[addresses]);
-        let given = Given::http([public.clone()]).resolved_by(&answers);
+        let given = FetcherGrants::http([public.clone()]).resolved_by(&answers);
         let arena = given.fetcher(lab, |l| l.timeout_ms = 2_000).await?;
         let what = format!("a name of {addresses:?}");
         ensure_refused(&get(&arena, &url).await, &what, "DestinationIpProhibited")?;
     }
     // Harmless while it is looked at, this machine a moment later.
     let answers = Answers::new(&[&[NOBODY], &[HERE]]);
-    let given = Given::http([public]).resolved_by(&answers);
+    let given = FetcherGrants::http([public]).resolved_by(&answers);
     let arena = given.fetcher(lab, |l| l.http_timeout_ms = 500).await?;
     let first = get(&arena, &url).await;
     ensure(first.result.is_err() && answers.asked() == 1, || {
@@ -213,11 +213,11 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     ensure_refused(&second, "a name that rebinds", "DestinationIpProhibited")?;
     nothing_arrived(&[&web])?;
 
-    // What was judged is what is connected to, for a name that may lead here, too; and whoever connects
-    // anew judges anew.
+    // The judged address is the one connected to, also for a name that may resolve to this machine; and a
+    // client that connects anew judges anew.
     let answers = Answers::new(&[&[HERE], &[METADATA]]);
     let private = json!({"origin": format!("http://a.example.com:{port}"), "private": true});
-    let given = Given::http([grant(private)?]).resolved_by(&answers);
+    let given = FetcherGrants::http([grant(private)?]).resolved_by(&answers);
     let arena = given.fetcher(lab, |_| ()).await?;
     let report = get(&arena, &format!("{url}last")).await;
     ensure(kind(&report) == "ok" && answers.asked() == 1, || {
@@ -232,14 +232,14 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
+async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
     const DENIED: &str = "HttpRequestDenied";
     let (web, trap) = (Web::start().await?, Web::start().await?);
     let port = trap.port();
     let follow = json!({"origin": web.origin(), "redirects": 5, "private": true});
     let name = json!({"origin": format!("http://a.example.com:{port}")});
     let answers = Answers::new(&[&[HERE]]);
-    let arena = Given::http([grant(follow)?, grant(name)?])
+    let arena = FetcherGrants::http([grant(follow)?, grant(name)?])
         .resolved_by(&answers)
         .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
@@ -286,9 +286,9 @@ async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{} chains, 0 escapes", targets.len() * 2))
 }
 
-async fn smuggled_requests(lab: &Lab) -> Result<String, Fault> {
+async fn smuggled_requests(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
-    let arena = Given::http([web.granted()?])
+    let arena = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
     let headers = [
@@ -360,20 +360,24 @@ const VARIABLES: [&str; 6] = [
     "all_proxy",
 ];
 
-async fn proxy_variables(lab: &Lab) -> Result<String, Fault> {
+async fn proxy_variables(lab: &Lab) -> Result<String, AttackFailure> {
     if VARIABLES
         .iter()
         .all(|name| std::env::var_os(name).is_some())
     {
         // They are set for this very process: what is granted arrives where it should.
         let web = Web::start().await?;
-        let arena = Given::http([web.granted()?]).fetcher(lab, |_| ()).await?;
+        let arena = FetcherGrants::http([web.granted()?])
+            .fetcher(lab, |_| ())
+            .await?;
         ensure_arrives(&arena, &web).await?;
         return Ok("set here, and ignored".into());
     }
     // No process may change its own environment while its threads read it: so another one.
     let program = lab.program().ok_or_else(|| {
-        Fault::Unable("needs a host of its own process (compiler.own_process is off)".into())
+        AttackFailure::Unable(
+            "needs a host of its own process (compiler.own_process is off)".into(),
+        )
     })?;
     let (proxy, folder) = (Web::start().await?, lab.folder()?);
     let mut host = Command::new(program);
@@ -399,7 +403,7 @@ async fn proxy_variables(lab: &Lab) -> Result<String, Fault> {
     Ok("the whole row again; the proxy saw nothing".into())
 }
 
-async fn ensure_arrives(arena: &Arena, web: &Web) -> Result<(), Fault> {
+async fn ensure_arrives(arena: &Arena, web: &Web) -> Result<(), AttackFailure> {
     let report = get(arena, &web.url("/")).await;
     ensure(kind(&report) == "ok", || format!("{:?}", report.result))?;
     let requests = web.requests();
@@ -409,8 +413,8 @@ async fn ensure_arrives(arena: &Arena, web: &Web) -> Result<(), Fault> {
     })
 }
 
-/// Nobody connected to any of these.
-fn nothing_arrived(webs: &[&Web]) -> Result<(), Fault> {
+/// No connection was made to any of these.
+fn nothing_arrived(webs: &[&Web]) -> Result<(), AttackFailure> {
     let arrived: usize = webs.iter().map(|web| web.accepted()).sum();
     ensure(arrived == 0, || format!("{arrived} connections arrived"))
 }

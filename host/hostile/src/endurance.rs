@@ -1,7 +1,7 @@
 //! Rows 26 and 27: the thousandth time.
 
 use crate::attack::Attack;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::ground::Ground;
 use crate::lab::{Arena, Dice, Lab, PLACES, expect_kind, ms};
 use crate::{components, process};
@@ -28,7 +28,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-async fn cancelled_at_random(lab: &Lab) -> Result<String, Fault> {
+async fn cancelled_at_random(lab: &Lab) -> Result<String, AttackFailure> {
     // What may stay resident: warm slots of the pool, which are bounded and kept on purpose.
     let kept = lab.times(64_u64, 32) << 20;
     let ground = Ground::new(lab)?;
@@ -124,7 +124,7 @@ async fn settle(lab: &Lab) {
     tokio::time::sleep(lab.times(Duration::from_millis(300), Duration::from_secs(1))).await;
 }
 
-async fn timeouts_in_a_row(lab: &Lab) -> Result<String, Fault> {
+async fn timeouts_in_a_row(lab: &Lab) -> Result<String, AttackFailure> {
     let tired = hurried(lab).await?;
     let calls = lab.times(200, 1_000);
     let started = Instant::now();
@@ -162,7 +162,7 @@ async fn timeouts_in_a_row(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// An arena where the hostile module alone has a deadline that it is sure to miss.
-async fn hurried(lab: &Lab) -> Result<Arena, Fault> {
+async fn hurried(lab: &Lab) -> Result<Arena, AttackFailure> {
     let mut arena = lab.arena(|policy| {
         // Benign calls are made as fast as they can be.
         policy.limits.calls_per_minute = 0;
@@ -180,7 +180,7 @@ async fn hurried(lab: &Lab) -> Result<Arena, Fault> {
 }
 
 /// Benign calls a second, one after the other.
-async fn throughput(arena: &Arena) -> Result<f64, Fault> {
+async fn throughput(arena: &Arena) -> Result<f64, AttackFailure> {
     const WINDOW: Duration = Duration::from_millis(20);
     let (mut calls, started) = (0_u32, Instant::now());
     loop {

@@ -6,7 +6,7 @@ use toolhold_sandbox::{ApproveError, LoadError};
 
 /// Why an attack did not end as it must.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub enum AttackFailure {
     /// The sandbox did not hold.
     #[error("{0}")]
     Broke(String),
@@ -25,11 +25,11 @@ pub enum Fault {
     Wat(#[from] wat::Error),
 }
 
-/// `Err(Fault::Broke(…))` unless `holds`.
-pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Fault> {
+/// `Err(AttackFailure::Broke(…))` unless `holds`.
+pub(crate) fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), AttackFailure> {
     if holds {
         Ok(())
     } else {
-        Err(Fault::Broke(otherwise()))
+        Err(AttackFailure::Broke(otherwise()))
     }
 }

@@ -1,7 +1,7 @@
 //! The guest that fetches, what it is given, and how it is sent somewhere.
 
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, kind};
 use crate::web::Answers;
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ use toolhold_sandbox::ModulePolicy;
 
 /// What the fetcher is given.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct FetcherGrants {
     pub http: Vec<HttpGrant>,
     pub secrets: Vec<SecretGrant>,
     /// The system's own, if there is none.
     pub resolver: Option<Arc<Answers>>,
 }
 
-impl Given {
+impl FetcherGrants {
     pub fn http(grants: impl IntoIterator<Item = HttpGrant>) -> Self {
         Self {
             http: grants.into_iter().collect(),
@@ -39,7 +39,7 @@ impl Given {
         component: &[u8],
         lab: &Lab,
         change: impl FnOnce(&mut Limits),
-    ) -> Result<Arena, Fault> {
+    ) -> Result<Arena, AttackFailure> {
         let mut arena = lab.arena(|policy| {
             change(&mut policy.limits);
             if let Some(resolver) = self.resolver {
@@ -65,7 +65,7 @@ impl Given {
         self,
         lab: &Lab,
         change: impl FnOnce(&mut Limits),
-    ) -> Result<Arena, Fault> {
+    ) -> Result<Arena, AttackFailure> {
         self.arena(components::FETCHER, lab, change).await
     }
 }
@@ -81,7 +81,7 @@ pub async fn get(arena: &Arena, url: &str) -> CallReport {
 }
 
 /// The request was refused, and the guest was told with `code`, if one is given.
-pub fn ensure_refused(report: &CallReport, what: &str, code: &str) -> Result<(), Fault> {
+pub fn ensure_refused(report: &CallReport, what: &str, code: &str) -> Result<(), AttackFailure> {
     let said = match &report.result {
         Err(error) => error.to_string(),
         Ok(output) => format!("{output:?}"),

@@ -1,7 +1,7 @@
 //! Rows 10 and 11: ways out of a granted directory, and writing where only reading was granted.
 
 use crate::attack::Attack;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::ground::{Ground, SECRET};
 use crate::lab::{Arena, Lab, kind, ms};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 /// `/data`, `/second` and `/readable`, for the guest that does what it is told.
-async fn on(ground: &Ground, lab: &Lab) -> Result<Arena, Fault> {
+async fn on(ground: &Ground, lab: &Lab) -> Result<Arena, AttackFailure> {
     let grant = Grant {
         directories: ground.directories(),
         ..Grant::default()
@@ -106,7 +106,7 @@ fn naming(dir: &str, path: &str) -> Vec<(&'static str, Value)> {
 }
 
 /// Calls the guest, which must be told no.
-async fn denied(arena: &Arena, tool: &str, arguments: &Value) -> Result<(), Fault> {
+async fn denied(arena: &Arena, tool: &str, arguments: &Value) -> Result<(), AttackFailure> {
     let report = arena.call(&format!("bad.{tool}"), arguments.clone()).await;
     let said = format!("{:?}", report.result);
     ensure(!said.contains(SECRET), || {
@@ -117,7 +117,7 @@ async fn denied(arena: &Arena, tool: &str, arguments: &Value) -> Result<(), Faul
     })
 }
 
-async fn paths_that_lead_out(lab: &Lab) -> Result<String, Fault> {
+async fn paths_that_lead_out(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
@@ -183,7 +183,7 @@ async fn paths_that_lead_out(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{tried} attempts denied; nothing outside touched"))
 }
 
-async fn links_that_lead_out(lab: &Lab) -> Result<String, Fault> {
+async fn links_that_lead_out(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
@@ -224,7 +224,7 @@ async fn links_that_lead_out(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn links_that_a_guest_makes(lab: &Lab) -> Result<String, Fault> {
+async fn links_that_a_guest_makes(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
@@ -263,7 +263,7 @@ async fn links_that_a_guest_makes(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// A link that leads out, and everything below it, is denied.
-async fn followed(arena: &Arena, dir: &str, link: &str) -> Result<(), Fault> {
+async fn followed(arena: &Arena, dir: &str, link: &str) -> Result<(), AttackFailure> {
     for path in [link.to_owned(), format!("{link}/secret.txt")] {
         for (tool, arguments) in following(dir, &path) {
             denied(arena, tool, &arguments).await?;
@@ -272,7 +272,7 @@ async fn followed(arena: &Arena, dir: &str, link: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn across_grants(lab: &Lab) -> Result<String, Fault> {
+async fn across_grants(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
@@ -296,11 +296,11 @@ async fn across_grants(lab: &Lab) -> Result<String, Fault> {
     Ok("denied, eight times; nothing gained".into())
 }
 
-async fn special_files(lab: &Lab) -> Result<String, Fault> {
+async fn special_files(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let mut kinds = vec!["FIFO", "socket"];
     if !ground.special("mkfifo", "fifo", &[]) {
-        return Err(Fault::Unable(
+        return Err(AttackFailure::Unable(
             "no FIFO can be made here: `mkfifo` is missing".into(),
         ));
     }
@@ -336,7 +336,7 @@ async fn special_files(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn write_under_a_read_grant(lab: &Lab) -> Result<String, Fault> {
+async fn write_under_a_read_grant(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;

@@ -1,7 +1,7 @@
 //! The ground on which rows 10 and 11 are tried: granted directories beside forbidden ones, links
 //! that lead from one to the other, and a picture of everything that must not change.
 
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, directory};
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn new(lab: &Lab) -> Result<Self, Fault> {
+    pub fn new(lab: &Lab) -> Result<Self, AttackFailure> {
         let ground = Self {
             folder: lab.folder()?,
         };
@@ -93,7 +93,7 @@ impl Ground {
     }
 
     /// Everything that may not change: what lies outside, and what was granted for reading.
-    pub fn picture(&self) -> Result<Picture, Fault> {
+    pub fn picture(&self) -> Result<Picture, AttackFailure> {
         let mut picture = Picture::default();
         for name in ["outside", "readable"] {
             picture.take(&self.root().join(name))?;
@@ -140,8 +140,8 @@ impl Picture {
     }
 
     /// # Errors
-    /// [`Fault::Broke`] that names what changed.
-    pub fn ensure_same(&self, now: &Self) -> Result<(), Fault> {
+    /// [`AttackFailure::Broke`] that names what changed.
+    pub fn ensure_same(&self, now: &Self) -> Result<(), AttackFailure> {
         let changed: Vec<_> = self
             .0
             .iter()

@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::ground::{Ground, SECRET};
 use crate::lab::{Arena, Lab, directory, kind};
 use futures_util::future::join_all;
@@ -34,7 +34,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-async fn trap_then_call_again(lab: &Lab) -> Result<String, Fault> {
+async fn trap_then_call_again(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     let rounds = lab.times(50, 500);
     for _ in 0..rounds {
@@ -48,7 +48,7 @@ async fn trap_then_call_again(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{rounds} traps; fresh after each"))
 }
 
-async fn state_left_behind(lab: &Lab) -> Result<String, Fault> {
+async fn state_left_behind(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::LEFTOVERS, |l| l.fuel = u64::MAX)
         .await?;
@@ -74,7 +74,7 @@ async fn state_left_behind(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{} calls found 0 of 256 MiB", rounds * 8))
 }
 
-async fn two_tenants(lab: &Lab) -> Result<String, Fault> {
+async fn two_tenants(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     // The same bytes on the same engine, with a directory, a variable and limits for each.
@@ -118,7 +118,7 @@ async fn two_tenants(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{rounds} rounds at the same time: nothing shared"))
 }
 
-fn tenant(arena: &Arena, registry: Registry, lab: &Lab) -> Result<Arena, Fault> {
+fn tenant(arena: &Arena, registry: Registry, lab: &Lab) -> Result<Arena, AttackFailure> {
     // An arena over this registry, with the engine that all tenants share.
     let mut own = lab.arena(|_| ())?;
     own.registry = registry;
@@ -126,8 +126,8 @@ fn tenant(arena: &Arena, registry: Registry, lab: &Lab) -> Result<Arena, Fault> 
     Ok(own)
 }
 
-/// What a tenant sees is its own, and what it leaves is nobody's.
-async fn own(name: &str, tenant: &Arena) -> Result<(), Fault> {
+/// A tenant sees only its own data, and leaves none for others.
+async fn own(name: &str, tenant: &Arena) -> Result<(), AttackFailure> {
     let read = json!({"dir": "/data", "path": "own.txt"});
     let found = tenant.value("bad.read", read).await?;
     ensure(found == json!(name), || format!("{name} read {found}"))?;

@@ -5,7 +5,7 @@
 //! benign call right after it works. That no thread is left is checked by [`crate::run`].
 
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::process;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -81,14 +81,14 @@ impl Lab {
                 arena
                     .load("attacker", components::ATTACKER.to_vec())
                     .await?;
-                Ok::<_, Fault>(())
+                Ok::<_, AttackFailure>(())
             })
         });
         // What is wrong here is wrong for every attack, and each will say so.
         drop(warmed);
     }
 
-    pub(crate) fn engine(&self) -> Result<Engine, Fault> {
+    pub(crate) fn engine(&self) -> Result<Engine, AttackFailure> {
         Ok(Engine::new(self.engine.clone())?)
     }
 
@@ -100,14 +100,14 @@ impl Lab {
         }
     }
 
-    pub fn folder(&self) -> Result<TempDir, Fault> {
+    pub fn folder(&self) -> Result<TempDir, AttackFailure> {
         Ok(tempfile::Builder::new()
             .prefix("toolhold-hostile-")
             .tempdir()?)
     }
 
     /// An arena with the benign module alone. `change` sets what every other module gets.
-    pub(crate) fn arena(&self, change: impl FnOnce(&mut Policy)) -> Result<Arena, Fault> {
+    pub(crate) fn arena(&self, change: impl FnOnce(&mut Policy)) -> Result<Arena, AttackFailure> {
         let mut policy = Policy::default();
         policy.limits.timeout_ms = 5_000;
         change(&mut policy);
@@ -124,7 +124,7 @@ impl Lab {
         &self,
         wat: &str,
         change: impl FnOnce(&mut Limits),
-    ) -> Result<Arena, Fault> {
+    ) -> Result<Arena, AttackFailure> {
         let mut arena = self.arena(|policy| change(&mut policy.limits))?;
         arena.benign().await?;
         arena.load("bad", components::parse(wat)?).await?;
@@ -136,7 +136,7 @@ impl Lab {
         &self,
         grant: Grant,
         change: impl FnOnce(&mut Limits),
-    ) -> Result<Arena, Fault> {
+    ) -> Result<Arena, AttackFailure> {
         let mut arena = self.arena(|policy| {
             change(&mut policy.limits);
             let module = ModulePolicy {
@@ -176,7 +176,7 @@ impl Arena {
         self.registry.load_bytes(name, bytes).await
     }
 
-    pub async fn benign(&mut self) -> Result<(), Fault> {
+    pub async fn benign(&mut self) -> Result<(), AttackFailure> {
         let bytes = components::parse(components::COMPUTE)?;
         Ok(self.load("benign", bytes).await?)
     }
@@ -194,7 +194,7 @@ impl Arena {
         invoke(&self.registry, tool, &arguments, timeout).await
     }
 
-    /// As [`Self::call`], on somebody's behalf.
+    /// As [`Self::call`], on behalf of a caller.
     pub async fn call_as(&self, caller: Caller<'_>, tool: &str, arguments: Value) -> CallReport {
         let invocation = Invocation {
             caller,
@@ -204,7 +204,7 @@ impl Arena {
     }
 
     /// Calls a tool that must work.
-    pub async fn value(&self, tool: &str, arguments: Value) -> Result<Value, Fault> {
+    pub async fn value(&self, tool: &str, arguments: Value) -> Result<Value, AttackFailure> {
         match self.call(tool, arguments).await.result? {
             Output::Value(value) | Output::Message(value) => Ok(value),
         }
@@ -216,7 +216,7 @@ impl Arena {
         tool: &str,
         arguments: Value,
         kind: &str,
-    ) -> Result<CallReport, Fault> {
+    ) -> Result<CallReport, AttackFailure> {
         let timeout = self
             .registry
             .tool(tool)
@@ -234,7 +234,7 @@ impl Arena {
     }
 
     /// All places are free, and a benign call works at once.
-    pub async fn unharmed(&self) -> Result<(), Fault> {
+    pub async fn unharmed(&self) -> Result<(), AttackFailure> {
         let free = self.engine.free_places();
         ensure(free == PLACES as usize, || {
             format!("{} places were not given back", PLACES as usize - free)
@@ -273,7 +273,7 @@ pub(crate) fn kind(report: &CallReport) -> &'static str {
         .map_or_else(CallError::kind, |_| "ok")
 }
 
-pub(crate) fn expect_kind(report: &CallReport, expected: &str) -> Result<(), Fault> {
+pub(crate) fn expect_kind(report: &CallReport, expected: &str) -> Result<(), AttackFailure> {
     ensure(kind(report) == expected, || match &report.result {
         Ok(output) => {
             let text: String = format!("{output:?}").chars().take(200).collect();
@@ -324,7 +324,7 @@ impl Dice {
 }
 
 /// Every one of many calls ended with an error of this kind.
-pub(crate) fn ensure_all_ended(reports: &[CallReport], kind: &str) -> Result<(), Fault> {
+pub(crate) fn ensure_all_ended(reports: &[CallReport], kind: &str) -> Result<(), AttackFailure> {
     reports
         .iter()
         .try_for_each(|report| expect_kind(report, kind))

@@ -1,7 +1,7 @@
 //! Modules of the tool world that say of themselves, and answer, exactly what they are told to:
 //! names, descriptions and results that no toolchain would let an author write by accident.
 
-use crate::fault::Fault;
+use crate::fault::AttackFailure;
 use std::fmt::Write as _;
 
 /// What a module claims of one of its tools.
@@ -29,7 +29,7 @@ impl Claim {
 
 /// What it answers, whatever it is asked.
 #[derive(Debug, Clone)]
-pub enum Reply {
+pub enum LiarReply {
     Value(String),
     Message(String),
     Error {
@@ -41,8 +41,8 @@ pub enum Reply {
 /// The component that claims `tools` and answers `reply`.
 ///
 /// # Errors
-/// [`Fault::Wat`], which would be a mistake of ours.
-pub fn component(tools: &[Claim], reply: &Reply) -> Result<Vec<u8>, Fault> {
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn component(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFailure> {
     let mut data = Data::default();
     let (list, answer) = (data.tools(tools), data.reply(reply));
     let mut escaped = String::with_capacity(data.0.len() * 3);
@@ -109,13 +109,18 @@ impl Data {
     }
 
     /// `result<output, tool-error>`, by pointer.
-    fn reply(&mut self, reply: &Reply) -> u32 {
+    fn reply(&mut self, reply: &LiarReply) -> u32 {
         let words = match reply {
-            Reply::Value(json) | Reply::Message(json) => {
+            LiarReply::Value(json) | LiarReply::Message(json) => {
                 let [at, length] = self.text(json);
-                vec![0, u32::from(matches!(reply, Reply::Message(_))), at, length]
+                vec![
+                    0,
+                    u32::from(matches!(reply, LiarReply::Message(_))),
+                    at,
+                    length,
+                ]
             }
-            Reply::Error { message, data } => {
+            LiarReply::Error { message, data } => {
                 let (message, data) = (self.text(message), self.option(data.as_deref()));
                 [&[1, 0][..], &message, &data].concat()
             }

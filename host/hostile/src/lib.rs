@@ -44,8 +44,8 @@ mod secrets;
 mod tenants;
 mod trust;
 
-pub use attack::{Attack, Outcome, Verdict, run};
-pub use fault::Fault;
+pub use attack::{Attack, AttackOutcome, AttackVerdict, run};
+pub use fault::AttackFailure;
 pub use lab::{Lab, Scale};
 
 /// A row that tries another part of Toolhold than the sandbox: it is a test, and no part of [`suite`].

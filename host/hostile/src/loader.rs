@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Dice, Lab, invoke, ms};
 use crate::process;
 use serde_json::json;
@@ -63,13 +63,13 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 /// Loads `folder` beside the modules of `arena`, on the same engine.
-async fn load(arena: &Arena, folder: &Path, policy: Policy) -> Result<Registry, Fault> {
+async fn load(arena: &Arena, folder: &Path, policy: Policy) -> Result<Registry, AttackFailure> {
     let registry = Registry::new(arena.engine.clone(), None, policy);
     registry.load_folder(folder, None, &|_| ()).await?;
     Ok(registry)
 }
 
-async fn files_that_are_no_component(lab: &Lab) -> Result<String, Fault> {
+async fn files_that_are_no_component(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = lab.folder()?;
     let folder = folder.path();
     let good = components::parse(components::COMPUTE)?;
@@ -135,7 +135,7 @@ async fn files_that_are_no_component(lab: &Lab) -> Result<String, Fault> {
         let failed = failures
             .iter()
             .find(|failed| failed.origin.ends_with(&format!("/{name}")))
-            .ok_or_else(|| Fault::Broke(format!("{name} was not refused")))?;
+            .ok_or_else(|| AttackFailure::Broke(format!("{name} was not refused")))?;
         let reason = failed.error.to_string();
         ensure(reason.contains(why), || format!("{name}: {reason}"))?;
     }
@@ -146,7 +146,7 @@ async fn files_that_are_no_component(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{} refused with the reason", expected.len()))
 }
 
-async fn bombs(lab: &Lab) -> Result<String, Fault> {
+async fn bombs(lab: &Lab) -> Result<String, AttackFailure> {
     /// "In seconds."
     const SECONDS: Duration = Duration::from_secs(10);
     // Where the compiler is a process of its own, what the host needs for 100 MB that it refuses
@@ -220,7 +220,10 @@ async fn bombs(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// Loads a folder while a benign module is called all the time; the slowest of its calls.
-async fn load_beside_calls(arena: &Arena, folder: &Path) -> Result<(Registry, Duration), Fault> {
+async fn load_beside_calls(
+    arena: &Arena,
+    folder: &Path,
+) -> Result<(Registry, Duration), AttackFailure> {
     let done = AtomicBool::new(false);
     let loading = async {
         let registry = load(arena, folder, Policy::default()).await;
@@ -235,14 +238,14 @@ async fn load_beside_calls(arena: &Arena, folder: &Path) -> Result<(Registry, Du
             slowest = slowest.max(asked.elapsed());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Ok::<_, Fault>(slowest)
+        Ok::<_, AttackFailure>(slowest)
     };
     let (registry, slowest) = tokio::join!(loading, beside);
     Ok((registry?, slowest?))
 }
 
 /// What loading hostile bytes may come to: a refusal, or a module that stays in its limits.
-async fn tried(arena: &mut Arena, name: &str, bytes: Vec<u8>) -> Result<bool, Fault> {
+async fn tried(arena: &mut Arena, name: &str, bytes: Vec<u8>) -> Result<bool, AttackFailure> {
     match arena.load(name, bytes).await {
         Ok(()) => {
             let tools: Vec<_> = arena
@@ -263,7 +266,7 @@ async fn tried(arena: &mut Arena, name: &str, bytes: Vec<u8>) -> Result<bool, Fa
     }
 }
 
-async fn truncated_files(lab: &Lab) -> Result<String, Fault> {
+async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let whole = components::parse(components::CLOCKS)?;
     let mut loaded = Vec::new();
@@ -290,7 +293,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn random_bytes(lab: &Lab) -> Result<String, Fault> {
+async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let mut dice = Dice(0x5eed);
     let rounds = lab.times(200, 2_000);
@@ -322,7 +325,7 @@ async fn random_bytes(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn file_being_written(lab: &Lab) -> Result<String, Fault> {
+async fn file_being_written(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = lab.folder()?;
     let path = folder.path().join("slow.wasm");
     let bytes = components::parse(components::CLOCKS)?;
@@ -350,7 +353,7 @@ async fn file_being_written(lab: &Lab) -> Result<String, Fault> {
             load(&arena, folder.path(), Policy::default()).await,
         ) {
             (Ok([refused, loaded]), Ok(registry)) => match registry.module("slow") {
-                Some(module) if module.digest != whole => Err(Fault::Broke(format!(
+                Some(module) if module.digest != whole => Err(AttackFailure::Broke(format!(
                     "a component of {} bytes was loaded that nobody wrote",
                     module.size
                 ))),
@@ -364,7 +367,7 @@ async fn file_being_written(lab: &Lab) -> Result<String, Fault> {
     stop.store(true, Ordering::Relaxed);
     let wrote = writer
         .join()
-        .map_err(|_| Fault::Broke("the writer panicked".into()))?;
+        .map_err(|_| AttackFailure::Broke("the writer panicked".into()))?;
     wrote?;
     let [refused, loaded] = outcome?;
     arena.unharmed().await?;
@@ -373,14 +376,14 @@ async fn file_being_written(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn file_being_swapped(lab: &Lab) -> Result<String, Fault> {
+async fn file_being_swapped(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = lab.folder()?;
     let aside = lab.folder()?;
     let path = folder.path().join("swapped.wasm");
     let variants: Vec<_> = [1, 2]
         .into_iter()
         .map(|number| Ok((number, components::parse(&components::which(number))?)))
-        .collect::<Result<_, Fault>>()?;
+        .collect::<Result<_, AttackFailure>>()?;
     let digests: Vec<_> = variants
         .iter()
         .map(|(number, bytes)| (Digest::of(bytes), *number))
@@ -420,7 +423,7 @@ async fn file_being_swapped(lab: &Lab) -> Result<String, Fault> {
     stop.store(true, Ordering::Relaxed);
     let swaps = swapper
         .join()
-        .map_err(|_| Fault::Broke("the swapper panicked".into()))??;
+        .map_err(|_| AttackFailure::Broke("the swapper panicked".into()))??;
     outcome?;
     ensure(seen[0] > 0 && seen[1] > 0, || {
         format!("only one variant was ever loaded: {seen:?}")
@@ -437,7 +440,7 @@ async fn matches(
     registry: &Registry,
     digests: &[(Digest, u32)],
     seen: &mut [u32; 2],
-) -> Result<(), Fault> {
+) -> Result<(), AttackFailure> {
     let Some(module) = registry.module("swapped") else {
         // That it changed under the reader is seen, and it is read again later.
         if let [failed] = &*registry.failures()
@@ -445,14 +448,14 @@ async fn matches(
         {
             return Ok(());
         }
-        return Err(Fault::Broke(format!(
+        return Err(AttackFailure::Broke(format!(
             "it was refused: {:?}",
             registry.failures()
         )));
     };
     let expected = digests.iter().find(|(digest, _)| *digest == module.digest);
     let Some((_, expected)) = expected else {
-        return Err(Fault::Broke(format!(
+        return Err(AttackFailure::Broke(format!(
             "{:?} was never written",
             module.digest
         )));

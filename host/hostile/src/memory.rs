@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::ground::Ground;
 use crate::lab::{Lab, kind, said};
 use crate::process;
@@ -56,7 +56,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 const CAP: u64 = 64 << 20;
-async fn memory_in_steps(lab: &Lab) -> Result<String, Fault> {
+async fn memory_in_steps(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::GROWTH, |l| l.memory_bytes = CAP)
         .await?;
@@ -66,7 +66,7 @@ async fn memory_in_steps(lab: &Lab) -> Result<String, Fault> {
     Ok(said(&report))
 }
 
-async fn memory_at_start(lab: &Lab) -> Result<String, Fault> {
+async fn memory_at_start(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab
         .against(components::COMPUTE, |l| l.memory_bytes = CAP)
         .await?;
@@ -78,14 +78,14 @@ async fn memory_at_start(lab: &Lab) -> Result<String, Fault> {
         match arena.load(name, components::parse(wat)?).await {
             Err(LoadError::Limits { .. } | LoadError::Compile { .. } | LoadError::Link { .. }) => {}
             Err(other) => return Err(other.into()),
-            Ok(()) => return Err(Fault::Broke(format!("{name} was loaded"))),
+            Ok(()) => return Err(AttackFailure::Broke(format!("{name} was loaded"))),
         }
     }
     arena.unharmed().await?;
     Ok("refused, twice".into())
 }
 
-async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
+async fn memory_filled(lab: &Lab) -> Result<String, AttackFailure> {
     // What the host may need besides: docs/security.md, row 4.
     let besides = lab.times(64_u64, 32) << 20;
     let arena = lab
@@ -109,7 +109,7 @@ async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
     }
     arena.unharmed().await?;
     let (Some(before), Some(peak)) = (before, process::peak_bytes()) else {
-        return Err(Fault::Unable(
+        return Err(AttackFailure::Unable(
             "this system does not tell what is resident".into(),
         ));
     };
@@ -123,21 +123,21 @@ async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn table_in_steps(lab: &Lab) -> Result<String, Fault> {
+async fn table_in_steps(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::GROWTH, |l| l.table_elements = 10_000)
         .await?;
     Ok(said(&arena.ends("bad.table", json!({}), "table").await?))
 }
 
-async fn many_tables(lab: &Lab) -> Result<String, Fault> {
+async fn many_tables(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(&components::many_tables(), |l| l.table_elements = 100_000)
         .await?;
     Ok(said(&arena.ends("bad.f", json!({}), "table").await?))
 }
 
-async fn handles_in_a_loop(lab: &Lab) -> Result<String, Fault> {
+async fn handles_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = Ground::new(lab)?;
     let grant = Grant {
         directories: ground.directories(),
@@ -166,7 +166,7 @@ async fn handles_in_a_loop(lab: &Lab) -> Result<String, Fault> {
                 "refused".to_owned()
             }
             (Err(error), kind) => {
-                return Err(Fault::Broke(format!("{handle}: {kind}: {error}")));
+                return Err(AttackFailure::Broke(format!("{handle}: {kind}: {error}")));
             }
         };
         ended.push(how);

@@ -2,9 +2,9 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::Lab;
-use crate::liar::{self, Claim, Reply};
+use crate::liar::{self, Claim, LiarReply};
 use serde_json::json;
 use toolhold_sandbox::LoadError;
 
@@ -32,7 +32,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-async fn names_of_tools(lab: &Lab) -> Result<String, Fault> {
+async fn names_of_tools(lab: &Lab) -> Result<String, AttackFailure> {
     let long = "n".repeat(10_000);
     let names = [
         "",
@@ -57,7 +57,7 @@ async fn names_of_tools(lab: &Lab) -> Result<String, Fault> {
     ];
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     for name in names {
-        let bytes = liar::component(&[Claim::named(name)], &Reply::Value("1".into()))?;
+        let bytes = liar::component(&[Claim::named(name)], &LiarReply::Value("1".into()))?;
         match arena.load("liar", bytes).await {
             Err(LoadError::Tool { tool, reason }) => {
                 let text = format!("{tool}{reason}");
@@ -66,12 +66,12 @@ async fn names_of_tools(lab: &Lab) -> Result<String, Fault> {
                 })?;
             }
             Err(other) => return Err(other.into()),
-            Ok(()) => return Err(Fault::Broke(format!("{name:?} became a tool"))),
+            Ok(()) => return Err(AttackFailure::Broke(format!("{name:?} became a tool"))),
         }
     }
     // One bad name does not smuggle in the good ones of the same module, nor the other way round.
     let claims = [Claim::named("fine"), Claim::named("Bad")];
-    let bytes = liar::component(&claims, &Reply::Value("1".into()))?;
+    let bytes = liar::component(&claims, &LiarReply::Value("1".into()))?;
     ensure(arena.load("liar", bytes).await.is_err(), || {
         "a module with one bad name was loaded".into()
     })?;
@@ -79,20 +79,21 @@ async fn names_of_tools(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{} names refused", names.len()))
 }
 
-async fn names_of_others(lab: &Lab) -> Result<String, Fault> {
+async fn names_of_others(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
-    let impostor = |name: &str| liar::component(&[Claim::named(name)], &Reply::Value("666".into()));
+    let impostor =
+        |name: &str| liar::component(&[Claim::named(name)], &LiarReply::Value("666".into()));
     match arena.load("benign", impostor("count")?).await {
         Err(LoadError::Duplicate { name, .. }) => {
             ensure(name == "benign", || format!("{name} is said to be taken"))?;
         }
         Err(other) => return Err(other.into()),
-        Ok(()) => return Err(Fault::Broke("a second `benign` was loaded".into())),
+        Ok(()) => return Err(AttackFailure::Broke("a second `benign` was loaded".into())),
     }
     // The first one still answers.
     arena.unharmed().await?;
     let twice = [Claim::named("tell"), Claim::named("tell")];
-    let bytes = liar::component(&twice, &Reply::Value("1".into()))?;
+    let bytes = liar::component(&twice, &LiarReply::Value("1".into()))?;
     ensure(
         matches!(arena.load("liar", bytes).await, Err(LoadError::Tool { .. })),
         || "a tool that is listed twice was loaded".into(),
@@ -111,7 +112,7 @@ async fn names_of_others(lab: &Lab) -> Result<String, Fault> {
         })?;
     }
     let many: Vec<_> = (0..2_000).map(|n| Claim::named(format!("t{n}"))).collect();
-    let bytes = liar::component(&many, &Reply::Value("1".into()))?;
+    let bytes = liar::component(&many, &LiarReply::Value("1".into()))?;
     ensure(arena.load("liar", bytes).await.is_err(), || {
         "a module with 2 000 tools was loaded".into()
     })?;
@@ -119,7 +120,7 @@ async fn names_of_others(lab: &Lab) -> Result<String, Fault> {
     Ok("refused, nine times; the first keeps its name".into())
 }
 
-async fn descriptions(lab: &Lab) -> Result<String, Fault> {
+async fn descriptions(lab: &Lab) -> Result<String, AttackFailure> {
     let invisible =
         "a\u{202e}b\u{200b}c\u{2066}d\u{e0041}\u{e0042}e\u{feff}f\u{1b}[31mg\u{ad}h\u{7f}i";
     let schema = json!({
@@ -135,12 +136,15 @@ async fn descriptions(lab: &Lab) -> Result<String, Fault> {
     }];
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     arena
-        .load("liar", liar::component(&claims, &Reply::Value("1".into()))?)
+        .load(
+            "liar",
+            liar::component(&claims, &LiarReply::Value("1".into()))?,
+        )
         .await?;
     let tool = arena
         .registry
         .tool("liar.tell")
-        .ok_or_else(|| Fault::Broke("the tool is not there".into()))?;
+        .ok_or_else(|| AttackFailure::Broke("the tool is not there".into()))?;
     let title = tool.title.clone().unwrap_or_default();
     ensure(title.len() < 1_000, || "the title was not cut".into())?;
     ensure(tool.description.len() < 100_000, || {
@@ -167,7 +171,7 @@ async fn descriptions(lab: &Lab) -> Result<String, Fault> {
             input_schema: schema,
             ..Claim::named("tell")
         };
-        let bytes = liar::component(&[claim], &Reply::Value("1".into()))?;
+        let bytes = liar::component(&[claim], &LiarReply::Value("1".into()))?;
         ensure(arena.load("other", bytes).await.is_err(), || {
             "an endless schema was taken".into()
         })?;

@@ -1,7 +1,7 @@
 //! Rows 12 and 13: the world around the host, asked for without a grant.
 
 use crate::attack::Attack;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, kind};
 use serde_json::json;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-async fn environment_and_files(lab: &Lab) -> Result<String, Fault> {
+async fn environment_and_files(lab: &Lab) -> Result<String, AttackFailure> {
     ensure(std::env::vars_os().next().is_some(), || {
         "this host has no environment that could leak".into()
     })?;
@@ -57,7 +57,7 @@ async fn environment_and_files(lab: &Lab) -> Result<String, Fault> {
     Ok("all empty; no directory to ask".into())
 }
 
-async fn sockets(lab: &Lab) -> Result<String, Fault> {
+async fn sockets(lab: &Lab) -> Result<String, AttackFailure> {
     // Real ones that would answer.
     let tcp = TcpListener::bind("127.0.0.1:0").await?;
     let udp = UdpSocket::bind("127.0.0.1:0").await?;
@@ -96,7 +96,7 @@ async fn sockets(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{tried} attempts denied; nothing arrived"))
 }
 
-async fn name_lookup(lab: &Lab) -> Result<String, Fault> {
+async fn name_lookup(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against_guest(Grant::default(), |l| l.timeout_ms = 2_000)
         .await?;

@@ -2,9 +2,9 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, expect_kind};
-use crate::liar::{self, Claim, Reply};
+use crate::liar::{self, Claim, LiarReply};
 use serde_json::json;
 use toolhold_policy::{CallError, Grant};
 
@@ -46,7 +46,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-async fn output_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
+async fn output_of_a_gigabyte(lab: &Lab) -> Result<String, AttackFailure> {
     let guest = lab
         .against_guest(Grant::default(), |l| l.timeout_ms = 20_000)
         .await?;
@@ -63,7 +63,7 @@ async fn output_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
     Ok("encoding, output, output, output".into())
 }
 
-async fn output_that_is_not_text(lab: &Lab) -> Result<String, Fault> {
+async fn output_that_is_not_text(lab: &Lab) -> Result<String, AttackFailure> {
     let wat = lab.against(components::BAD_TEXT, |_| ()).await?;
     wat.ends("bad.invalid", json!({}), "encoding").await?;
     wat.ends("bad.outside", json!({}), "encoding").await?;
@@ -78,7 +78,7 @@ async fn output_that_is_not_text(lab: &Lab) -> Result<String, Fault> {
     Ok("encoding, five times".into())
 }
 
-async fn output_that_is_not_json(lab: &Lab) -> Result<String, Fault> {
+async fn output_that_is_not_json(lab: &Lab) -> Result<String, AttackFailure> {
     let deep = |open: &str, close: &str| open.repeat(10_000) + "1" + &close.repeat(10_000);
     let answers = [
         deep("[", "]"),
@@ -96,9 +96,9 @@ async fn output_that_is_not_json(lab: &Lab) -> Result<String, Fault> {
     ];
     for answer in &answers {
         let replies = [
-            Reply::Value(answer.clone()),
-            Reply::Message(answer.clone()),
-            Reply::Error {
+            LiarReply::Value(answer.clone()),
+            LiarReply::Message(answer.clone()),
+            LiarReply::Error {
                 message: "no".into(),
                 data: Some(answer.clone()),
             },
@@ -113,7 +113,7 @@ async fn output_that_is_not_json(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("encoding, {} times", answers.len() * 3))
 }
 
-async fn flood(lab: &Lab) -> Result<String, Fault> {
+async fn flood(lab: &Lab) -> Result<String, AttackFailure> {
     const KEPT: u64 = 10_000;
     const BYTES: u64 = 64 << 20;
     let arena = lab
@@ -152,7 +152,7 @@ async fn flood(lab: &Lab) -> Result<String, Fault> {
     Ok("10 kB of each kept, the rest counted".into())
 }
 
-async fn escape_sequences(lab: &Lab) -> Result<String, Fault> {
+async fn escape_sequences(lab: &Lab) -> Result<String, AttackFailure> {
     let text = "\u{1b}[2J\u{1b}]0;owned\u{7}\r\u{202e}backwards\u{200b}\u{9b}31m";
     let guest = lab.against_guest(Grant::default(), |_| ()).await?;
     let panicked = guest
@@ -162,7 +162,7 @@ async fn escape_sequences(lab: &Lab) -> Result<String, Fault> {
         .ends("bad.fail", json!({"text": text}), "tool")
         .await?;
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
-    let reply = Reply::Error {
+    let reply = LiarReply::Error {
         message: text.into(),
         data: None,
     };

@@ -22,8 +22,8 @@ pub fn forget_peak() {
 /// The name of every thread of an attack's runtime, those for file operations included.
 pub const THREAD: &str = "hostile";
 
-/// Threads of attacks and of engines. By their names, because whoever runs the suite has threads of
-/// its own that come and go.
+/// Threads of attacks and of engines. Recognised by name, because the process that runs the suite
+/// has threads of its own that come and go.
 pub fn threads() -> Option<usize> {
     let tasks = fs::read_dir("/proc/self/task").ok()?;
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());

@@ -1,8 +1,8 @@
 //! Row 15: servers that answer too much, or never stop.
 
 use crate::attack::Attack;
-use crate::fault::{Fault, ensure};
-use crate::fetcher::{Given, get};
+use crate::fault::{AttackFailure, ensure};
+use crate::fetcher::{FetcherGrants, get};
 use crate::lab::{Lab, expect_kind, kind, ms};
 use crate::process;
 use crate::web::{BOMB, Web};
@@ -39,13 +39,13 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// What the host may need for a call beside what the guest holds.
 const MEMORY: u64 = 64 << 20;
 
-async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
+async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
     const TIMEOUT: u64 = 400;
     let web = Web::start().await?;
-    let by_deadline = Given::http([web.granted()?])
+    let by_deadline = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.timeout_ms = TIMEOUT)
         .await?;
-    let by_request = Given::http([web.granted()?])
+    let by_request = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.http_timeout_ms = TIMEOUT / 2)
         .await?;
     let mut slowest = Duration::ZERO;
@@ -84,9 +84,11 @@ async fn response_without_end(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
+async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
-    let arena = Given::http([web.granted()?]).fetcher(lab, |_| ()).await?;
+    let arena = FetcherGrants::http([web.granted()?])
+        .fetcher(lab, |_| ())
+        .await?;
     let before = process::resident_bytes();
     process::forget_peak();
     let url = web.url("/gigabyte");
@@ -113,9 +115,9 @@ async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("ended after {:.1} MiB", most as f64 / 1_048_576.0))
 }
 
-async fn compressed_bomb(lab: &Lab) -> Result<String, Fault> {
+async fn compressed_bomb(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
-    let arena = Given::http([web.granted()?])
+    let arena = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.http_response_bytes = 20_000)
         .await?;
     let before = process::resident_bytes();
@@ -124,9 +126,12 @@ async fn compressed_bomb(lab: &Lab) -> Result<String, Fault> {
     let report = get(&arena, &web.url("/gzip")).await;
     expect_kind(&report, "ok")?;
     let Ok(Output::Value(seen)) = &report.result else {
-        return Err(Fault::Broke(format!("it answered {:?}", report.result)));
+        return Err(AttackFailure::Broke(format!(
+            "it answered {:?}",
+            report.result
+        )));
     };
-    // Byte for byte: whoever unpacks it does so in the guest's memory, under the guest's limits.
+    // Byte for byte: the guest unpacks it in its own memory, under its own limits.
     ensure(seen["size"] == json!(BOMB.len()), || {
         format!("{} bytes instead of {} arrived", seen["size"], BOMB.len())
     })?;
@@ -140,7 +145,7 @@ async fn compressed_bomb(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// The error names the limit that fired.
-fn ensure_says(report: &CallReport, limit: &str) -> Result<(), Fault> {
+fn ensure_says(report: &CallReport, limit: &str) -> Result<(), AttackFailure> {
     let said = report.result.as_ref().err().map(ToString::to_string);
     ensure(
         said.as_ref().is_some_and(|said| said.contains(limit)),
@@ -148,7 +153,7 @@ fn ensure_says(report: &CallReport, limit: &str) -> Result<(), Fault> {
     )
 }
 
-fn ensure_memory(before: Option<u64>) -> Result<(), Fault> {
+fn ensure_memory(before: Option<u64>) -> Result<(), AttackFailure> {
     let more = match (process::peak_bytes(), before) {
         (Some(peak), Some(before)) => peak.saturating_sub(before),
         _ => 0,

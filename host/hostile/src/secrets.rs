@@ -4,8 +4,8 @@
 use crate::attack::Attack;
 use crate::components;
 use crate::encodings::forms;
-use crate::fault::{Fault, ensure};
-use crate::fetcher::{Given, ensure_refused, get, request};
+use crate::fault::{AttackFailure, ensure};
+use crate::fetcher::{FetcherGrants, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
 use crate::web::{Web, grant};
 use serde_json::{Value, json};
@@ -40,17 +40,17 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-fn canary(web: &Web, place: SecretPlace) -> Result<SecretGrant, Fault> {
+fn canary(web: &Web, place: SecretPlace) -> Result<SecretGrant, AttackFailure> {
     let origin = web.origin();
     let slot = SecretSlot {
         name: "canary".into(),
         origin: origin
             .parse()
-            .map_err(|error| Fault::Broke(format!("{origin} is no origin: {error}")))?,
+            .map_err(|error| AttackFailure::Broke(format!("{origin} is no origin: {error}")))?,
         place,
     };
     SecretGrant::new(slot, CANARY.into())
-        .map_err(|error| Fault::Broke(format!("no such secret: {error}")))
+        .map_err(|error| AttackFailure::Broke(format!("no such secret: {error}")))
 }
 
 fn in_header() -> SecretPlace {
@@ -60,13 +60,13 @@ fn in_header() -> SecretPlace {
     }
 }
 
-async fn secret_that_comes_back(lab: &Lab) -> Result<String, Fault> {
+async fn secret_that_comes_back(lab: &Lab) -> Result<String, AttackFailure> {
     let mut redactions = 0;
     for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
         let web = Web::start().await?;
-        let given = Given {
+        let given = FetcherGrants {
             secrets: vec![canary(&web, place)?],
-            ..Given::http([web.granted()?])
+            ..FetcherGrants::http([web.granted()?])
         };
         let arena = given.fetcher(lab, |_| ()).await?;
         let report = get(&arena, &web.url("/echo")).await;
@@ -103,14 +103,14 @@ async fn secret_that_comes_back(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{redactions} redactions; never seen"))
 }
 
-async fn secret_that_is_told(lab: &Lab) -> Result<String, Fault> {
+async fn secret_that_is_told(lab: &Lab) -> Result<String, AttackFailure> {
     // The guest is handed the secret as its argument: however else it may have come by it, this is
     // how it would tell.
     let web = Web::start().await?;
     let given = || {
-        Ok::<_, Fault>(Given {
+        Ok::<_, AttackFailure>(FetcherGrants {
             secrets: vec![canary(&web, in_header())?],
-            ..Given::http([web.granted()?])
+            ..FetcherGrants::http([web.granted()?])
         })
     };
     let arena = given()?.arena(components::ATTACKER, lab, |_| ()).await?;
@@ -157,13 +157,13 @@ async fn secret_that_is_told(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("told {told} times, {redactions} redactions"))
 }
 
-async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, Fault> {
+async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
     let (web, other) = (Web::start().await?, Web::start().await?);
     for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
         let follow = json!({"origin": web.origin(), "redirects": 5, "private": true});
-        let given = Given {
+        let given = FetcherGrants {
             secrets: vec![canary(&web, place)?],
-            ..Given::http([grant(follow)?, other.granted()?])
+            ..FetcherGrants::http([grant(follow)?, other.granted()?])
         };
         let arena = given.fetcher(lab, |_| ()).await?;
         let lure = format!("/redirect/302?{}", other.url("/?x=1"));
@@ -182,7 +182,7 @@ async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, Fault> {
 }
 
 /// A `Host` that says where the secret should go.
-async fn lured(arena: &Arena, web: &Web, other: &Web) -> Result<(), Fault> {
+async fn lured(arena: &Arena, web: &Web, other: &Web) -> Result<(), AttackFailure> {
     let host = other.origin().replace("http://", "");
     let before = web.requests().len();
     clean(
@@ -197,7 +197,7 @@ async fn lured(arena: &Arena, web: &Web, other: &Web) -> Result<(), Fault> {
 
 /// The canary is in no part of a report in any form; how often it was taken out, which must be
 /// `least` times or more.
-fn clean(report: &CallReport, least: u64) -> Result<u64, Fault> {
+fn clean(report: &CallReport, least: u64) -> Result<u64, AttackFailure> {
     let mut texts = vec![report.stdout.text.clone(), report.stderr.text.clone()];
     texts.extend(report.logs.iter().map(|line| line.message.clone()));
     match &report.result {
@@ -207,7 +207,9 @@ fn clean(report: &CallReport, least: u64) -> Result<u64, Fault> {
     texts.push(format!("{report:?}"));
     for text in texts {
         if let Some(form) = found(&text) {
-            return Err(Fault::Broke(format!("the secret got out as {form:?}")));
+            return Err(AttackFailure::Broke(format!(
+                "the secret got out as {form:?}"
+            )));
         }
     }
     ensure(report.redactions >= least, || {

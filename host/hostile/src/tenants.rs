@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::components;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, PLACES, expect_kind, kind, ms};
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ const fn caller<'a>(tenant: &'a str, session: &'a str) -> Caller<'a> {
     Caller { tenant, session }
 }
 
-async fn two_sessions(lab: &Lab) -> Result<String, Fault> {
+async fn two_sessions(lab: &Lab) -> Result<String, AttackFailure> {
     let state = lab.folder()?;
     let mut arena = lab.arena(|policy| {
         policy.storage = Storage {
@@ -79,7 +79,7 @@ async fn two_sessions(lab: &Lab) -> Result<String, Fault> {
         all(join_all(CALLERS.iter().enumerate().map(|at| leave(&arena, at))).await)?;
         all(join_all(CALLERS.iter().enumerate().map(|at| look(&arena, at))).await)?;
     }
-    // Nobody's room is taken by what another filled.
+    // A tenant's quota is not used up by another tenant.
     let full = file("full", QUOTA * 4 / 5);
     for at in CALLERS.iter().filter(|at| !at.session.is_empty()) {
         ok(&arena, *at, "bad.write", full.clone()).await?;
@@ -105,7 +105,7 @@ async fn two_sessions(lab: &Lab) -> Result<String, Fault> {
     ))
 }
 
-fn all(results: Vec<Result<(), Fault>>) -> Result<(), Fault> {
+fn all(results: Vec<Result<(), AttackFailure>>) -> Result<(), AttackFailure> {
     results.into_iter().collect()
 }
 
@@ -113,13 +113,18 @@ fn file(name: &str, bytes: u64) -> Value {
     json!({"path": format!("/scratch/{name}"), "bytes": bytes})
 }
 
-async fn ok(arena: &Arena, at: Caller<'_>, tool: &str, with: Value) -> Result<Value, Fault> {
+async fn ok(
+    arena: &Arena,
+    at: Caller<'_>,
+    tool: &str,
+    with: Value,
+) -> Result<Value, AttackFailure> {
     match arena.call_as(at, tool, with).await.result? {
         Output::Value(value) | Output::Message(value) => Ok(value),
     }
 }
 
-async fn leave(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), Fault> {
+async fn leave(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), AttackFailure> {
     let own = file(&format!("of-{number}"), 10);
     ok(arena, *at, "bad.write", own).await?;
     ok(arena, *at, "bad.write", file("common", size(number))).await?;
@@ -135,7 +140,7 @@ fn size(number: usize) -> u64 {
     100 + number as u64
 }
 
-async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), Fault> {
+async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), AttackFailure> {
     let named = |name: &str| json!({"path": format!("/scratch/{name}")});
     for (other, its) in CALLERS.iter().enumerate() {
         let report = arena
@@ -159,11 +164,11 @@ async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), F
     })
 }
 
-async fn crowd_of_sleepers(lab: &Lab) -> Result<String, Fault> {
+async fn crowd_of_sleepers(lab: &Lab) -> Result<String, AttackFailure> {
     const SLEEP: Duration = Duration::from_millis(400);
     const CROWD: usize = 64;
-    // Whoever comes later gets the next place that is free, and does not wait for the eight rounds or
-    // more that the crowd needs.
+    // A later caller gets the next free place, and does not wait for the eight rounds or more that the crowd
+    // needs.
     let most = SLEEP + lab.grace();
     let mut slowest = Duration::ZERO;
     for limit in [None, Some(u64::from(PLACES / 2))] {

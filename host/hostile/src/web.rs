@@ -6,7 +6,7 @@
 //! has to be seen.
 
 use crate::encodings::forms;
-use crate::fault::{Fault, ensure};
+use crate::fault::{AttackFailure, ensure};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -41,13 +41,13 @@ pub const BOMB: &[u8] = include_bytes!("../bomb.gz");
 #[derive(Debug)]
 pub struct Web {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerCounters>,
     serving: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    requests: Mutex<Vec<Seen>>,
+struct ServerCounters {
+    requests: Mutex<Vec<ReceivedRequest>>,
     accepted: AtomicUsize,
     open: AtomicUsize,
     written: AtomicU64,
@@ -55,13 +55,13 @@ struct Shared {
 
 /// A request as it came over the wire.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Request line and headers.
     pub head: String,
     pub body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// All values of a header.
     pub fn header(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().skip(1);
@@ -82,7 +82,7 @@ impl Web {
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<ServerCounters>::default();
         let serving = tokio::spawn(serve(listener, shared.clone()));
         Ok(Self {
             address,
@@ -104,13 +104,13 @@ impl Web {
     }
 
     /// Everything at this server.
-    pub fn granted(&self) -> Result<HttpGrant, Fault> {
+    pub fn granted(&self) -> Result<HttpGrant, AttackFailure> {
         let methods = ["GET", "HEAD", "POST"];
         grant(json!({"origin": self.origin(), "methods": methods, "private": true}))
     }
 
     /// The requests that arrived, in their order.
-    pub fn requests(&self) -> Vec<Seen> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         lock(&self.shared.requests).clone()
     }
 
@@ -125,7 +125,7 @@ impl Web {
     }
 
     /// The other side closes all connections within `patience`.
-    pub async fn ensure_left_alone(&self, patience: Duration) -> Result<(), Fault> {
+    pub async fn ensure_left_alone(&self, patience: Duration) -> Result<(), AttackFailure> {
         let since = Instant::now();
         while self.shared.open.load(SeqCst) > 0 {
             ensure(since.elapsed() < patience, || {
@@ -144,11 +144,12 @@ impl Drop for Web {
 }
 
 /// A grant as an operator writes it.
-pub fn grant(fields: Value) -> Result<HttpGrant, Fault> {
-    serde_json::from_value(fields).map_err(|error| Fault::Broke(format!("no such grant: {error}")))
+pub fn grant(fields: Value) -> Result<HttpGrant, AttackFailure> {
+    serde_json::from_value(fields)
+        .map_err(|error| AttackFailure::Broke(format!("no such grant: {error}")))
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<ServerCounters>) {
     while let Ok((stream, _)) = listener.accept().await {
         let shared = shared.clone();
         shared.accepted.fetch_add(1, SeqCst);
@@ -164,7 +165,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 /// The first byte of a client that speaks TLS.
 const TLS_HANDSHAKE: u8 = 22;
 
-async fn converse(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, shared: &ServerCounters) -> io::Result<()> {
     let mut buffer = Vec::new();
     stream.read_buf(&mut buffer).await?;
     if buffer.first() == Some(&TLS_HANDSHAKE) {
@@ -178,7 +179,7 @@ async fn converse(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
 }
 
 /// The next request, or nothing if the client is done.
-async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Seen>> {
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<ReceivedRequest>> {
     let end = |bytes: &[u8], mark: &[u8]| {
         let at = bytes.windows(mark.len()).position(|w| w == mark);
         at.map(|at| at + mark.len())
@@ -191,7 +192,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option
             return Ok(None);
         }
     };
-    let mut seen = Seen {
+    let mut seen = ReceivedRequest {
         head,
         body: String::new(),
     };
@@ -220,7 +221,11 @@ fn text(buffer: &mut Vec<u8>, length: usize) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-async fn answer(stream: &mut TcpStream, shared: &Shared, request: &Seen) -> io::Result<()> {
+async fn answer(
+    stream: &mut TcpStream,
+    shared: &ServerCounters,
+    request: &ReceivedRequest,
+) -> io::Result<()> {
     let target = request.target();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match path {
@@ -282,7 +287,7 @@ async fn plain(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8])
 }
 
 /// What was sent, as it was and in every encoding, wherever a response has room for text.
-async fn echo(stream: &mut TcpStream, request: &Seen, query: &str) -> io::Result<()> {
+async fn echo(stream: &mut TcpStream, request: &ReceivedRequest, query: &str) -> io::Result<()> {
     let authorization = request.header("authorization").concat();
     let credential = authorization.trim_start_matches("Bearer ");
     let value = query.rsplit('=').next().unwrap_or_default();

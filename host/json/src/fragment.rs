@@ -1,29 +1,31 @@
-//! JSON that begins or ends in the middle, or stands in prose: what is left of a result that was cut, a page
-//! of one that was read in parts. Only what is whole in it is taken.
+//! Reads JSON that begins or ends in the middle, or is surrounded by prose: a result that was cut, or one
+//! page of it. Only complete values are taken.
 
 use serde_json::{Map, Value};
 use std::mem;
 use std::str::Chars;
 
-/// Deeper than any result that is accepted.
+/// Maximum depth; deeper than any accepted result.
 const MAX_DEPTH: usize = 100;
-/// Of a character that is written by its number.
+/// Hexadecimal digits of a `\u` escape.
 const DIGITS: usize = 4;
-/// What a name ends with, where a text holds an object.
+/// The end of a member name inside a text that holds an object.
 const NAMED: &str = "\":";
-/// By how many times more members a text is known to be escaped: one with a quote in it is not.
+/// Factor of members found after unescaping above which a text counts as escaped; a text with only
+/// a quote in it stays below.
 const OBVIOUSLY: usize = 2;
-/// Texts that were cut within one another. Each more may cost a few bytes, and all of it is read again.
+/// Maximum nesting of cut texts. Each level costs the sender a few bytes and makes the reader read everything
+/// again.
 const MAX_WITHIN: usize = 3;
-/// That there was more.
+/// Marks omitted text.
 const MORE: &str = "…";
 
-/// What stands in a text.
+/// The JSON found in a text.
 #[derive(Debug, Default, PartialEq)]
 pub struct Fragments {
     /// In the order of the text; the members of an object whose beginning is not there are one, too.
     pub values: Vec<Value>,
-    /// What is around them.
+    /// The text around the values.
     pub rest: String,
     /// Members of all objects.
     members: usize,
@@ -39,7 +41,7 @@ fn read_within(text: &str, levels: usize) -> Option<Fragments> {
     if let Some(whole) = begun.strip_prefix('"') {
         // A text that was cut.
         let (inner, end) = literal(whole);
-        if matches!(end, End::Cut) {
+        if matches!(end, QuotedEnd::Cut) {
             let told = partial(inner).unwrap_or_default();
             let within = levels
                 .checked_sub(1)
@@ -98,7 +100,7 @@ fn scan(text: &str) -> Fragments {
                     found.rest.push_str(&words);
                     found.rest.push(' ');
                 }
-                // It opens nothing: the text began within a text.
+                // The quote opens nothing: the text began inside a string.
                 None => scanner.skip(),
             },
             '}' | ']' => {
@@ -249,13 +251,13 @@ impl Scanner<'_> {
     fn quoted(&mut self) -> Option<String> {
         let (text, end) = literal(self.rest.strip_prefix('"')?);
         let behind = match end {
-            End::Closed(behind) => behind,
-            End::Cut if !text.contains(char::is_whitespace) => {
-                // Half of a name, which says nothing.
+            QuotedEnd::Closed(behind) => behind,
+            QuotedEnd::Cut if !text.contains(char::is_whitespace) => {
+                // Half of a member name, which is useless.
                 self.rest = "";
                 return None;
             }
-            End::Cut | End::Broken => return None,
+            QuotedEnd::Cut | QuotedEnd::Broken => return None,
         };
         let next = behind.trim_start().chars().next();
         if !matches!(next, None | Some(':' | ',' | '}' | ']')) {
@@ -268,7 +270,7 @@ impl Scanner<'_> {
     /// The same as a value, of which something may be missing.
     fn text(&mut self) -> Option<Value> {
         let (text, end) = literal(self.rest.strip_prefix('"')?);
-        if matches!(end, End::Cut) {
+        if matches!(end, QuotedEnd::Cut) {
             self.rest = "";
             return partial(text).map(Value::String);
         }
@@ -290,24 +292,24 @@ impl Scanner<'_> {
 }
 
 /// How a text between quotes ends.
-enum End<'t> {
+enum QuotedEnd<'t> {
     /// With a quote, and this is behind it.
     Closed(&'t str),
     /// With the end of all.
     Cut,
-    /// With what no such text holds: the quote before it opened none.
+    /// With a character that no string may hold: the quote before it did not open a string.
     Broken,
 }
 
 /// The text behind a quote that opens it.
-fn literal(behind: &str) -> (String, End<'_>) {
+fn literal(behind: &str) -> (String, QuotedEnd<'_>) {
     let mut text = String::new();
     let mut chars = behind.chars();
     while let Some(next) = chars.next() {
         #[cfg(test)]
         tests::step();
         match next {
-            '"' => return (text, End::Closed(chars.as_str())),
+            '"' => return (text, QuotedEnd::Closed(chars.as_str())),
             '\\' => {
                 let Some(escaped) = chars.next() else {
                     break;
@@ -321,18 +323,25 @@ fn literal(behind: &str) -> (String, End<'_>) {
                     'u' => {
                         let Some(code) = unit(&mut chars) else {
                             let is_half = chars.as_str().len() < DIGITS;
-                            return (text, if is_half { End::Cut } else { End::Broken });
+                            return (
+                                text,
+                                if is_half {
+                                    QuotedEnd::Cut
+                                } else {
+                                    QuotedEnd::Broken
+                                },
+                            );
                         };
                         text.push(character(code, &mut chars));
                     }
                     other => text.push(other),
                 }
             }
-            control if control < ' ' => return (text, End::Broken),
+            control if control < ' ' => return (text, QuotedEnd::Broken),
             other => text.push(other),
         }
     }
-    (text, End::Cut)
+    (text, QuotedEnd::Cut)
 }
 
 fn unit(chars: &mut Chars<'_>) -> Option<u32> {
@@ -354,8 +363,8 @@ fn character(code: u32, chars: &mut Chars<'_>) -> char {
         .unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// What can be told of a text whose end is missing: all of it but its last word, which is half of one; if it
-/// is JSON itself, all, since only what is whole is taken of that.
+/// The usable part of a text whose end is missing: all but its last, incomplete word; all of it if it is JSON
+/// itself, since only complete values are taken from that.
 fn partial(mut text: String) -> Option<String> {
     if !text.contains(NAMED) {
         let end = text.rfind(char::is_whitespace)?;

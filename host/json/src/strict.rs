@@ -1,5 +1,5 @@
 //! JSON in which every key has one value. RFC 8259 (4) lets a key stand twice and leaves open which
-//! value counts: a call that can be understood in two ways is none.
+//! value counts: a call with two readings is refused.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -15,13 +15,13 @@ struct Strict(Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Reader).map(Self)
+        deserializer.deserialize_any(StrictVisitor).map(Self)
     }
 }
 
-struct Reader;
+struct StrictVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for StrictVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

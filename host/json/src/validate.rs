@@ -12,11 +12,11 @@ pub struct Validator {
     inner: jsonschema::Validator,
 }
 
-/// A model fixes the first faults it is shown; a page of them only costs tokens.
+/// Maximum faults shown to a model: it fixes the first ones, and more only cost tokens.
 const SHOWN: usize = 3;
-/// A person fixes all of them, but no more than fit a screen.
+/// Maximum faults shown to a person: as many as fit a screen.
 const MOST: usize = 16;
-/// Characters of a fault: it may quote the value.
+/// Maximum characters of one fault, which may quote the value.
 const LENGTH: usize = 300;
 
 /// One thing that is wrong with a value.
@@ -51,8 +51,8 @@ impl Validator {
         Err(faults.join("; "))
     }
 
-    /// What is wrong with `value`, where the parts at `open` (JSON pointers) stand for values that
-    /// nobody knows yet: nothing is said about them, nor about what depends on them.
+    /// The faults of `value`. The parts at `open` (JSON pointers) stand for values that are not
+    /// known yet: faults in them, or that depend on them, are left out.
     pub fn faults(&self, value: &Value, open: &[&str]) -> Vec<Fault> {
         self.first(MOST, value, &open.iter().copied().collect())
     }
@@ -70,8 +70,7 @@ impl Validator {
     }
 }
 
-/// What is wrong. A long value is not quoted: cut in the middle, half of something that the model must not
-/// see would not be known for what it is.
+/// The reason in words. A long value is not quoted: half of a cut secret could not be recognised and hidden.
 fn reason(error: &ValidationError<'_>) -> String {
     let whole = error.to_string();
     if whole.chars().count() <= LENGTH {
@@ -106,7 +105,7 @@ fn depends_on(error: &ValidationError<'_>, open: &BTreeSet<&str>) -> bool {
             let next = open.range(inside.as_str()..).next();
             next.is_some_and(|next| next.starts_with(&inside))
         }
-        // The condition may have looked at what is open.
+        // The condition may depend on an open value.
         _ => {
             let mut keywords = error.schema_path().as_str().split('/');
             keywords.any(|keyword| matches!(keyword, "then" | "else"))

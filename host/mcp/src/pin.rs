@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 use toolhold_json::hex::sha256;
-use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, Change, Standing};
+use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 
 /// When a person must approve a server before its tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Pins {
     }
 
     /// The differences from what was approved; `None` without an approval, or with a revoked one.
-    pub async fn compare(&self, settings: &Settings, offer: &Offer) -> Option<Vec<Change>> {
+    pub async fn compare(&self, settings: &Settings, offer: &Offer) -> Option<Vec<GrantChange>> {
         match self.recorded(settings).await {
             Recorded::One(pin) if is_revoked(&pin) => None,
             Recorded::One(pin) => Some(changes(&pin, &approval(settings, offer, pin.by))),
@@ -198,7 +198,7 @@ pub fn reason(standing: &Standing) -> String {
 }
 
 /// The change concerns the approval itself, and not a part of what was approved.
-fn is_whole(change: &Change) -> bool {
+fn is_whole(change: &GrantChange) -> bool {
     change.before.is_none() && change.after.is_none()
 }
 
@@ -221,7 +221,7 @@ fn approval(settings: &Settings, offer: &Offer, by: ApprovedBy) -> Approval {
     }
 }
 
-fn changes(pin: &Approval, now: &Approval) -> Vec<Change> {
+fn changes(pin: &Approval, now: &Approval) -> Vec<GrantChange> {
     // The digest would show as a further difference; the parts are listed instead.
     let now = Approval {
         digest: pin.digest.clone(),
@@ -230,7 +230,7 @@ fn changes(pin: &Approval, now: &Approval) -> Vec<Change> {
     pin.changes(&now, true)
 }
 
-fn standing(changes: Vec<Change>) -> Standing {
+fn standing(changes: Vec<GrantChange>) -> Standing {
     if changes.is_empty() {
         Standing::Approved
     } else {

@@ -4,7 +4,7 @@ use crate::offer::Offered;
 use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
-use toolhold_agent::{Activity as _, Module, ToolCall, Toolbox};
+use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, Toolbox};
 use toolhold_policy::tool_name;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
@@ -58,9 +58,11 @@ impl<T: Toolbox> Toolbox for WithServers<T> {
         own.cloned().or_else(|| self.inner.tool(name))
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         match self.offered.iter().find(|tool| tool.name == name) {
-            Some(tool) => Box::pin(std::future::ready(Ok(Module::Tool(Box::new(tool.clone()))))),
+            Some(tool) => Box::pin(std::future::ready(Ok(ResolvedModule::Tool(Box::new(
+                tool.clone(),
+            ))))),
             None => self.inner.module(name),
         }
     }

@@ -25,10 +25,10 @@ pub(crate) struct Decoder {
     /// Bytes that the whole answer may take.
     limit: usize,
     received: usize,
-    body: Body,
+    body: AnswerBody,
     /// `[DONE]` was seen; what follows is not part of the answer.
     done: bool,
-    /// Something was said in answer, were it nothing.
+    /// A choice was received, even if it is empty.
     has_choice: bool,
     completion: Completion,
     calls: ToolCalls,
@@ -36,7 +36,7 @@ pub(crate) struct Decoder {
 }
 
 #[derive(Debug)]
-enum Body {
+enum AnswerBody {
     /// Too few bytes to tell.
     Unknown {
         head: Vec<u8>,
@@ -55,7 +55,7 @@ impl Decoder {
         Self {
             limit,
             received: 0,
-            body: Body::Unknown {
+            body: AnswerBody::Unknown {
                 head: Vec::new(),
                 is_event_stream: content_type.starts_with("text/event-stream"),
                 content_type: content_type.to_owned(),
@@ -91,15 +91,15 @@ impl Decoder {
             return Err(self.too_large());
         }
         match &mut self.body {
-            Body::Unknown { head, .. } => {
+            AnswerBody::Unknown { head, .. } => {
                 head.extend_from_slice(bytes);
                 self.sniff(false, url, emit)
             }
-            Body::Json(json) => {
+            AnswerBody::Json(json) => {
                 json.extend_from_slice(bytes);
                 Ok(())
             }
-            Body::Events(events) => {
+            AnswerBody::Events(events) => {
                 let events = events.push(bytes).map_err(|_| self.too_large())?;
                 self.take_events(events, emit)
             }
@@ -113,16 +113,16 @@ impl Decoder {
         url: &str,
         emit: &mut dyn FnMut(Delta),
     ) -> Result<Completion, ModelError> {
-        if matches!(self.body, Body::Unknown { .. }) {
+        if matches!(self.body, AnswerBody::Unknown { .. }) {
             self.sniff(true, url, emit)?;
         }
         match &mut self.body {
-            Body::Unknown { .. } => {}
-            Body::Json(json) => {
+            AnswerBody::Unknown { .. } => {}
+            AnswerBody::Json(json) => {
                 let json = mem::take(json);
                 self.take_json(&json, emit)?;
             }
-            Body::Events(events) => {
+            AnswerBody::Events(events) => {
                 let last = events.finish();
                 // Without its blank line the last event may be cut: unreadable means truncated.
                 match last.map(|event| self.take_event(event, emit)) {
@@ -163,7 +163,7 @@ impl Decoder {
         url: &str,
         emit: &mut dyn FnMut(Delta),
     ) -> Result<(), ModelError> {
-        let Body::Unknown {
+        let AnswerBody::Unknown {
             head,
             is_event_stream,
             content_type,
@@ -184,13 +184,13 @@ impl Decoder {
             .iter()
             .any(|field| start.starts_with(field));
         if is_json {
-            self.body = Body::Json(start.to_vec());
+            self.body = AnswerBody::Json(start.to_vec());
             Ok(())
         } else if !is_page && (*is_event_stream || has_field) {
             let head = mem::take(head);
             let mut events = SseDecoder::new(self.limit);
             let first = events.push(&head);
-            self.body = Body::Events(events);
+            self.body = AnswerBody::Events(events);
             let first = first.map_err(|_| self.too_large())?;
             self.take_events(first, emit)
         } else if start.is_empty() {
@@ -394,7 +394,7 @@ impl Decoder {
     }
 }
 
-/// What is read of an answer, or says nothing about it; other fields are extras.
+/// Fields that are decoded or ignored; all others are kept as extras.
 const KNOWN_IN_CHUNK: [&str; 7] = [
     "id", "object", "created", "model", "choices", "usage", "error",
 ];

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::Delivery;
-use crate::server::Server;
+use crate::server::ServerInfo;
 use crate::tokenizer::Tokenizer;
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
@@ -15,7 +15,7 @@ use toolhold_protocol::contract::Contract;
 /// How one model behind one endpoint is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialect {
-    pub server: Server,
+    pub server: ServerInfo,
     /// The best way to have an answer delivered.
     pub delivery: Delivery,
     /// Whether answers say how many tokens they took.
@@ -23,7 +23,7 @@ pub struct Dialect {
     /// Whether thinking came in a field of its own.
     pub reasoning: bool,
     /// `response_format` with a JSON Schema.
-    pub schema: Verdict,
+    pub schema: ProbeVerdict,
     pub tools: ToolCalling,
     /// How tokens are counted, where they are.
     pub tokenizer: Option<Tokenizer>,
@@ -33,19 +33,19 @@ pub struct Dialect {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCalling {
     /// `tool_choice: "auto"`, with a task that needs the tool.
-    pub auto: Verdict,
+    pub auto: ProbeVerdict,
     /// `tool_choice: "required"`, with a task that needs none.
-    pub required: Verdict,
+    pub required: ProbeVerdict,
     /// One tool named, with a task for the other.
-    pub named: Verdict,
+    pub named: ProbeVerdict,
     /// Two calls in one reply.
-    pub parallel: Verdict,
+    pub parallel: ProbeVerdict,
 }
 
 /// What an endpoint made of a request for something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// It did what was asked.
     Works,
     /// It accepted the request and did something else.
@@ -59,13 +59,13 @@ pub enum Verdict {
     Unknown { reason: String },
 }
 
-impl Verdict {
+impl ProbeVerdict {
     pub fn works(&self) -> bool {
         *self == Self::Works
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ProbeVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Works => f.write_str("works"),
@@ -84,10 +84,10 @@ impl Dialect {
     /// validates every reply anyway.
     pub fn contract(&self) -> Contract {
         match &self.schema {
-            Verdict::Works => Contract::Schema,
+            ProbeVerdict::Works => Contract::Schema,
             _ if self.tools.auto.works() => Contract::Tools,
-            Verdict::Unknown { .. } => Contract::Schema,
-            Verdict::Ignored { .. } | Verdict::Refused { .. } => Contract::Simple,
+            ProbeVerdict::Unknown { .. } => Contract::Schema,
+            ProbeVerdict::Ignored { .. } | ProbeVerdict::Refused { .. } => Contract::Simple,
         }
     }
 
@@ -96,11 +96,11 @@ impl Dialect {
         let ToolCalling {
             named, required, ..
         } = &self.tools;
-        let is_refused = |verdict: &Verdict| matches!(verdict, Verdict::Refused { .. });
+        let is_refused = |verdict: &ProbeVerdict| matches!(verdict, ProbeVerdict::Refused { .. });
         match (named, required) {
-            (Verdict::Works | Verdict::Unknown { .. }, _) => Forcing::Named,
-            (_, Verdict::Works) => Forcing::Required,
-            (Verdict::Ignored { .. }, _) => Forcing::Named,
+            (ProbeVerdict::Works | ProbeVerdict::Unknown { .. }, _) => Forcing::Named,
+            (_, ProbeVerdict::Works) => Forcing::Required,
+            (ProbeVerdict::Ignored { .. }, _) => Forcing::Named,
             (_, required) if !is_refused(required) => Forcing::Required,
             _ => Forcing::Auto,
         }
@@ -108,11 +108,11 @@ impl Dialect {
 
     /// Whether the endpoint keeps the contract by itself, so that little is left to our side.
     pub fn does(&self, contract: Contract) -> bool {
-        self.verdict(contract).is_none_or(Verdict::works)
+        self.verdict(contract).is_none_or(ProbeVerdict::works)
     }
 
     /// What became of this contract; nothing of plain text, which is understood everywhere.
-    pub fn verdict(&self, contract: Contract) -> Option<&Verdict> {
+    pub fn verdict(&self, contract: Contract) -> Option<&ProbeVerdict> {
         match contract {
             Contract::Schema => Some(&self.schema),
             Contract::Tools => Some(&self.tools.auto),
@@ -122,7 +122,7 @@ impl Dialect {
 
     /// Whether a request with a schema is answered, whatever is made of it.
     pub fn accepts_schema(&self) -> bool {
-        !matches!(self.schema, Verdict::Refused { .. })
+        !matches!(self.schema, ProbeVerdict::Refused { .. })
     }
 
     /// The most tokens to ask for in one reply: half of the window, so that the prompt has the other.
@@ -137,32 +137,32 @@ impl Dialect {
 mod tests {
     use super::*;
 
-    fn verdicts() -> [Verdict; 4] {
+    fn verdicts() -> [ProbeVerdict; 4] {
         let why = String::from("why");
         [
-            Verdict::Works,
-            Verdict::Ignored {
+            ProbeVerdict::Works,
+            ProbeVerdict::Ignored {
                 answer: why.clone(),
             },
-            Verdict::Refused {
+            ProbeVerdict::Refused {
                 reason: why.clone(),
             },
-            Verdict::Unknown { reason: why },
+            ProbeVerdict::Unknown { reason: why },
         ]
     }
 
-    fn dialect(schema: &Verdict, auto: &Verdict) -> Dialect {
+    fn dialect(schema: &ProbeVerdict, auto: &ProbeVerdict) -> Dialect {
         Dialect {
-            server: Server::default(),
+            server: ServerInfo::default(),
             delivery: Delivery::Stream,
             usage: true,
             reasoning: false,
             schema: schema.clone(),
             tools: ToolCalling {
                 auto: auto.clone(),
-                required: Verdict::Works,
-                named: Verdict::Works,
-                parallel: Verdict::Works,
+                required: ProbeVerdict::Works,
+                named: ProbeVerdict::Works,
+                parallel: ProbeVerdict::Works,
             },
             tokenizer: None,
         }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_reply_never_asks_for_the_whole_window() {
-        let mut dialect = dialect(&Verdict::Works, &Verdict::Works);
+        let mut dialect = dialect(&ProbeVerdict::Works, &ProbeVerdict::Works);
         assert_eq!(dialect.max_reply_tokens(), None);
         for (window, most) in [(4096, 2048), (1, 1), (u64::MAX, u32::MAX)] {
             dialect.server.context_length = Some(window);

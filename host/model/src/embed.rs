@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{Answer, OpenAiModel};
+use crate::client::{HttpAnswer, OpenAiModel};
 use crate::error::ModelError;
 use crate::error_body::{excerpt, from_value};
 use crate::model::Model as _;
@@ -118,7 +118,7 @@ fn number(value: &Value) -> Option<f32> {
     value.as_f64().map(|number| number as f32)
 }
 
-fn unreadable(answer: &Answer) -> ModelError {
+fn unreadable(answer: &HttpAnswer) -> ModelError {
     ModelError::Decode {
         what: "embeddings",
         excerpt: excerpt(&answer.body),

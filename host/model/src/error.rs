@@ -1,4 +1,4 @@
-//! What can go wrong between a request and its completion, and whose move it is then.
+//! Errors between a request and its completion, and who must act on each.
 
 use std::fmt;
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub enum ModelError {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
 
-    /// It was tried as often, or waited for as long, as it may be; the last time this happened.
+    /// The attempts or the total wait are used up; `source` is the last error.
     #[error("given up after {attempts} attempts and {waited:.1?} of waiting: {source}")]
     GaveUp {
         attempts: u32,
@@ -106,7 +106,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Whose move it is (docs/protocol.md, 7.8).
+    /// Who must act: the host, the model or the operator (docs/protocol.md, 7).
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Connect { .. }
@@ -236,7 +236,8 @@ impl ErrorDetail {
         if self.overflow.is_some() {
             return ErrorClass::Correctable;
         }
-        // Whatever the status: waiting fills no account, and rewording finds no model.
+        // Independent of the status: waiting does not fill an account, and rewording does not find
+        // a model.
         if is_final(code) {
             return ErrorClass::Fatal;
         }

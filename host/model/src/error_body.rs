@@ -18,10 +18,10 @@ use crate::error::ErrorDetail;
 use crate::error_words::{overflow, wait, wait_in};
 use toolhold_protocol::completion::ContextOverflow;
 
-/// How much of an endpoint's own words goes into a message, in characters: enough for a sentence or
-/// two, too little for a page.
+/// Characters of an endpoint's own text that an error message quotes: enough for two sentences, too
+/// few for a page.
 const EXCERPT_CHARS: usize = 200;
-/// An error message that the endpoint meant to be read may be longer, in characters.
+/// Characters of an error message that the endpoint wrote for people; longer than an excerpt.
 const MESSAGE_CHARS: usize = 1000;
 
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
@@ -85,7 +85,7 @@ fn message_of(body: &Object) -> Option<(String, &Object)> {
         },
         (None, Some(Value::String(detail))) => Some((detail.clone(), body)),
         (None, Some(Value::Array(faults))) => Some((listed(faults), body)),
-        // Frameworks wrap whatever error was raised.
+        // Frameworks wrap the error that was raised.
         (None, Some(Value::Object(inner))) => {
             let message = ["error", "message"].into_iter().find_map(|key| {
                 let value = inner.get(key)?;
@@ -100,7 +100,8 @@ fn message_of(body: &Object) -> Option<(String, &Object)> {
     }
 }
 
-/// With an error status, whatever looks like a message is one: gateways have their own names for it.
+/// With an error status, any field that looks like a message is taken as one: gateways have their own names
+/// for it.
 fn spoken(value: &Value) -> Option<ErrorDetail> {
     let body = value.as_object()?;
     let places = [
@@ -122,7 +123,7 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
         .into_iter()
         .filter_map(|key| source.get(key).or_else(|| body.get(key)))
         .find_map(|code| match code {
-            // Problem details (RFC 9457) have a URI for a type, which tells nobody anything.
+            // Problem details (RFC 9457) have a URI for a type, which explains nothing.
             Value::String(code) if !code.is_empty() && !code.contains(':') => Some(code.clone()),
             Value::Number(code) => Some(code.to_string()),
             _ => None,
@@ -185,7 +186,7 @@ fn message_only(body: &[u8]) -> ErrorDetail {
     }
 }
 
-/// A load balancer's page says what matters in its title.
+/// The title of a load balancer's error page holds the useful text.
 fn html_title(text: &str) -> Option<&str> {
     let lower = text.to_ascii_lowercase();
     let start = lower.find("<title>")? + "<title>".len();

@@ -1,4 +1,4 @@
-//! What errors say in words only: how long to wait, and how much would have fitted.
+//! Facts that errors state only in prose: how long to wait, and how many tokens would have fitted.
 
 use std::time::Duration;
 
@@ -39,13 +39,13 @@ pub(crate) fn wait_in(message: &str) -> Option<Duration> {
     wait(seconds?)
 }
 
-/// So many seconds; a wait is not believed beyond a day.
+/// A wait of `seconds`; waits above one day are rejected as implausible.
 pub(crate) fn wait(seconds: f64) -> Option<Duration> {
     const DAY: f64 = 86_400.0;
     Duration::try_from_secs_f64(seconds.min(DAY)).ok()
 }
 
-/// Where a number stands in words: what is before it, and what is right behind it.
+/// The text before and right behind a number in an error message.
 type Place = (&'static str, &'static str);
 
 /// The size of the window, for servers that say it in words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM,
@@ -129,7 +129,7 @@ pub(crate) fn overflow(
     })
 }
 
-/// vLLM counts no further than one token more than would fit: how many there are nobody knows then.
+/// vLLM stops counting one token above the window, so the real number is unknown then.
 fn is_least(prompt: u64, completion: Option<u64>, window: Option<u64>) -> bool {
     let fits = window.zip(completion);
     let fits = fits.and_then(|(window, completion)| window.checked_sub(completion));

@@ -61,15 +61,15 @@ mod usage;
 
 pub use chat::{ChatMessage, ChatRequest, ChatTool, Content, Delivery, Role, ToolChoice};
 pub use client::{OpenAiModel, Timeouts};
-pub use dialect::{Dialect, Verdict};
+pub use dialect::{Dialect, ProbeVerdict};
 pub use embed::Embeddings;
 pub use error::{ErrorDetail, ModelError, TimeoutPhase};
 pub use http::{ApiKey, HttpTransport};
-pub use model::{Model, Session, Watch};
+pub use model::{Model, RunContext, Watch};
 pub use none::NoModel;
 pub use record::RecordingTransport;
 pub use replay::ReplayTransport;
-pub use server::{Health, ModelInfo, Server};
+pub use server::{Health, ModelInfo, ServerInfo};
 pub use side::{Aside, SideModel};
 pub use tokenizer::{Counter, Tokenizer};
 pub use transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};

@@ -1,4 +1,4 @@
-//! The seam between the loop and whatever completes a chat.
+//! The interface between the agent loop and a language model.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -28,28 +28,27 @@ pub trait Model: Send + Sync + Debug {
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
 
-    /// The model as one run uses it, where that differs: what is decided once in a run is decided there.
-    fn session(&self, _: &Session<'_>) -> Option<Arc<dyn Model>> {
+    /// The model for one run, if it differs from the shared one: decisions made once per run are kept there.
+    fn session(&self, _: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         None
     }
 
-    /// What counts tokens as this model does, where its endpoint can.
+    /// The token counter of this model, if its endpoint can count.
     fn counter(&self) -> Option<Arc<dyn Counter>> {
         None
     }
 }
 
-/// What a model may know of the run that uses it.
+/// What a model may know about the run that uses it.
 #[derive(Clone, Copy, Debug)]
-pub struct Session<'a> {
-    /// The first thing the user says.
+pub struct RunContext<'a> {
+    /// The first user message.
     pub task: &'a str,
-    /// The class that [`Routing::Classified`] told of this run, before its process ended.
+    /// The class that [`Routing::Classified`] recorded for this run before a restart.
     pub class: Option<&'a str>,
 }
 
-/// Whoever is told what happens while a completion is made. Must not block. A closure hears the pieces
-/// alone.
+/// Observes a completion while it is generated. Must not block. A closure receives only the deltas.
 pub trait Watch: Send {
     fn delta(&mut self, delta: Delta);
 

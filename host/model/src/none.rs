@@ -6,8 +6,8 @@ use crate::model::{Model, Watch};
 use futures_util::future::BoxFuture;
 use toolhold_protocol::completion::Completion;
 
-/// Stands where a run has its model: of a saved plan, in which a model that would have to answer is refused
-/// before it runs, and of a run that is only to be ended.
+/// Placeholder for the model of a run that never asks one: the run of a saved plan (calls that need a model
+/// are refused before it starts), or a run that is only to be ended.
 #[derive(Debug)]
 pub struct NoModel;
 

@@ -1,24 +1,26 @@
 //! Finds out an endpoint's [`Dialect`] by asking it small questions whose right answers cannot be guessed.
 //!
 //! The canary: a schema with one valid answer, which holds a word made up for this probe that no message
-//! mentions. Whoever answers it was constrained; a server that ignores the schema cannot.
+//! mentions. An endpoint that answers with the word was constrained by the schema; one that ignores the
+//! schema cannot know it.
 
 use serde_json::{Value, json};
 
 use crate::chat::{ChatMessage, ChatRequest, ChatTool, Delivery, ToolChoice};
 use crate::client::OpenAiModel;
-use crate::dialect::{Dialect, ToolCalling, Verdict};
+use crate::dialect::{Dialect, ProbeVerdict, ToolCalling};
 use crate::error::ModelError;
 use crate::error_body::excerpt;
 use crate::model::Model as _;
 use toolhold_protocol::completion::Completion;
 
-/// Tokens of one answer: room for a model that thinks first, and an end for one that babbles.
+/// Maximum tokens of one answer: enough for a model that thinks first, and a bound for one that
+/// does not stop.
 const MAX_TOKENS: u32 = 256;
 
-/// What is being asked, for whoever waits for it.
+/// The question in progress, for progress display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum ProbeQuestion {
     Server,
     Chat,
     Schema,
@@ -29,7 +31,7 @@ pub enum Question {
     Tokenizer,
 }
 
-impl Question {
+impl ProbeQuestion {
     pub const ALL: [Self; 8] = [
         Self::Server,
         Self::Chat,
@@ -56,38 +58,38 @@ impl Question {
     }
 }
 
-/// Asks the endpoint of `model`, with its timeouts. `nonce` is a random word of letters and digits, of this
-/// probe alone. `watch` hears of each question before it is asked.
+/// Probes the endpoint of `model` with its timeouts. `nonce` is a random word of letters and digits, unique
+/// to this probe. `watch` is called before each question.
 ///
 /// # Errors
-/// What keeps the endpoint from answering the simplest question, and whatever ends a run for good (a wrong
-/// key). What it does with the other questions is a [`Verdict`].
+/// The error that keeps the endpoint from answering the simplest question, or one that no retry can fix (a
+/// wrong key). What it does with the other questions is a [`ProbeVerdict`].
 pub async fn probe(
     model: &OpenAiModel,
     nonce: &str,
-    watch: &mut (dyn FnMut(Question) + Send),
+    watch: &mut (dyn FnMut(ProbeQuestion) + Send),
 ) -> Result<Dialect, ModelError> {
-    watch(Question::Server);
+    watch(ProbeQuestion::Server);
     let server = model.server().await?;
-    watch(Question::Chat);
+    watch(ProbeQuestion::Chat);
     let (mut probe, plain) = Probe::start(model).await?;
-    watch(Question::Schema);
+    watch(ProbeQuestion::Schema);
     let schema = probe.schema(nonce).await;
-    watch(Question::Tools);
+    watch(ProbeQuestion::Tools);
     let auto = probe.call(&AUTO).await;
-    watch(Question::RequiredTool);
+    watch(ProbeQuestion::RequiredTool);
     let required = probe.call(&REQUIRED).await;
-    watch(Question::NamedTool);
+    watch(ProbeQuestion::NamedTool);
     let named = probe.call(&NAMED).await;
-    watch(Question::ParallelTools);
+    watch(ProbeQuestion::ParallelTools);
     let parallel = if auto.works() || required.works() {
         probe.call(&PARALLEL).await
     } else {
-        Verdict::Unknown {
+        ProbeVerdict::Unknown {
             reason: "it calls no tool at all".into(),
         }
     };
-    watch(Question::Tokenizer);
+    watch(ProbeQuestion::Tokenizer);
     let tokenizer = model.find_tokenizer().await.unwrap_or_default();
     Ok(Dialect {
         server,
@@ -139,7 +141,7 @@ impl Probe {
     }
 
     /// The canary. Its form is that of a Solution, because that is what runs will ask for.
-    async fn schema(&mut self, nonce: &str) -> Verdict {
+    async fn schema(&mut self, nonce: &str) -> ProbeVerdict {
         let only = json!({"calls": [{"_tool": nonce}], "output": null});
         let schema = json!({
             "type": "object",
@@ -169,7 +171,7 @@ impl Probe {
         }
     }
 
-    async fn call(&mut self, task: &Task) -> Verdict {
+    async fn call(&mut self, task: &ToolQuestion) -> ProbeVerdict {
         let asked = self.ask(task.request()).await;
         let asked = match asked {
             // Some servers stream, and call tools, but not both.
@@ -199,8 +201,8 @@ impl Probe {
     }
 }
 
-/// A question about tools: what is said, what may be called, and what must have been.
-struct Task {
+/// A question about tools: the message, the tool choice, and the calls that are expected.
+struct ToolQuestion {
     text: &'static str,
     choice: fn() -> ToolChoice,
     /// The tool that must be called, if it matters which.
@@ -211,32 +213,32 @@ struct Task {
 const WEATHER: &str = "weather_of";
 const TIME: &str = "time_in";
 
-const AUTO: Task = Task {
+const AUTO: ToolQuestion = ToolQuestion {
     text: "What is the weather in Paris now? Use a tool.",
     choice: || ToolChoice::Auto,
     tool: Some(WEATHER),
     calls: 1,
 };
-const REQUIRED: Task = Task {
+const REQUIRED: ToolQuestion = ToolQuestion {
     text: "Say hello.",
     choice: || ToolChoice::Required,
     tool: None,
     calls: 1,
 };
-const NAMED: Task = Task {
+const NAMED: ToolQuestion = ToolQuestion {
     text: "What is the weather in Paris now? Use a tool.",
     choice: || ToolChoice::Named(TIME.into()),
     tool: Some(TIME),
     calls: 1,
 };
-const PARALLEL: Task = Task {
+const PARALLEL: ToolQuestion = ToolQuestion {
     text: "What is the weather in Paris, and what is it in Rome? Call a tool for each city, both now.",
     choice: || ToolChoice::Auto,
     tool: Some(WEATHER),
     calls: 2,
 };
 
-impl Task {
+impl ToolQuestion {
     fn request(&self) -> ChatRequest {
         let tool = |name: &str, description: &str| ChatTool {
             name: name.into(),
@@ -282,13 +284,13 @@ fn question(text: &str) -> ChatRequest {
     }
 }
 
-fn verdict(is_as_asked: bool, completion: &Completion) -> Verdict {
+fn verdict(is_as_asked: bool, completion: &Completion) -> ProbeVerdict {
     if is_as_asked {
-        return Verdict::Works;
+        return ProbeVerdict::Works;
     }
     let said_nothing = completion.content.trim().is_empty() && completion.tool_calls.is_empty();
     if completion.finish_reason.as_deref() == Some("length") && said_nothing {
-        return Verdict::Unknown {
+        return ProbeVerdict::Unknown {
             reason: format!("it was still thinking after {MAX_TOKENS} tokens"),
         };
     }
@@ -297,28 +299,28 @@ fn verdict(is_as_asked: bool, completion: &Completion) -> Verdict {
         None if said_nothing => "nothing".into(),
         None => completion.content.clone(),
     };
-    Verdict::Ignored {
+    ProbeVerdict::Ignored {
         answer: excerpt(answer.as_bytes()),
     }
 }
 
 /// What a failure says about a question, after the endpoint has answered a simpler one.
-fn verdict_of(error: &ModelError) -> Verdict {
+fn verdict_of(error: &ModelError) -> ProbeVerdict {
     let reason = excerpt(error.to_string().as_bytes());
     match error {
-        // Overload and proxies pass; what else fails does so because of the question.
+        // Overload and proxy errors are temporary; any other failure is caused by the question.
         ModelError::Status {
             status: 408 | 425 | 429 | 502..=504,
             ..
         }
         | ModelError::Timeout { .. }
         | ModelError::Connect { .. }
-        | ModelError::Truncated { .. } => Verdict::Unknown { reason },
-        _ => Verdict::Refused { reason },
+        | ModelError::Truncated { .. } => ProbeVerdict::Unknown { reason },
+        _ => ProbeVerdict::Refused { reason },
     }
 }
 
-/// An error that no other way of asking gets around.
+/// Whether no other form of the request can avoid this error.
 fn is_hopeless(error: &ModelError) -> bool {
     match error {
         ModelError::Status { status, .. } => {
@@ -387,10 +389,13 @@ mod tests {
             finish_reason: Some("length".into()),
             ..Completion::default()
         };
-        assert!(matches!(verdict(false, &cut("")), Verdict::Unknown { .. }));
+        assert!(matches!(
+            verdict(false, &cut("")),
+            ProbeVerdict::Unknown { .. }
+        ));
         assert!(matches!(
             verdict(false, &cut("So")),
-            Verdict::Ignored { .. }
+            ProbeVerdict::Ignored { .. }
         ));
     }
 }

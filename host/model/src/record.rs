@@ -16,8 +16,8 @@ use serde_json::Map;
 use crate::exchange::{Exchange, KEPT_HEADERS, Piece, canonical};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
-/// Bytes of a body that are kept: twice what the client reads by default. What exceeds it still
-/// passes; the recording then says that it was cut.
+/// Maximum bytes recorded of a body: twice what the client reads by default. The rest is still
+/// passed on, and the recording is marked as cut.
 const MAX_BODY: usize = 16 << 20;
 
 type Sink = Arc<Mutex<dyn Write + Send>>;
@@ -153,7 +153,7 @@ impl Stream for RecordedBody {
 
 impl Drop for RecordedBody {
     fn drop(&mut self) {
-        // Whoever dropped the body does not wait for an answer any more, so nobody can be told.
+        // The body was dropped, so no caller is left that could receive the error.
         if let Err(error) = self.write(false) {
             tracing::warn!(%error, "an exchange with the model endpoint was not recorded");
         }

@@ -13,11 +13,11 @@ use serde_json::Value;
 use crate::exchange::{self, Exchange, Piece, RecordingError, RequestKey, canonical};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
-/// Differences that are listed when a request is unknown: enough to see what changed.
+/// Maximum number of differences listed for an unknown request: enough to see what changed.
 const MAX_DIFFERENCES: usize = 8;
 /// Characters of a value that are shown on each side of a difference.
 const VALUE_CHARS: usize = 60;
-/// The longest piece that re-chunking makes, in bytes: short enough that every event is cut.
+/// Maximum piece size of re-chunking, in bytes: short enough that every event is cut.
 const MAX_PIECE: u64 = 24;
 
 /// Answers each request with the recorded one for it: the first time with the first recording, the

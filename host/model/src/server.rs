@@ -1,25 +1,25 @@
-//! What an endpoint says about itself: whether it is ready, its models, who it is, and how long a
-//! conversation may be.
+//! What an endpoint reports about itself: readiness, models, server name and version, and context
+//! length.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::client::{Answer, OpenAiModel};
+use crate::client::{HttpAnswer, OpenAiModel};
 use crate::error::ModelError;
 use crate::error_body::{excerpt, from_status, from_value};
 use crate::model::Model as _;
 use crate::transport::{HttpRequest, Method};
 
-/// How long a question about the endpoint itself may take: a person or a health check waits for it.
+/// Time limit of one question about the endpoint; a person or a health check waits for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A model as the endpoint lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelInfo {
     pub id: String,
-    /// Whose it is; model servers name themselves (`vllm`, `sglang`, `llamacpp`).
+    /// The owner; model servers write their own name here (`vllm`, `sglang`, `llamacpp`).
     pub owner: Option<String>,
     /// Tokens of prompt and answer together, where the server says how it runs the model.
     pub context_length: Option<u64>,
@@ -33,14 +33,14 @@ pub enum Health {
     Ready,
     /// Up, but not answering yet; with its own words.
     Loading(String),
-    /// It has no health route, which says nothing.
+    /// It has no health route, so its health is unknown.
     Unsupported,
 }
 
-/// Who answers, as far as it says.
+/// The server behind an endpoint, as far as it identifies itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Server {
-    /// `vllm`, `sglang`, `llamacpp`, … or whoever the list of models names as the owner.
+pub struct ServerInfo {
+    /// `vllm`, `sglang`, `llamacpp`, … or the owner that the list of models names.
     pub name: Option<String>,
     pub version: Option<String>,
     /// Tokens of prompt and answer together.
@@ -87,10 +87,10 @@ impl OpenAiModel {
         }
     }
 
-    /// Who the endpoint is and how long a conversation with this model may be. What it does not say is
-    /// `None`; an error is only that nobody answers, or nobody whom we may ask. Waits 20 seconds at
-    /// most.
-    pub async fn server(&self) -> Result<Server, ModelError> {
+    /// Asks for the server's name, its version and the context length of this model. Facts that the endpoint
+    /// does not report are `None`; the only errors are that it does not answer or refuses access. Waits 20
+    /// seconds at most.
+    pub async fn server(&self) -> Result<ServerInfo, ModelError> {
         let models = match self.models().await {
             Ok(models) => models,
             // Chat may work without it.
@@ -102,7 +102,7 @@ impl OpenAiModel {
         };
         let own = models.iter().find(|model| model.id == self.name());
         let model = own.or_else(|| models.first());
-        let mut server = Server {
+        let mut server = ServerInfo {
             name: model.and_then(|model| model.owner.clone()),
             version: None,
             context_length: model.and_then(|model| model.context_length),
@@ -124,7 +124,7 @@ impl OpenAiModel {
         Ok(server)
     }
 
-    async fn about(&self, path: &str) -> Result<Answer, ModelError> {
+    async fn about(&self, path: &str) -> Result<HttpAnswer, ModelError> {
         let request = HttpRequest {
             method: Method::Get,
             path: path.into(),
@@ -157,7 +157,7 @@ impl ModelInfo {
     }
 }
 
-impl Server {
+impl ServerInfo {
     /// Adds what one of the servers' own routes says.
     fn learn(&mut self, facts: &Value) {
         let version = text(facts, "/version").or_else(|| text(facts, "/build_info"));
@@ -226,7 +226,7 @@ mod tests {
             (json!({"version": 7, "context_length": null}), None, None),
             (json!([]), None, None),
         ] {
-            let mut server = Server::default();
+            let mut server = ServerInfo::default();
             server.learn(&facts);
             assert_eq!(server.version.as_deref(), version, "{facts}");
             assert_eq!(server.context_length, length, "{facts}");

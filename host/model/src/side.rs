@@ -1,5 +1,5 @@
-//! Requests beside the run's own: to a shield's model for a verdict, to the router's for a class, and a
-//! second one for an answer that came from elsewhere first. They cost what they cost, so they are told.
+//! Requests made in addition to the run's own: to a shield's model for a verdict, to the router's model for a
+//! class, and hedged requests that lost the race. They cost money, so they are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, Session, Watch};
+use crate::model::{Model, RunContext, Watch};
 use crate::tokenizer::Counter;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::cost::Price;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 
-/// A model that is asked beside the run, and says what it took.
+/// A model that is asked in addition to the run's own, and reports its usage.
 #[derive(Clone, Debug)]
 pub struct SideModel {
     pub role: SideRole,
@@ -54,7 +54,7 @@ impl Model for SideModel {
         .boxed()
     }
 
-    fn session(&self, session: &Session<'_>) -> Option<Arc<dyn Model>> {
+    fn session(&self, session: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         let model = self.model.session(session)?;
         Some(Arc::new(Self {
             model,
@@ -67,7 +67,7 @@ impl Model for SideModel {
     }
 }
 
-/// A request that another one was faster than, from when it was sent until it was cancelled.
+/// A hedged request that lost the race, from its sending to its cancellation.
 #[derive(Clone, Debug)]
 pub(crate) struct Overtaken {
     pub endpoint: String,
@@ -77,7 +77,7 @@ pub(crate) struct Overtaken {
 }
 
 impl Overtaken {
-    /// What it took until now, as far as anybody knows.
+    /// Its usage until now, as far as it is known.
     pub fn told(self) -> SideRequest {
         let duration = self.sent.elapsed();
         SideRequest {
@@ -91,8 +91,7 @@ impl Overtaken {
     }
 }
 
-/// Passes on to the run what was decided and what it took on the way, and keeps back what the other
-/// model writes.
+/// Forwards routing decisions and usage to the run, and drops the text of the other model.
 #[expect(
     missing_debug_implementations,
     reason = "it holds a `Watch`, which has none"

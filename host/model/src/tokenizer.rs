@@ -24,14 +24,14 @@ pub trait Counter: Send + Sync + Debug {
 /// Where an endpoint counts tokens, and how it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokenizer {
-    pub place: Place,
+    pub place: TokenizeRoute,
     pub form: Form,
 }
 
 /// The route, seen from the base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum TokenizeRoute {
     /// `/tokenize`
     Root,
     /// `/v1/tokenize`

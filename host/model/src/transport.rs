@@ -1,4 +1,4 @@
-//! The seam between the client and where answers come from: a server, or a recording.
+//! The interface between the client and the source of responses: a server or a recording.
 
 use std::error::Error;
 use std::fmt::{self, Debug};
@@ -15,13 +15,13 @@ use thiserror::Error;
 /// Carries requests to one endpoint.
 ///
 /// Both the returned future and the body must be cancel-safe: dropping either closes the
-/// connection, so that the endpoint stops working on an answer that nobody reads.
+/// connection, so that the endpoint stops generating.
 pub trait Transport: Send + Sync + Debug {
     /// Where requests go, for messages. Holds no credentials.
     fn target(&self) -> &str;
 
-    /// Sends one request and returns when the head of the answer is there; its body streams. The
-    /// caller bounds the time of both: a transport bounds only that of connecting.
+    /// Sends one request and returns once the response head arrived; the body streams. The caller
+    /// bounds the time of both: a transport bounds only that of connecting.
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>>;
 }
 

@@ -50,12 +50,12 @@ pub enum Standing {
     /// It is what was approved.
     Approved,
     /// Disabled until a person approves it.
-    Pending { changes: Vec<Change> },
+    Pending { changes: Vec<GrantChange> },
 }
 
 /// One difference between what was approved and what exists now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct GrantChange {
     /// What differs: `the component`, `tool calc.add: description`, `grant: directories`.
     pub what: String,
     /// Absent: it did not exist.
@@ -110,17 +110,17 @@ impl Approval {
     }
 
     /// What differs in `now`; grants are compared if `grants_too`. Empty: it is what was approved.
-    pub fn changes(&self, now: &Self, grants_too: bool) -> Vec<Change> {
+    pub fn changes(&self, now: &Self, grants_too: bool) -> Vec<GrantChange> {
         let mut changes = Vec::new();
         if self.digest == REVOKED {
-            return vec![Change {
+            return vec![GrantChange {
                 what: "its approval was revoked".into(),
                 before: None,
                 after: None,
             }];
         }
         if self.digest != now.digest {
-            changes.push(Change {
+            changes.push(GrantChange {
                 what: "the component".into(),
                 before: Some(self.digest.clone()),
                 after: Some(now.digest.clone()),
@@ -129,7 +129,7 @@ impl Approval {
         let (before, after) = (by_name(&self.tools), by_name(&now.tools));
         for (name, spec) in &before {
             match after.iter().find(|(other, _)| other == name) {
-                None => changes.push(Change {
+                None => changes.push(GrantChange {
                     what: format!("tool {name}"),
                     before: Some(text(spec)),
                     after: None,
@@ -139,7 +139,7 @@ impl Approval {
         }
         for (name, spec) in &after {
             if !before.iter().any(|(other, _)| other == name) {
-                changes.push(Change {
+                changes.push(GrantChange {
                     what: format!("tool {name}"),
                     before: None,
                     after: Some(text(spec)),
@@ -154,7 +154,7 @@ impl Approval {
 }
 
 /// The members of two objects that differ.
-fn fields(changes: &mut Vec<Change>, label: &str, before: &Value, after: &Value) {
+fn fields(changes: &mut Vec<GrantChange>, label: &str, before: &Value, after: &Value) {
     let empty = serde_json::Map::new();
     let (old, new) = (
         before.as_object().unwrap_or(&empty),
@@ -165,7 +165,7 @@ fn fields(changes: &mut Vec<Change>, label: &str, before: &Value, after: &Value)
     keys.dedup();
     for key in keys {
         if old.get(key) != new.get(key) {
-            changes.push(Change {
+            changes.push(GrantChange {
                 what: format!("{label}{key}"),
                 before: old.get(key).map(text),
                 after: new.get(key).map(text),

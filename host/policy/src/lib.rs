@@ -42,10 +42,10 @@ pub mod secret;
 pub mod text;
 pub mod tool;
 
-pub use approval::{Approval, ApprovalStore, ApprovedBy, Change, Standing};
+pub use approval::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 pub use call::{
-    CallReport, Caller, Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls,
-    NestedResult, Output, OwnedCaller, Progress, Usage,
+    CallReport, CallUsage, Caller, Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls,
+    NestedResult, Output, OwnedCaller, Progress,
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};

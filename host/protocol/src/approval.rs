@@ -1,7 +1,7 @@
 //! Calls that wait for a person (docs/protocol.md, 7.7).
 //!
-//! What a person decides is bound to the digest of exactly what was shown: arguments that change
-//! afterwards need another decision.
+//! A decision is bound to the digest of exactly what was shown: arguments that change afterwards
+//! need another decision.
 
 use crate::solution::Call;
 use crate::tool::Annotations;
@@ -19,7 +19,7 @@ use toolhold_json::hex::sha256;
 pub enum When {
     #[default]
     Never,
-    /// If the tool does not say of itself that it only reads.
+    /// Unless the tool declares that it only reads.
     OnWrite,
     Always,
 }
@@ -28,7 +28,7 @@ pub enum When {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Approvals {
-    /// For tools that nothing else is said of.
+    /// For tools without a rule of their own.
     pub default: When,
     /// By tool, or by module for all of its tools.
     pub tools: BTreeMap<String, When>,
@@ -85,9 +85,8 @@ impl Approvals {
         self.apply_to_any(&[tool], annotations)
     }
 
-    /// The same for a tool of several names: its own, and that of the module's tool which runs it. What
-    /// a rule says of one of them holds, whatever the tool is called otherwise; of two rules the
-    /// stricter.
+    /// The same for a tool of several names: its own, and that of the module's tool which runs it. A rule for
+    /// any of its names applies; of two rules the stricter one.
     pub fn apply_to_any(&self, names: &[&str], annotations: Annotations) -> bool {
         let rules = names.iter().filter_map(|name| self.rule(name));
         match rules.max().unwrap_or(self.default) {

@@ -49,12 +49,12 @@ fn of_server(activity: &str) -> Option<String> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runner {
-    /// Nobody: the tool is latent.
+    /// No runner: the tool is latent, so the model writes its output itself.
     Model,
     /// The toolbox, under its own name for the tool.
     Module(String),
     Activity(String),
-    /// Whoever asked for the run, once it is over.
+    /// The client that requested the run, once the run is over.
     Client,
     /// A sub-agent with this Request.
     Request(Box<Saved>),

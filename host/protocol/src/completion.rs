@@ -1,4 +1,4 @@
-//! What a model answers: whole, in pieces, and what it took.
+//! A model's answer: complete, in pieces, and its usage.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ pub struct Completion {
 pub enum Delta {
     /// Text of the answer.
     Content(String),
-    /// Text the model thinks by; never part of the answer.
+    /// The model's reasoning; never part of the answer.
     Reasoning(String),
     /// A piece of a tool call. `index` is the call's place in [`Completion::tool_calls`]; `id` and
     /// `name` come once, `arguments` piece by piece.

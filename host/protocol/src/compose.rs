@@ -143,7 +143,7 @@ fn call(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) -> Value {
 pub struct Properties {
     pub properties: Map<String, Value>,
     pub required: Vec<String>,
-    /// Parameters that have no name yet: `false`, or their schema.
+    /// Schema of parameters that the tool does not name; `false` if there may be none.
     pub additional: Value,
 }
 

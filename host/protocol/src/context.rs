@@ -1,4 +1,4 @@
-//! The context: the messages that a Request is built from, and what they amount to (docs/protocol.md, 2).
+//! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
 mod wire;
 mod written;
@@ -142,14 +142,14 @@ pub struct ContextError {
     pub reason: String,
 }
 
-/// What is wrong with one message.
+/// A fault in one message.
 #[derive(Debug)]
-struct Fault {
+struct MessageFault {
     place: String,
     reason: String,
 }
 
-/// What the messages amount to.
+/// The combined content of the messages.
 #[derive(Debug, Default)]
 pub struct Context {
     pub messages: Vec<Message>,
@@ -170,7 +170,7 @@ pub struct Context {
     /// Entries of the data's log that come from messages.
     given: usize,
     /// Of the entries since, in their order.
-    origins: Vec<written::Origin>,
+    origins: Vec<written::EntryOrigin>,
     /// Of calls that were made of it and failed, in the order in which they ended.
     errors: Vec<ErrorData>,
 }
@@ -184,7 +184,7 @@ struct Note {
 }
 
 const MAX_MESSAGES: usize = 100_000;
-/// Of an instance: it is repeated in every call.
+/// Maximum bytes of an instance's name, which is repeated in every call.
 const MAX_NAME: usize = 128;
 
 impl Message {
@@ -202,10 +202,10 @@ impl Message {
     /// Reads a context.
     ///
     /// # Errors
-    /// The first message that is none.
+    /// The first element that is no message.
     pub fn parse_all(messages: &Value) -> Result<Vec<Self>, ContextError> {
         let Value::Array(messages) = messages else {
-            return Err(Fault::new("", "the context must be a list of messages").of(0));
+            return Err(MessageFault::new("", "the context must be a list of messages").of(0));
         };
         messages
             .iter()
@@ -218,7 +218,7 @@ impl Message {
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let message = Value::deserialize(deserializer)?;
-        wire::message(&message).map_err(|Fault { place, reason }| {
+        wire::message(&message).map_err(|MessageFault { place, reason }| {
             serde::de::Error::custom(format!("a message{}: {reason}", at(&place)))
         })
     }
@@ -231,7 +231,7 @@ impl Context {
     pub fn new(messages: Vec<Message>) -> Result<Self, ContextError> {
         if messages.len() > MAX_MESSAGES {
             let reason = format!("there are more messages than {MAX_MESSAGES}");
-            return Err(Fault::new("", reason).of(MAX_MESSAGES));
+            return Err(MessageFault::new("", reason).of(MAX_MESSAGES));
         }
         let mut context = Self::default();
         for (index, message) in messages.iter().enumerate() {
@@ -272,7 +272,7 @@ impl Context {
                 .is_ok_and(|schema| schema.check(&Value::Null).is_ok());
             if !is_given && !takes_nothing {
                 let reason = "the input is missing; give a value that satisfies the schema";
-                return Err(Fault::new("/input", reason).of(index));
+                return Err(MessageFault::new("/input", reason).of(index));
             }
         }
         Ok(())
@@ -289,7 +289,7 @@ impl Context {
         })
     }
 
-    fn take(&mut self, message: &Message) -> Result<(), Fault> {
+    fn take(&mut self, message: &Message) -> Result<(), MessageFault> {
         match message {
             Message::Text(_) | Message::Error(_) => {}
             Message::Data(message) => {
@@ -305,7 +305,7 @@ impl Context {
                         "the message is of the kind {} and its call wrote to {path}; make them one",
                         message.kind
                     );
-                    return Err(Fault::new("/kind", reason));
+                    return Err(MessageFault::new("/kind", reason));
                 }
                 self.write(path, message.instance.clone(), method, message.data.clone())?;
             }
@@ -320,10 +320,10 @@ impl Context {
                 // A saved Request waits for its caller's.
                 if !message.input.is_null() {
                     let validator = Validator::new(&message.schema)
-                        .map_err(|reason| Fault::new("/schema", reason))?;
+                        .map_err(|reason| MessageFault::new("/schema", reason))?;
                     validator.check(&message.input).map_err(|reason| {
                         let reason = format!("the input does not fit its schema: {reason}");
-                        Fault::new("/input", reason)
+                        MessageFault::new("/input", reason)
                     })?;
                     self.write(
                         Path::root("input"),
@@ -358,7 +358,7 @@ impl Context {
             Message::Advisor(message) => {
                 message
                     .check()
-                    .map_err(|error| Fault::new("", error.to_string()))?;
+                    .map_err(|error| MessageFault::new("", error.to_string()))?;
                 match self
                     .advisors
                     .iter_mut()
@@ -379,7 +379,7 @@ impl Context {
         instance: Option<String>,
         method: Method,
         value: Value,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MessageFault> {
         let write = Write {
             path,
             instance,
@@ -388,7 +388,7 @@ impl Context {
         };
         self.data
             .write(write)
-            .map_err(|error| Fault::new("", error.to_string()))
+            .map_err(|error| MessageFault::new("", error.to_string()))
     }
 
     fn note(
@@ -397,18 +397,18 @@ impl Context {
         instance: Option<&String>,
         schema: Option<&Value>,
         description: Option<&String>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MessageFault> {
         let root: Result<Path, _> = format!("†{kind}").parse();
         if !root.is_ok_and(|path| path.segments.is_empty()) {
             let reason =
                 format!("{kind:.40?} cannot name a kind of data: use letters, digits, _ and -");
-            return Err(Fault::new("/kind", reason));
+            return Err(MessageFault::new("/kind", reason));
         }
         if let Some(instance) = instance {
             let length = instance.chars().count();
             if length == 0 || length > MAX_NAME || instance.contains(char::is_control) {
                 let reason = "an instance needs a name of 1 to 128 characters in one line";
-                return Err(Fault::new("/_instance", reason));
+                return Err(MessageFault::new("/_instance", reason));
             }
             if !self.instances.contains(instance) {
                 self.instances.push(instance.clone());
@@ -416,7 +416,7 @@ impl Context {
         }
         if let Some(schema) = schema {
             Validator::new(schema).map_err(|reason| {
-                Fault::new("/schema", format!("this is no JSON Schema: {reason}"))
+                MessageFault::new("/schema", format!("this is no JSON Schema: {reason}"))
             })?;
         }
         let known = self
@@ -443,7 +443,7 @@ impl Context {
 impl DataMessage {
     /// Where in the kind the data belongs, and how: a plain message is merged into what there is, the
     /// result of a call goes where the call said.
-    fn place(&self) -> Result<(Path, Method), Fault> {
+    fn place(&self) -> Result<(Path, Method), MessageFault> {
         let target = self
             .hidden
             .call
@@ -452,7 +452,7 @@ impl DataMessage {
         let path = match target.and_then(Value::as_str) {
             Some(target) => target
                 .parse::<Path>()
-                .map_err(|error| Fault::new("/_call/_outputPath", error.to_string()))?,
+                .map_err(|error| MessageFault::new("/_call/_outputPath", error.to_string()))?,
             None => Path::root(&self.kind),
         };
         let default = if target.is_some() {
@@ -472,7 +472,7 @@ fn data() -> String {
     "data".into()
 }
 
-impl Fault {
+impl MessageFault {
     fn new(place: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             place: place.into(),
@@ -490,12 +490,12 @@ impl Fault {
 }
 
 /// What can be said of a tool before it is known who runs it.
-fn check_tool(name: &str, schema: &Value) -> Result<(), Fault> {
+fn check_tool(name: &str, schema: &Value) -> Result<(), MessageFault> {
     let at = format!("/tool/{}", name.replace('~', "~0").replace('/', "~1"));
     let (tool, _) = Tool::parse(name, schema, |_| false)
-        .map_err(|error| Fault::new(format!("{at}{}", error.place), error.reason))?;
+        .map_err(|error| MessageFault::new(format!("{at}{}", error.place), error.reason))?;
     let no_schema = |place: &str, reason: String| {
-        Fault::new(
+        MessageFault::new(
             format!("{at}{place}"),
             format!("this is no JSON Schema: {reason}"),
         )

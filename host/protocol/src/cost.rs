@@ -1,8 +1,8 @@
-//! What replies cost: amounts of money, and the prices that they follow from.
+//! The cost of replies: amounts of money, and prices.
 //!
-//! Money is counted in billionths of whatever unit the operator's currency has, in integers: a price of
-//! 0.15 for a million tokens is 150 of them for a token, and a sum of a thousand replies is exact. A
-//! price that nobody gave is no price; it is never taken for nothing.
+//! Money is counted in billionths of whatever unit the operator's currency has, in integers: a price of 0.15
+//! for a million tokens is 150 of them for a token, and a sum of a thousand replies is exact. A missing price
+//! is unknown; it is never taken for 0.
 
 use crate::completion::Usage;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ impl Amount {
         self.0 == 0
     }
 
-    /// Rounded up: a cap on money is not passed by fractions.
+    /// Rounds up, so that fractions cannot pass a cap on money.
     fn ratio(numerator: u128, denominator: u128) -> Self {
         let nano = numerator.div_ceil(denominator.max(1));
         Self(u64::try_from(nano).unwrap_or(u64::MAX))

@@ -17,7 +17,7 @@ use crate::reference::Path;
 use crate::result::ToolUsage;
 use crate::routing::Routing;
 use crate::settings::RunRequest;
-use crate::shield::{Judgement, Place, Screened};
+use crate::shield::{Judgement, Screened, ShieldPlace};
 use crate::side_request::SideRequest;
 use crate::solution::Call;
 use crate::window::Counted;
@@ -53,9 +53,9 @@ pub struct Event {
     pub seal: Seal,
 }
 
-/// Sixteen hex digits over the JSON text of an event and the seal of the one before it: a record in
-/// which anything was changed, lost or put somewhere else does not fit together. It shows damage and
-/// careless hands, not somebody who seals everything anew.
+/// Sixteen hex digits over the JSON text of an event and the seal of the one before it: a record in which
+/// anything was changed, lost or put somewhere else does not fit together. It reveals damage and careless
+/// edits, but not an attacker who seals every event anew.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seal(String);
@@ -104,7 +104,7 @@ pub enum EventKind {
         /// have none, which is read as 0.
         #[serde(default)]
         format: u32,
-        /// The first thing the user says.
+        /// The first user message.
         task: String,
         model: String,
         request: Box<RunRequest>,
@@ -113,10 +113,11 @@ pub enum EventKind {
     },
     /// What one shield said. It changes nothing of the run by itself.
     Shield(Judgement),
-    /// What came of all shields for the run's input or output, or for the arguments of a call.
+    /// The combined verdict of all shields on the run's input or output, or on the arguments of a
+    /// call.
     Screened {
         step: u32,
-        place: Place,
+        place: ShieldPlace,
         /// The call whose arguments they were.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<String>,
@@ -151,7 +152,7 @@ pub enum EventKind {
     Reply { step: u32, completion: Completion },
     /// The model gave no reply, or not all of one.
     ModelFailed { step: u32, failure: RunFailure },
-    /// What the model wants done, all of it.
+    /// All calls that the model requests.
     Plan { step: u32, calls: Vec<Call> },
     /// What the advisors said, and how it was counted.
     Council {
@@ -170,8 +171,8 @@ pub enum EventKind {
     ToolWaits { step: u32, call: Call },
     /// A call waits for a person.
     Approval { step: u32, pending: Pending },
-    /// The process had ended, and another one goes on with the run, which had worked for `active_ms`
-    /// until then: the time that nobody worked on it is not its.
+    /// The process had ended, and another one goes on with the run, which had worked for `active_ms` until
+    /// then: time in between is not counted.
     Resumed { step: u32, active_ms: u64 },
     /// A person decided about a call.
     Decided {
@@ -222,7 +223,7 @@ pub enum EventKind {
         #[serde(flatten)]
         counted: Counted,
     },
-    /// What the Request takes of the window. Nobody knows the window if it is absent.
+    /// The Request's share of the window. Absent window: its size is unknown.
     Budget {
         step: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,7 +258,7 @@ pub enum EventKind {
         #[serde(skip_serializing_if = "Option::is_none")]
         first_token_ms: Option<u64>,
         duration_ms: u64,
-        /// What the reply cost; absent if it has no price, or nobody counted what the price is for.
+        /// Cost of the reply; absent without a price, or without the counts that the price needs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_nano: Option<Amount>,
     },
@@ -273,8 +274,7 @@ pub enum EventKind {
     },
     /// A reply, or what came after its calls, could not be used.
     UnusableReply(UnusableReply),
-    /// Something a person should know, such as a call that was intercepted. It quotes nothing that a
-    /// model wrote.
+    /// Information for people, such as a call that was intercepted. It quotes nothing that a model wrote.
     Notice { step: u32, message: String },
     /// The run is over.
     Done {
@@ -385,7 +385,7 @@ pub enum StopReason {
     Planned,
     /// A saved plan was run, and some of its calls failed.
     Incomplete,
-    /// What is left are calls that whoever asked for the run makes.
+    /// The remaining calls are for the client to make.
     ToolCalls,
     MaxSteps,
     TokenBudget,
@@ -422,7 +422,7 @@ impl StopReason {
     }
 }
 
-/// What ended a run that has no output.
+/// The failure that ended a run without output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunFailure {
     pub class: ErrorClass,
@@ -446,7 +446,7 @@ impl RunFailure {
     }
 }
 
-/// Where events are kept before anyone sees them.
+/// Stores events before any reader sees them.
 pub trait Journal: Send + Debug {
     /// Appends events, each the next after the one before: all of them, or none. When this returns, they
     /// survive the process.

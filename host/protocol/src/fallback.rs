@@ -1,5 +1,4 @@
-//! Which other models make a call that the run's own model keeps getting wrong, and what becomes of it
-//! (docs/protocol.md, 7.9).
+//! The fallback: other models make a call that the run's own model keeps getting wrong (docs/protocol.md, 7).
 
 use crate::compose::Forcing;
 use crate::contract::Contract;
@@ -12,7 +11,8 @@ use std::fmt;
 #[serde(default)]
 pub struct Fallback {
     pub is_on: bool,
-    /// Failures in a row of one tool, in one instance, that are the run's own model's to mend.
+    /// Consecutive failures of one tool, in one instance, that the run's own model may correct
+    /// itself.
     pub max_tool_failures: u32,
     /// Attempts of each candidate.
     pub attempts: u32,
@@ -44,7 +44,7 @@ pub struct Candidate {
     /// And for the call that it is to make.
     #[serde(skip_serializing_if = "Forcing::is_default")]
     pub forcing: Forcing,
-    /// What its endpoint costs, if anybody said.
+    /// The price of its endpoint, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// Why it cannot be asked: credentials that are not there.
@@ -78,7 +78,7 @@ pub enum Stage {
     Succeeded {
         candidate: String,
     },
-    /// Nobody managed it. What is told of it is the first error.
+    /// All candidates failed. The model is told the first error.
     Exhausted {
         first_error: String,
     },

@@ -1,4 +1,4 @@
-//! What a run hides from its model, and which tools get it all the same.
+//! What a run hides from its model, and which tools receive it unhidden.
 
 use crate::bound::{Bound, Runner};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ impl Privacy {
         } else {
             &self.reveal
         };
-        // What runs it counts, and not what a context calls it: that anybody can choose.
+        // The runner's name decides, not the name in the context, which its author chooses freely.
         match &bound.runner {
             Runner::Module(own) => {
                 let (module, tool) = own.rsplit_once('.').unwrap_or((own, ""));

@@ -10,13 +10,13 @@ use std::str::FromStr;
 use thiserror::Error;
 
 pub const DAGGER: char = '†';
-/// A path this deep is a mistake, and every level costs work.
+/// Maximum segments of a path: a deeper one is a mistake, and every level costs work.
 const MAX_SEGMENTS: usize = 64;
-/// Lists are padded up to an index that is written to.
+/// Maximum list index: lists are padded up to an index that is written to.
 pub const MAX_INDEX: usize = 9_999;
-/// References in one expression.
+/// Maximum references in one expression.
 const MAX_TERMS: usize = 16;
-/// Levels of arguments that are searched for references; validation allows no more.
+/// Maximum levels of arguments that are searched for references; validation allows no more.
 const MAX_DEPTH: usize = 128;
 
 /// A place in the context's data.
@@ -185,7 +185,7 @@ impl FromStr for Path {
     type Err = ReferenceError;
 
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
-        let mut reader = Reader::new(text);
+        let mut reader = ReferenceReader::new(text);
         let path = reader.path()?;
         reader.end("the end, or a '.' or '[' that goes deeper")?;
         Ok(path)
@@ -196,7 +196,7 @@ impl FromStr for Source {
     type Err = ReferenceError;
 
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
-        Ok(match Reader::new(text).terms()? {
+        Ok(match ReferenceReader::new(text).terms()? {
             (Operator::Or, paths) => Self::First(paths),
             (Operator::And, paths) => Self::All(paths),
         })
@@ -207,7 +207,7 @@ impl FromStr for Target {
     type Err = ReferenceError;
 
     fn from_str(text: &str) -> Result<Self, ReferenceError> {
-        Ok(match Reader::new(text).terms()? {
+        Ok(match ReferenceReader::new(text).terms()? {
             (Operator::Or, paths) if paths.len() > 1 => Self::Outcome(paths),
             (_, paths) => Self::Every(paths),
         })
@@ -287,12 +287,12 @@ enum Operator {
 }
 
 /// Reads one text from the left.
-struct Reader<'a> {
+struct ReferenceReader<'a> {
     text: &'a str,
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ReferenceReader<'a> {
     fn new(text: &'a str) -> Self {
         Self { text, rest: text }
     }

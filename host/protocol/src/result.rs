@@ -1,11 +1,11 @@
-//! What came of a call: a value or a failure, and what it cost.
+//! The result of a call: a value or a failure, and its usage.
 
 use crate::cost::Amount;
 use crate::failure::ToolFailure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolResult {
     pub outcome: Result<ToolOutput, ToolFailure>,
@@ -58,7 +58,7 @@ pub struct ToolUsage {
     /// What they cost, as far as it is known.
     #[serde(skip_serializing_if = "is_nothing")]
     pub cost_nano: Amount,
-    /// Replies of a sub-agent's model whose cost nobody knows.
+    /// Replies of a sub-agent's model whose cost is unknown.
     #[serde(skip_serializing_if = "is_nothing")]
     pub unpriced: u32,
     /// Calls that a sub-agent made.

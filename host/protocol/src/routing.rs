@@ -1,5 +1,5 @@
-//! What is decided between a request and the endpoint that answers it. It is told to whoever watches, so
-//! that a run's record says why an answer came late, or from somewhere else.
+//! Decisions between a request and the endpoint that answers it. They are reported to the watcher, so that a
+//! run's record explains why an answer came late or from another endpoint.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -53,8 +53,8 @@ pub enum Routing {
         endpoint: String,
         reason: String,
     },
-    /// Nothing of an answer had come after so long, so the request was sent to `to` as well: who says
-    /// anything first is heard, and the other is cancelled.
+    /// Nothing of an answer had come after so long, so the request was sent to `to` as well: the first to
+    /// send a piece wins, and the other is cancelled.
     Hedged {
         endpoint: String,
         to: String,
@@ -62,7 +62,7 @@ pub enum Routing {
     },
     /// Of two requests for the same answer this one failed; the other is waited for.
     HedgeFailed { endpoint: String, reason: String },
-    /// Less is asked for, because there is more to do than the pool can.
+    /// Less is requested because the pool is overloaded.
     Degraded {
         pool: String,
         #[serde(flatten)]
@@ -92,7 +92,7 @@ pub enum Degradation {
     SmallerModel { to: String },
 }
 
-/// Who decided about a class.
+/// How a class was decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Classifier {
@@ -100,14 +100,14 @@ pub enum Classifier {
     Model {
         model: String,
     },
-    /// Nobody else could.
+    /// Neither a rule nor the model could decide.
     Default {
         reason: String,
     },
 }
 
 impl Routing {
-    /// Whether something went wrong, rather than only this way or that.
+    /// Whether the decision was caused by a failure.
     pub fn is_trouble(&self) -> bool {
         !matches!(
             self,

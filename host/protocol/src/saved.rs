@@ -22,7 +22,7 @@ pub struct Saved {
     /// JSON Schema of the output; plain text if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The most Requests, if fewer than whoever runs it allows.
+    /// Maximum Requests, if lower than the caller's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
 }

@@ -1,24 +1,24 @@
-//! What shields said, and what a run knows of the policy that it is under (docs/protocol.md, 11).
+//! Verdicts of shields, and the policy as a run knows it (docs/protocol.md, 11).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Where a shield stands.
+/// The places at which a shield can screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum ShieldPlace {
     /// What the user says, before anything is sent.
     Input,
     /// A call's arguments, before it runs.
     ToolInput,
     /// What a call came to, before the run takes it.
     ToolOutput,
-    /// The final output, before anybody gets it.
+    /// The final output, before it is returned.
     Output,
 }
 
-impl Place {
+impl ShieldPlace {
     pub const ALL: [Self; 4] = [Self::Input, Self::ToolInput, Self::ToolOutput, Self::Output];
 
     pub fn name(self) -> &'static str {
@@ -35,7 +35,7 @@ impl Place {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     pub shield: String,
-    pub place: Place,
+    pub place: ShieldPlace,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -46,7 +46,7 @@ pub struct Judgement {
     pub duration_us: u64,
 }
 
-/// What came of one shield.
+/// The ruling of one shield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ruling {
@@ -59,7 +59,7 @@ pub enum Ruling {
     FailedBlock,
 }
 
-/// What came of all shields of a place.
+/// The combined result of all shields of a place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "screened", rename_all = "snake_case")]
 pub enum Screened {
@@ -76,7 +76,7 @@ pub struct Policy {
     pub hash: String,
     /// Where the run has to be screened as a whole: its input and its output.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub screens: BTreeSet<Place>,
+    pub screens: BTreeSet<ShieldPlace>,
     /// The tools of the run whose calls' arguments are screened, by the names under which it has them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub tool_inputs: BTreeSet<String>,

@@ -1,5 +1,5 @@
-//! Requests beside the run's own: to a shield's model for a verdict, to the router's for a class, and a
-//! second one for an answer that came from elsewhere first. They have a cost, so they are recorded.
+//! Requests made in addition to the run's own: to a shield's model for a verdict, to the router's model for a
+//! class, and hedged requests that lost the race. They cost money, so they are recorded.
 
 use crate::completion::Usage;
 use crate::cost::Amount;
@@ -16,7 +16,7 @@ pub struct SideRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     pub duration_ms: u64,
-    /// Absent if it has no price, or nobody counted what the price is for.
+    /// Absent without a price, or without the counts that the price needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_nano: Option<Amount>,
 }
@@ -34,7 +34,7 @@ pub enum SideRole {
 }
 
 impl SideRole {
-    /// Whether the answer was heard to its end. Of one that was not, nobody says what it took.
+    /// Whether the answer was read to its end; otherwise its usage is unknown.
     pub fn is_complete(self) -> bool {
         self != Self::Hedge
     }

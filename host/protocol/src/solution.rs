@@ -43,7 +43,7 @@ pub struct Solution {
     pub calls: Vec<Call>,
     /// Not null ends the loop.
     pub output: Option<Value>,
-    /// What had to be put right before it could be read, each kind once.
+    /// Repairs that were needed before it could be read, each kind once.
     pub repairs: Vec<RepairKind>,
 }
 
@@ -209,7 +209,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D:
     Value::deserialize(deserializer).map(Some)
 }
 
-/// A text, or else the JSON of what was written instead of one: whoever reads it says what is wrong.
+/// The text, or the JSON of a value of another type; the reader of the field reports the fault.
 fn text(value: Value) -> String {
     match value {
         Value::String(text) => text,

@@ -46,7 +46,7 @@ pub enum Resolve {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
-    /// Nobody: the model writes the output itself, in the same generation.
+    /// No runner: the model writes the output itself, in the same generation.
     Latent,
     /// Code registered in the host under this name.
     Activity(String),
@@ -56,7 +56,8 @@ pub enum Execution {
     Consult,
 }
 
-/// Which parts of the context whoever runs a call may see (`_scopes`). Nothing else is there.
+/// The parts of the context that the runner of a call may see (`_scopes`); everything else is
+/// absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scopes {
@@ -78,7 +79,7 @@ pub struct Annotations {
     pub destructive: bool,
     #[serde(alias = "openWorld")]
     pub open_world: bool,
-    /// Nobody waits for the result.
+    /// The call runs in the background; the run does not wait for its result.
     #[serde(alias = "fireAndForget")]
     pub fire_and_forget: bool,
 }
@@ -117,7 +118,7 @@ const RESERVED: [&str; 11] = [
     "_imports",
 ];
 
-/// Keys in a tool's scopes.
+/// Maximum keys in a tool's scopes.
 const MAX_SCOPES: usize = 64;
 
 impl Tool {
@@ -150,7 +151,7 @@ impl Tool {
         schema: &Value,
         is_activity: impl Fn(&str) -> bool,
     ) -> Result<(Self, Vec<String>), ToolError> {
-        Reader { name, schema }.read(is_activity)
+        DefinitionReader { name, schema }.read(is_activity)
     }
 
     /// Whether the model writes the output itself.
@@ -166,12 +167,12 @@ impl Resolve {
     }
 }
 
-struct Reader<'a> {
+struct DefinitionReader<'a> {
     name: &'a str,
     schema: &'a Value,
 }
 
-impl Reader<'_> {
+impl DefinitionReader<'_> {
     fn read(&self, is_activity: impl Fn(&str) -> bool) -> Result<(Tool, Vec<String>), ToolError> {
         if !is_name(self.name) {
             let reason = "needs a name of 1 to 64 letters, digits, _ and . that begins with a letter, and is not \
@@ -484,7 +485,7 @@ mod tests {
             tool.scopes,
             Scopes::Requested(vec!["†user".parse().unwrap()])
         );
-        // Free to choose is not an output path of the tool's own.
+        // A pattern leaves the choice to the call; it is not an output path of the tool.
         let free = json!({"properties": {"_outputPath": {"type": "string", "pattern": "^†"}}});
         assert_eq!(parse(&free).unwrap().0.output_path, None);
     }

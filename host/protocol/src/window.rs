@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Window {
-    /// Tokens of prompt and reply together; nothing if nobody knows. An endpoint that refuses a
-    /// Request for its length may say.
+    /// Tokens of prompt and reply together; absent if unknown. An endpoint that refuses a Request
+    /// for its length may report it.
     pub tokens: Option<u64>,
     /// How many tools the model is shown at most; the others it finds by what they are for.
     pub max_tools: usize,
-    /// Whether the endpoint counts the tokens of a text, so that nobody need estimate them.
+    /// Whether the endpoint can count the tokens of a text, so that no estimate is needed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counted: bool,
 }
@@ -110,12 +110,12 @@ impl Parts {
     }
 }
 
-/// What came of counting texts.
+/// The result of counting texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Of each text, in their order; of fewer if it failed.
     pub tokens: Vec<u64>,
-    /// Why there are not more.
+    /// Why the rest was not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }

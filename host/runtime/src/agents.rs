@@ -22,7 +22,7 @@ use toolhold_policy::names;
 use toolhold_policy::{GrantRestrictions, Permit, Restriction};
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_sandbox::{Registry, same_directory};
 use toolhold_storage::Store;
 
@@ -149,7 +149,7 @@ impl Agent {
     /// stands for something else.
     pub fn speaks(&self) -> bool {
         let screened = self.shields.posts.iter();
-        let mut screened = screened.filter(|post| post.places.contains(&Place::Output));
+        let mut screened = screened.filter(|post| post.places.contains(&ShieldPlace::Output));
         screened.next().is_none() && self.config.privacy().is_off()
     }
 

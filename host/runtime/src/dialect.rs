@@ -3,7 +3,7 @@
 use crate::config::{Configuration, Endpoint};
 use crate::probed::Dialects;
 use std::collections::BTreeMap;
-use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, ProbeVerdict};
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::settings::Settings;
@@ -67,15 +67,18 @@ impl Known {
         &'a self,
         contract: Contract,
         config: &'a Configuration,
-    ) -> Option<(&'a str, &'a Verdict)> {
+    ) -> Option<(&'a str, &'a ProbeVerdict)> {
         let endpoints = config.routes().endpoints_of(&config.endpoint).into_iter();
         let mut found: Vec<_> = endpoints
             .filter_map(|(name, _)| Some((name, self.endpoints.get(name)?.verdict(contract)?)))
             .filter(|(_, verdict)| {
-                matches!(verdict, Verdict::Refused { .. } | Verdict::Ignored { .. })
+                matches!(
+                    verdict,
+                    ProbeVerdict::Refused { .. } | ProbeVerdict::Ignored { .. }
+                )
             })
             .collect();
-        found.sort_by_key(|(_, verdict)| matches!(verdict, Verdict::Ignored { .. }));
+        found.sort_by_key(|(_, verdict)| matches!(verdict, ProbeVerdict::Ignored { .. }));
         found.into_iter().next()
     }
 
@@ -200,21 +203,21 @@ pub async fn known(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_model::Server;
+    use toolhold_model::ServerInfo;
     use toolhold_model::dialect::ToolCalling;
 
-    fn dialect(schema: &Verdict, tools: &Verdict) -> Dialect {
+    fn dialect(schema: &ProbeVerdict, tools: &ProbeVerdict) -> Dialect {
         Dialect {
-            server: Server::default(),
+            server: ServerInfo::default(),
             delivery: Delivery::Stream,
             usage: true,
             reasoning: false,
             schema: schema.clone(),
             tools: ToolCalling {
                 auto: tools.clone(),
-                required: Verdict::Works,
-                named: Verdict::Works,
-                parallel: Verdict::Works,
+                required: ProbeVerdict::Works,
+                named: ProbeVerdict::Works,
+                parallel: ProbeVerdict::Works,
             },
             tokenizer: None,
         }
@@ -223,11 +226,11 @@ mod tests {
     #[test]
     fn members_of_different_kinds_are_asked_as_all_of_them_can_be() {
         use Contract::{Schema, Simple, Tools};
-        let works = Verdict::Works;
-        let ignored = Verdict::Ignored {
+        let works = ProbeVerdict::Works;
+        let ignored = ProbeVerdict::Ignored {
             answer: "hello".into(),
         };
-        let refused = Verdict::Refused {
+        let refused = ProbeVerdict::Refused {
             reason: "no".into(),
         };
         let (all, schema) = (dialect(&works, &works), dialect(&works, &ignored));

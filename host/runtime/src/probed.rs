@@ -89,20 +89,20 @@ impl Dialects {
 mod tests {
     use super::*;
     use toolhold_model::dialect::ToolCalling;
-    use toolhold_model::{Delivery, Server, Verdict};
+    use toolhold_model::{Delivery, ProbeVerdict, ServerInfo};
 
     fn dialect() -> Dialect {
         Dialect {
-            server: Server::default(),
+            server: ServerInfo::default(),
             delivery: Delivery::Stream,
             usage: true,
             reasoning: false,
-            schema: Verdict::Works,
+            schema: ProbeVerdict::Works,
             tools: ToolCalling {
-                auto: Verdict::Works,
-                required: Verdict::Works,
-                named: Verdict::Works,
-                parallel: Verdict::Works,
+                auto: ProbeVerdict::Works,
+                required: ProbeVerdict::Works,
+                named: ProbeVerdict::Works,
+                parallel: ProbeVerdict::Works,
             },
             tokenizer: None,
         }

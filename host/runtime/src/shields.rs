@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_agent::guard::shield::{
-    Domains, GuardModel, PersonalData, Screening, Shield, ShieldBinding, Shields, Verdict,
+    Domains, GuardModel, PersonalData, Screening, Shield, ShieldBinding, ShieldVerdict, Shields,
 };
 use toolhold_model::Watch;
 use toolhold_protocol::privacy::Privacy;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_sandbox as sandbox;
-use toolhold_sandbox::{Module, ModuleKind, Registry, ShieldPlace};
+use toolhold_sandbox::{Module, ModuleKind, Registry, ScreeningPlace};
 
 /// Every shield of the configuration, ready to screen. One that cannot be had is an error: a run that
 /// it should screen is not made without it. `guards` are the models that they ask.
@@ -168,14 +168,14 @@ impl Shield for Component {
         &'a self,
         screening: &'a Screening,
         _: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(async move {
             let screening = sandbox::Screening {
                 place: match screening.place {
-                    Place::Input => ShieldPlace::Input,
-                    Place::ToolInput => ShieldPlace::ToolInput,
-                    Place::ToolOutput => ShieldPlace::ToolOutput,
-                    Place::Output => ShieldPlace::Output,
+                    ShieldPlace::Input => ScreeningPlace::Input,
+                    ShieldPlace::ToolInput => ScreeningPlace::ToolInput,
+                    ShieldPlace::ToolOutput => ScreeningPlace::ToolOutput,
+                    ShieldPlace::Output => ScreeningPlace::Output,
                 },
                 tool: screening.tool.as_deref(),
                 value: &screening.value,
@@ -185,9 +185,11 @@ impl Shield for Component {
             };
             let verdict = self.registry.screen(&self.module, &screening).await;
             Ok(match verdict.map_err(|error| error.to_string())? {
-                sandbox::Verdict::Pass => Verdict::Pass,
-                sandbox::Verdict::Redact { value, reason } => Verdict::Redact { value, reason },
-                sandbox::Verdict::Block { reason } => Verdict::Block { reason },
+                sandbox::ScreeningVerdict::Pass => ShieldVerdict::Pass,
+                sandbox::ScreeningVerdict::Redact { value, reason } => {
+                    ShieldVerdict::Redact { value, reason }
+                }
+                sandbox::ScreeningVerdict::Block { reason } => ShieldVerdict::Block { reason },
             })
         })
     }

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use toolhold_agent::{Module, ToolCall, Toolbox, module_tool};
+use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::Validator;
 use toolhold_policy::names;
 use toolhold_policy::{
@@ -282,12 +282,12 @@ impl Toolbox for SandboxTools {
         self.is_allowed(&spec.name).then(|| module_tool(&spec))
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
             let request = self.requests.find(name).transpose()?;
             if name.starts_with("./") && ends_in(name, "json") {
                 return match request {
-                    Some(saved) => Ok(Module::Request(Box::new(saved))),
+                    Some(saved) => Ok(ResolvedModule::Request(Box::new(saved))),
                     None => Err(self.requests.nothing(name)),
                 };
             }
@@ -296,8 +296,8 @@ impl Toolbox for SandboxTools {
                     "{name:?} is a component and a saved Request; write ./{name}.json if you mean the Request, or \
                      {name}#TOOL if you mean the component"
                 )),
-                (Some(tool), None) => Ok(Module::Tool(Box::new(tool))),
-                (None, Some(saved)) => Ok(Module::Request(Box::new(saved))),
+                (Some(tool), None) => Ok(ResolvedModule::Tool(Box::new(tool))),
+                (None, Some(saved)) => Ok(ResolvedModule::Request(Box::new(saved))),
                 (None, None) => Err(self.nothing(name)),
             }
         })
@@ -381,7 +381,7 @@ pub fn failure(error: &CallError) -> ToolFailure {
     }
 }
 
-pub fn usage(usage: toolhold_policy::Usage) -> ToolUsage {
+pub fn usage(usage: toolhold_policy::CallUsage) -> ToolUsage {
     ToolUsage {
         duration_us: u64::try_from(usage.duration.as_micros()).unwrap_or(u64::MAX),
         fuel: usage.fuel,

@@ -85,7 +85,9 @@ async fn modules_are_named_otherwise_than_by_name_only_where_somebody_said_so() 
         .with_sources(sources)
         .allowing(["calculator"]);
     let found = open.module("./calculator/calculator.wasm").await.unwrap();
-    assert!(matches!(found, Module::Tool(tool) if tool.name == "calculator@0.1.0.evaluate"));
+    assert!(
+        matches!(found, ResolvedModule::Tool(tool) if tool.name == "calculator@0.1.0.evaluate")
+    );
     for (name, expect) in [
         ("./sdk/probe/probe.wasm#draw", "not among the tools"),
         ("oci://127.0.0.1:9/clock:1", "TOOLHOLD_OCI_PASSWORD"),

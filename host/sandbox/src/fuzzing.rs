@@ -4,7 +4,7 @@
 use crate::egress;
 use crate::engine::Engine;
 use crate::value::Unliftable;
-use crate::value::shape::{Part, Shape};
+use crate::value::shape::{Shape, ShapeMember};
 use crate::value::{self, schema};
 use http::{Method, Uri};
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use wasmtime::component::types::ComponentItem;
 
 /// The parameters of a function.
 #[derive(Debug)]
-pub struct Signature(Vec<Part>);
+pub struct Signature(Vec<ShapeMember>);
 
 impl Signature {
     /// Of the first function in the first interface that a component imports; `None` where a type has
@@ -42,7 +42,7 @@ impl Signature {
         let parts = function.params().map(|(name, ty)| {
             let shape = Shape::of(&ty)?;
             let name = name.to_owned();
-            Ok(Part { name, shape })
+            Ok(ShapeMember { name, shape })
         });
         Ok(parts.collect::<Result<_, String>>().ok().map(Self))
     }

@@ -61,7 +61,7 @@ pub use egress::{Resolve, SystemResolver};
 pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
 pub use error::LoadError;
 pub use module::counters::Counters;
-pub use module::shield::{Place as ShieldPlace, Screening, Verdict};
+pub use module::shield::{Screening, ScreeningPlace, ScreeningVerdict};
 pub use module::{Module, ModuleKind};
 pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, Trust};
 pub use registry::folder::is_slot;

@@ -1,7 +1,7 @@
 //! What a person's decision means for the call that it is about (docs/protocol.md).
 //!
-//! A decision is bound to the digest of exactly what was shown, which is what would run: the shields have spoken
-//! before a person is asked.
+//! A decision is bound to the digest of exactly what was shown, which is what would run: shields screen the
+//! call before a person is asked.
 
 use crate::calls::ToolCheck;
 use futures_util::future::BoxFuture;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 
-/// What becomes of a call that somebody decided about.
+/// What a decision does to a call.
 #[derive(Debug)]
 pub enum Decided {
     /// It is made with the arguments that were shown.
@@ -22,12 +22,12 @@ pub enum Decided {
     Replaced(Value),
     /// It is not made.
     Refused(ToolFailure),
-    /// The decision cannot be carried out for this reason, and another one is waited for.
+    /// The decision cannot be carried out, for this reason; the call waits for another one.
     Void(String),
 }
 
-/// Reads a decision about a call. `fits` judges arguments that were put in the place of those that were shown;
-/// `check` judges a result that was put in the place of the call.
+/// Reads a decision about a call. `fits` validates edited arguments; `check` validates a result that replaces
+/// the call.
 pub fn decided(
     pending: Pending,
     decision: Decision,
@@ -65,7 +65,7 @@ pub fn decided(
     }
 }
 
-/// Why nobody decided about a call.
+/// Why there is no decision about a call.
 #[derive(Debug)]
 pub enum Undecided {
     /// The question went back to the caller, who makes the call again with the answer.
@@ -74,7 +74,7 @@ pub enum Undecided {
     Refused(ToolFailure),
 }
 
-/// Has a person decide about calls that no machine conducts.
+/// Asks a person about calls that are made outside of a run's machine.
 pub trait CallApprover: Send + Sync + Debug {
     /// Waits for a decision. Dropped when the call is cancelled.
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>>;

@@ -1,4 +1,4 @@
-//! What calls count in.
+//! The budget that calls count in.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ pub type CallPermit = Box<dyn Send + Sync>;
 pub enum NoBudget {
     /// It is refused, and that is recorded.
     Refused(ToolFailure),
-    /// There is none now; the call is as if it had not been asked for.
+    /// There is no room now; the call is handled as if it had not been requested.
     Busy(String),
 }
 
-/// What the calls of one caller may take together.
+/// The shared budget of one caller's calls.
 pub trait CallBudget: Send + Sync + Debug {
     /// Takes one call.
     ///
@@ -24,11 +24,11 @@ pub trait CallBudget: Send + Sync + Debug {
     /// Why it is not made.
     fn take(&self) -> Result<CallPermit, NoBudget>;
 
-    /// What the calls count in that a call makes.
+    /// The budget for calls nested in a call.
     fn within(&self) -> Arc<dyn CallBudget>;
 }
 
-/// No bound but those that every module has: its rate, its concurrency, its time.
+/// No budget: only the limits of each module apply (rate, concurrency, time).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unlimited;
 

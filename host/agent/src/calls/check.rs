@@ -1,5 +1,5 @@
-//! Whether a call may be made, and a result taken, as far as the tool's own description says so: is there
-//! such a tool, do the arguments fit, was this very call made before; does the result fit (docs/protocol.md).
+//! Checks of a call and its result against the tool's description: the tool exists, the arguments fit, the
+//! call is no repetition, the result fits (docs/protocol.md).
 
 use crate::calls::Repeats;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct ToolCheck {
     output: Option<Validator>,
 }
 
-/// A schema of a tool that is none.
+/// A tool's schema is no valid JSON Schema.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("its {which} schema cannot be used: {reason}")]
 pub struct SchemaError {
@@ -46,8 +46,8 @@ impl ToolCheck {
         })
     }
 
-    /// `arguments` with light faults put right, and what was done. Arguments that fit, and those that would
-    /// not fit even so, are left as they are.
+    /// Coerces slightly wrong arguments, and returns the changes. Arguments that fit, and those that would
+    /// still not fit, are unchanged.
     pub fn coerced(&self, arguments: Value) -> (Value, Vec<Repair>) {
         if self.fits(&arguments).is_ok() {
             return (arguments, Vec::new());
@@ -72,8 +72,7 @@ impl ToolCheck {
         self.fits(arguments).map_err(unfit)
     }
 
-    /// What is wrong with arguments. What the references at `open` (JSON pointers) stand for may be
-    /// anything.
+    /// The faults of arguments. References at `open` (JSON pointers) may stand for any value.
     fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Fault> {
         self.arguments.faults(arguments, open)
     }
@@ -107,7 +106,7 @@ fn unfit(reason: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::correctable("arguments", message)
 }
 
-/// There is no such tool, but those.
+/// The failure for an unknown tool; lists the known ones.
 pub(super) fn unknown<'a>(tool: &str, known: impl Iterator<Item = &'a str>) -> ToolFailure {
     let known: Vec<&str> = known.collect();
     let available = match known.as_slice() {
@@ -196,8 +195,8 @@ impl CallChecks {
         }
     }
 
-    /// What is wrong with the arguments of a planned call of `tool`. What the references at `open`
-    /// (JSON pointers) stand for may be anything.
+    /// The faults of a planned call's arguments. References at `open` (JSON pointers) may stand for
+    /// any value.
     pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Fault> {
         let check = self.of(tool);
         check.map_or_else(Vec::new, |check| check.faults(arguments, open))
@@ -232,7 +231,7 @@ impl CallChecks {
     }
 
     /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
-    /// it costs nothing, and teaches.
+    /// it costs nothing and tells the model what to change.
     pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
         self.repeats.record(call, arguments, text);
     }

@@ -1,5 +1,5 @@
-//! The way of a tool call, whoever makes it: a model's reply, a plan's step, a module that calls another
-//! module's tool, an MCP client, a person at the terminal.
+//! The stages of a tool call. They are the same for a call of a model's reply, a plan's step, a module that
+//! calls another module's tool, an MCP client, or a person at the terminal.
 //!
 //! ```text
 //! the arguments fit the tool's parameters, and the call is no repetition   check, repeats

@@ -1,5 +1,5 @@
-//! Calls that a running call makes of other tools. They go the same way as every call, with the id of the call
-//! that makes them as their parent, on the same one's behalf, under no fewer restrictions.
+//! Nested calls: a running call calls other tools. They pass the same stages as every call, with the outer
+//! call's id as their parent, for the same caller, under at least the same restrictions.
 
 use crate::calls::pipeline::{CallPipeline, CallRequest, NotCalled};
 use futures_util::future::BoxFuture;
@@ -11,8 +11,8 @@ use toolhold_protocol::failure::ToolFailure;
 
 /// Makes the calls that one call makes.
 ///
-/// The time for which a nested call waits for a person, or for anything else, is time of the call that makes it:
-/// when that is over, so is the nested call.
+/// Waiting (for a person, or for anything else) counts in the outer call's time: when that ends, the nested
+/// call ends too.
 #[derive(Debug)]
 pub struct NestedCaller {
     pipeline: CallPipeline,
@@ -24,7 +24,7 @@ pub struct NestedCaller {
 }
 
 impl NestedCaller {
-    /// For the call `parent`, which `pipeline` makes, or could have made. `callers`: the tools that it is nested in,
+    /// Creates the caller for the nested calls of `parent`. `callers`: the tools that `parent` is nested in,
     /// and its own.
     pub fn new(pipeline: CallPipeline, parent: &str, callers: Vec<String>) -> Self {
         Self {

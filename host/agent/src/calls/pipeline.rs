@@ -1,4 +1,4 @@
-//! Conducts calls that no run's machine conducts: an MCP client's, a person's at the terminal, and those that
+//! Makes the calls that no run's machine makes: an MCP client's, a person's at the terminal, and those that
 //! modules make of other modules' tools.
 
 use crate::calls::approve::{self, CallApprover, Decided, Undecided};
@@ -16,7 +16,7 @@ use toolhold_protocol::approval::{Approvals, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_protocol::solution::Call;
 
 /// What the operator decided about all calls.
@@ -28,8 +28,7 @@ pub struct CallRules {
     pub call_timeout: Duration,
 }
 
-/// Makes calls. What differs by caller is who may approve, what they count in, and where they are recorded.
-/// Clones are cheap.
+/// Makes calls. Callers differ in who approves, in the budget, and in the recorder. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct CallPipeline {
     /// What runs calls, and knows the tools that modules may call.
@@ -40,7 +39,8 @@ pub struct CallPipeline {
     pub approver: Arc<dyn CallApprover>,
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
-    /// What the caller is not told. A module that calls a tool is told all of its result.
+    /// Hides data from the caller. Absent for a module that calls a tool: it receives the whole
+    /// result.
     pub hiding: Option<Arc<dyn Hiding>>,
 }
 
@@ -65,14 +65,14 @@ pub struct CallRequest {
     pub listener: Option<Arc<dyn Listener>>,
 }
 
-/// Why a caller is not given what came of a call.
+/// Why a caller receives no result of a call.
 #[derive(Debug)]
 pub enum NotCalled {
     /// A person is asked by way of the caller, who makes the call again. Nothing is recorded.
     HandedBack,
     /// There is no room for it now. Nothing is recorded.
     Busy(String),
-    /// It would be in no record, for this reason, and so is not made.
+    /// It could not be recorded, for this reason, so it is not made.
     NotRecorded(ToolFailure),
     /// What came of it could not be recorded.
     Lost {
@@ -82,14 +82,14 @@ pub enum NotCalled {
 }
 
 /// Why a call goes no further.
-enum Stop {
+enum CallStop {
     Refused(ToolFailure),
     /// A person gave a result in the place of the call.
     Replaced(Value),
     NotCalled(NotCalled),
 }
 
-impl From<ToolFailure> for Stop {
+impl From<ToolFailure> for CallStop {
     fn from(failure: ToolFailure) -> Self {
         Self::Refused(failure)
     }
@@ -99,7 +99,8 @@ impl CallPipeline {
     /// Makes one call. Dropped, the call is cancelled.
     ///
     /// # Errors
-    /// There is nothing to tell the caller of it. A call that is refused ends like one that fails.
+    /// Nothing can be reported to the caller. A refused call is no error here: it ends like one
+    /// that fails.
     pub async fn call(&self, request: CallRequest) -> Result<CallEnd, NotCalled> {
         self.ready()?;
         let mut recording = self
@@ -116,9 +117,9 @@ impl CallPipeline {
                 result,
                 by_host: false,
             },
-            Err(Stop::Refused(failure)) => CallEnd::refused(failure),
-            Err(Stop::Replaced(result)) => CallEnd::answered(result),
-            Err(Stop::NotCalled(reason)) => {
+            Err(CallStop::Refused(failure)) => CallEnd::refused(failure),
+            Err(CallStop::Replaced(result)) => CallEnd::answered(result),
+            Err(CallStop::NotCalled(reason)) => {
                 recording.forget();
                 return Err(reason);
             }
@@ -155,7 +156,7 @@ impl CallPipeline {
         &self,
         mut request: CallRequest,
         recording: &mut dyn CallRecording,
-    ) -> Result<ToolResult, Stop> {
+    ) -> Result<ToolResult, CallStop> {
         let tool = request.tool.clone();
         let asked = std::mem::take(&mut request.arguments);
         tool.check.arguments(&asked)?;
@@ -163,10 +164,10 @@ impl CallPipeline {
         let (arguments, is_other) = self
             .approved(&request, arguments, is_other, recording)
             .await?;
-        self.ready().map_err(Stop::NotCalled)?;
+        self.ready().map_err(CallStop::NotCalled)?;
         let _permit = self.budget.take().map_err(|none| match none {
-            NoBudget::Refused(failure) => Stop::Refused(failure),
-            NoBudget::Busy(message) => Stop::NotCalled(NotCalled::Busy(message)),
+            NoBudget::Refused(failure) => CallStop::Refused(failure),
+            NoBudget::Busy(message) => CallStop::NotCalled(NotCalled::Busy(message)),
         })?;
         recording.started(is_other.then_some(&arguments)).await;
         let call = self.tool_call(request, arguments);
@@ -181,14 +182,14 @@ impl CallPipeline {
         Ok(result)
     }
 
-    /// What the shields leave of the arguments, and whether that is something else than before.
+    /// The arguments after the shields, and whether they changed.
     async fn screened(
         &self,
         request: &CallRequest,
         arguments: Value,
         recording: &mut dyn CallRecording,
     ) -> Result<(Value, bool), ToolFailure> {
-        let (shields, place) = (&self.rules.shields, Place::ToolInput);
+        let (shields, place) = (&self.rules.shields, ShieldPlace::ToolInput);
         if !shields.applies_to(place, Some(&request.name)) {
             return Ok((arguments, false));
         }
@@ -214,7 +215,7 @@ impl CallPipeline {
         mut arguments: Value,
         mut is_other: bool,
         recording: &mut dyn CallRecording,
-    ) -> Result<(Value, bool), Stop> {
+    ) -> Result<(Value, bool), CallStop> {
         let CallRequest { tool, name, .. } = request;
         let annotations = tool.tool.annotations;
         if !self.rules.approvals.apply_to(name, annotations) {
@@ -237,7 +238,9 @@ impl CallPipeline {
             let decision = match self.approver.decide(&pending).await {
                 Ok(decision) => decision,
                 Err(Undecided::Refused(failure)) => return Err(failure.into()),
-                Err(Undecided::HandedBack) => return Err(Stop::NotCalled(NotCalled::HandedBack)),
+                Err(Undecided::HandedBack) => {
+                    return Err(CallStop::NotCalled(NotCalled::HandedBack));
+                }
             };
             let decided = EventKind::Decided {
                 step: STEP,
@@ -253,11 +256,11 @@ impl CallPipeline {
                     is_other = true;
                     match self.screened(request, edited, recording).await? {
                         (arguments, false) => return Ok((arguments, is_other)),
-                        // It is another call than the one that was approved.
+                        // The screened call differs from the approved one.
                         (left, true) => left,
                     }
                 }
-                Decided::Replaced(result) => return Err(Stop::Replaced(result)),
+                Decided::Replaced(result) => return Err(CallStop::Replaced(result)),
                 Decided::Refused(failure) => return Err(failure.into()),
                 Decided::Void(message) => {
                     let notice = EventKind::Notice {
@@ -290,5 +293,5 @@ impl CallPipeline {
     }
 }
 
-/// Calls that no machine conducts are in no step of a run, or all in one of what a call does.
+/// The step number in records of calls that belong to no step of a run.
 pub(crate) const STEP: u32 = 1;

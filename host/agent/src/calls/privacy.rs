@@ -1,4 +1,4 @@
-//! What is hidden from whoever is told what a call came to.
+//! Hides data from the recipient of a call's result.
 //!
 //! A run hides data from its model behind placeholders, and knows what each stands for (the machine's vault). A
 //! caller outside of a run has no such memory: what is hidden from it is gone.
@@ -40,7 +40,7 @@ pub(super) fn hidden(
                 )),
             }
         }
-        // In the words of a schema, a shield or the tool, which may quote what is hidden.
+        // The message comes from a schema, a shield or the tool, and may quote hidden data.
         Err(failure) => Err(ToolFailure {
             message: hiding.hide_text(failure.message),
             ..failure

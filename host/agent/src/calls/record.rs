@@ -1,4 +1,4 @@
-//! Where calls are recorded that no machine conducts, as they happen.
+//! Recorders of calls that are made outside of a run's machine.
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -54,7 +54,7 @@ pub trait CallRecorder: Send + Sync + Debug {
     /// Asked before a call is looked at, and again before its tool is called: then a person may have taken long.
     ///
     /// # Errors
-    /// What is called now would be in no record, as is known without trying. Nothing is called then.
+    /// A call made now could not be recorded. The tool is not called then.
     fn ready(&self) -> Result<(), ToolFailure>;
 
     /// Begins the record of a call.
@@ -77,9 +77,9 @@ pub trait CallRecording: Send {
     /// When this returns, the call is recorded, or will be.
     ///
     /// # Errors
-    /// It is not, and the caller must not be given what it came to.
+    /// The call could not be recorded, and the caller must not receive its result.
     fn ended(self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>>;
 
-    /// It was no call: the question to a person went back to the caller, or there was no room.
+    /// Discards the record: the question to a person went back to the caller, or there was no room.
     fn forget(self: Box<Self>);
 }

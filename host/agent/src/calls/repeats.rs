@@ -1,21 +1,22 @@
-//! Weak models make the same call again and again. The third identical call with an identical
-//! result is not made: the model is told what it already knows (docs/security.md, row 28).
+//! The guard against repetition: weak models make the same call again and again. The third
+//! identical call with an identical result is not made, and the model receives the earlier result
+//! (docs/security.md, row 28).
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use toolhold_protocol::solution::Call;
 
-/// A call is made this often with the same result before it is intercepted.
+/// Number of times a call is made with the same result before it is intercepted.
 const ALLOWED: u32 = 2;
 
-/// What was called with which result, in one run.
+/// The calls of one run and their results.
 #[derive(Debug, Default)]
 pub struct Repeats {
-    seen: HashMap<String, Seen>,
+    seen: HashMap<String, SeenCall>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct SeenCall {
     text: String,
     times: u32,
 }
@@ -32,12 +33,12 @@ impl Repeats {
         let seen = self
             .seen
             .entry(key(call, arguments))
-            .or_insert_with(|| Seen {
+            .or_insert_with(|| SeenCall {
                 text: text.to_owned(),
                 times: 0,
             });
         if seen.text != text {
-            *seen = Seen {
+            *seen = SeenCall {
                 text: text.to_owned(),
                 times: 0,
             };

@@ -1,5 +1,4 @@
-//! Shields around a call: what it is given, and what it came to (docs/protocol.md). Every call passes here,
-//! whoever makes it.
+//! Shields around a call: what it is given, and what it came to (docs/protocol.md). Every call passes here.
 
 use crate::calls::ToolCheck;
 use crate::guard::shield::{Screening, Shields};
@@ -10,24 +9,24 @@ use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolOutput;
 use toolhold_protocol::routing::Routing;
-use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::shield::{Screened, ShieldPlace};
 use toolhold_protocol::side_request::SideRequest;
 
 /// Asks the shields. Returns what came of it, and what each of them said and took, for the record.
 pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<EventKind>) {
-    let mut heard = Heard::default();
+    let mut heard = ScreeningEvents::default();
     let (screened, judgements) = shields.screen(screening, &mut heard).await;
-    let Heard(mut events) = heard;
+    let ScreeningEvents(mut events) = heard;
     events.extend(judgements.into_iter().map(EventKind::Shield));
     (screened, events)
 }
 
-/// What event between the shields and the models that they ask. Bounded by their time: each waits for
-/// an endpoint between two of these.
+/// What happens between the shields and the models that they ask. The number is bounded by the shields'
+/// timeout: each waits for an endpoint between two events.
 #[derive(Default)]
-struct Heard(Vec<EventKind>);
+struct ScreeningEvents(Vec<EventKind>);
 
-impl Watch for Heard {
+impl Watch for ScreeningEvents {
     fn delta(&mut self, _: Delta) {}
 
     fn routing(&mut self, routing: Routing) {
@@ -39,8 +38,7 @@ impl Watch for Heard {
     }
 }
 
-/// What the shields leave of a call's arguments, and whether that is something else than before. What is left
-/// must fit the tool's parameters as the arguments did.
+/// The arguments after the shields, and whether they changed. They must still fit the tool's parameters.
 ///
 /// # Errors
 /// Why the call is not made.
@@ -65,8 +63,8 @@ pub fn admitted(
     }
 }
 
-/// What the shields leave of what a call of `tool` came to, and what they said. A result that does not fit what
-/// the tool says of its results is shown to no shield.
+/// The result of a call of `tool` after the shields, and their events. A result that does not fit the output
+/// schema is shown to no shield.
 pub async fn released(
     shields: &Shields,
     call: &str,
@@ -76,7 +74,7 @@ pub async fn released(
 ) -> (Result<ToolOutput, ToolFailure>, Vec<EventKind>) {
     let fits = |value: &Value| check.map_or(Ok(()), |check| check.result(value));
     let outcome = outcome.and_then(|output| fits(&output.value).map(|()| output));
-    let place = Place::ToolOutput;
+    let place = ShieldPlace::ToolOutput;
     if !shields.applies_to(place, Some(tool)) {
         return (outcome, Vec::new());
     }

@@ -1,4 +1,4 @@
-//! Tools as calls of them are made: what every call needs, prepared once.
+//! Tools prepared for calls: schemas are compiled once.
 
 use crate::calls::ToolCheck;
 use crate::calls::check::{SchemaError, unknown};
@@ -17,15 +17,15 @@ pub struct CallableTool {
 
 impl CallableTool {
     /// # Errors
-    /// A schema of the tool that is none.
+    /// A schema of the tool is no valid JSON Schema.
     pub fn new(tool: Tool) -> Result<Self, SchemaError> {
         let check = ToolCheck::new(&tool)?;
         Ok(Self { tool, check })
     }
 }
 
-/// Tools that modules called, by the names by which they did. The names are those of tools that there are, so they
-/// are as bounded as those.
+/// Tools that modules called, by the names by which they did. Only names of existing tools are kept, so their
+/// number is bounded.
 #[derive(Debug, Default)]
 pub struct CallableTools(Mutex<HashMap<String, Arc<CallableTool>>>);
 

@@ -1,5 +1,5 @@
-//! What the endpoint's own tokenizer says that texts are. A text is counted once: most of a Request is
-//! the Request before it.
+//! Token counts of texts by the endpoint's own tokenizer. Each text is counted once: most of a Request
+//! repeats the Request before it.
 
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Counts(BTreeMap<[u8; 32], u64>);
 
 impl Counts {
-    /// Nothing has no tokens, and nobody need be asked for that.
+    /// An empty text has no tokens, and needs no count.
     pub fn of(&self, text: &str) -> Option<u64> {
         if text.is_empty() {
             return Some(0);
@@ -21,7 +21,7 @@ impl Counts {
         self.0.insert(digest(text), tokens);
     }
 
-    /// Of these texts, each once, those that nobody counted.
+    /// The texts that have no count yet, each once.
     pub fn lacking<'a>(&self, texts: impl Iterator<Item = &'a str>) -> Vec<String> {
         let mut seen = BTreeSet::new();
         texts

@@ -1,29 +1,32 @@
-//! What is kept of a value, verbatim: a line for each object in it, so that an identifier stays with what
-//! belongs to it, and of prose the words that look like identifiers.
+//! Extracts the facts of a value, verbatim: one line for each object in it, so that an identifier stays
+//! beside its values; of prose, the words that look like identifiers.
 
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use toolhold_json::fragment;
 
-/// Characters of a text that is kept as it is; longer ones are prose, or one word.
+/// Maximum characters of a text that is kept as it is; longer ones are treated as prose or as one
+/// word.
 const MAX_VALUE: usize = 120;
 /// Characters of one word that is kept as it is: the address of a page, a signed link, a token.
 const MAX_WORD: usize = 2_000;
-/// Bytes of a line. What is left out for want of room is left out by lines.
+/// Maximum bytes of a line. Whole lines are left out when room is short.
 const MAX_LINE: usize = 1_000;
 const MAX_DEPTH: usize = 32;
 /// Bytes of a name, and of the place of an object: every line begins with one.
 const MAX_PLACE: usize = 200;
-/// Bytes of all lines of one value. What a line is of is small beside what it repeats.
+/// Maximum bytes of all lines of one value. Lines repeat places, so they can exceed the value
+/// itself.
 const MAX_TOLD: usize = 64 << 10;
-/// Texts within texts that are read as JSON. Each more may cost a few bytes, and all of it is read again.
+/// Maximum nesting of texts that are read as JSON. Each level costs the sender a few bytes and makes the
+/// reader read everything again.
 const MAX_WITHIN: usize = 4;
-/// That there was more.
+/// Marks omitted text.
 const MORE: &str = "…";
 
 /// What is kept of a value, and how many values there was no room for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct KeptFacts {
     pub(super) facts: Vec<Fact>,
     pub(super) left: usize,
 }
@@ -47,14 +50,14 @@ impl Fact {
 }
 
 /// Of a value, with the place of each object in it.
-pub(super) fn of_value(value: &Value) -> Told {
+pub(super) fn of_value(value: &Value) -> KeptFacts {
     let mut collector = Collector::default();
     collector.collect("", value, 0);
     collector.told
 }
 
 /// Of a text: of the JSON in it, whole or not, and of its words.
-pub(super) fn of_text(text: &str) -> Told {
+pub(super) fn of_text(text: &str) -> KeptFacts {
     let mut collector = Collector::default();
     collector.text("", text, 0);
     collector.told
@@ -62,7 +65,7 @@ pub(super) fn of_text(text: &str) -> Told {
 
 #[derive(Default)]
 struct Collector {
-    told: Told,
+    told: KeptFacts,
     bytes: usize,
     /// From here on values are only counted.
     is_full: bool,
@@ -95,7 +98,7 @@ impl Collector {
                     if is_verbatim(item) {
                         continue;
                     }
-                    // Nobody asks for its place then.
+                    // Its place is not needed then.
                     let place = if self.is_full {
                         String::new()
                     } else {
@@ -179,7 +182,7 @@ impl Collector {
     }
 }
 
-/// How many values there are in one; a text is one, whatever it tells.
+/// The number of values in a value; a text counts as one.
 fn leaves(value: &Value) -> usize {
     match value {
         Value::Object(fields) => fields.values().map(leaves).sum(),
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lines(told: Told) -> Vec<String> {
+    fn lines(told: KeptFacts) -> Vec<String> {
         told.facts.into_iter().map(|fact| fact.line).collect()
     }
 
@@ -347,11 +350,11 @@ mod tests {
         }
     }
 
-    fn bytes(told: &Told) -> usize {
+    fn bytes(told: &KeptFacts) -> usize {
         told.facts.iter().map(|fact| fact.line.len()).sum()
     }
 
-    fn values(told: &Told) -> usize {
+    fn values(told: &KeptFacts) -> usize {
         told.facts.iter().map(|fact| fact.values).sum()
     }
 

@@ -1,20 +1,23 @@
 //! How many tokens a text is, as far as that can be known without the model's tokenizer.
 
-/// Below this JSON and prose of common tokenizers hardly fall: an estimate errs on the safe side.
+/// Assumed bytes per token: common tokenizers rarely go below this for JSON and prose, so an
+/// estimate errs on the safe side.
 const BYTES_PER_TOKEN: f64 = 3.0;
-/// What an endpoint may teach. Outside of it the count was of something else.
+/// Plausible bytes per token of an endpoint's count. Outside of this range it counted something
+/// else.
 const BELIEVABLE: std::ops::RangeInclusive<f64> = 1.0..=8.0;
-/// A short prompt is mostly the chat template's own tokens.
+/// Minimum tokens of a prompt to learn from: a shorter one is mostly the chat template's own
+/// tokens.
 const MIN_TOKENS: u64 = 32;
 
 /// Estimates until the endpoint has counted, and then goes by its last count.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Meter {
+pub struct TokenMeter {
     bytes_per_token: f64,
     is_taught: bool,
 }
 
-impl Default for Meter {
+impl Default for TokenMeter {
     fn default() -> Self {
         Self {
             bytes_per_token: BYTES_PER_TOKEN,
@@ -23,7 +26,7 @@ impl Default for Meter {
     }
 }
 
-impl Meter {
+impl TokenMeter {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -70,7 +73,7 @@ mod tests {
 
     #[test]
     fn it_goes_by_what_the_endpoint_counted() {
-        let mut meter = Meter::default();
+        let mut meter = TokenMeter::default();
         assert_eq!(meter.tokens(3_000), 1_000);
         meter.observe(10, 5);
         assert!(!meter.is_taught());

@@ -10,7 +10,7 @@ pub mod summary;
 pub mod toolbook;
 
 pub use counts::Counts;
-pub use meter::Meter;
+pub use meter::TokenMeter;
 pub use stored::Stored;
 pub use summary::Summary;
 pub use toolbook::Toolbook;

@@ -1,11 +1,11 @@
-//! Results that the model was not shown whole, under a key by which it reads the rest of them.
+//! Results that were too long to be shown whole, by the key with which the model reads the rest.
 
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 
 /// The tool by which the model reads them.
 pub const READ_RESULT: &str = "read_result";
-/// Bytes that are kept of one run; the oldest go first.
+/// Maximum bytes kept per run; the oldest results are dropped first.
 const MAX_BYTES: usize = 32 << 20;
 
 /// What calls returned, as JSON text, newest last.

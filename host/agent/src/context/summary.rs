@@ -1,8 +1,7 @@
 //! What takes the place of dropped history: which calls were made, and every identifier with its values,
-//! verbatim. No model writes it: one that sums up is one more that makes things up, and what a run
-//! goes on with would be different each time.
+//! verbatim. No model writes it: it could make things up, and a replayed run would get a different summary.
 
-use super::facts::{self, Fact, Told};
+use super::facts::{self, Fact, KeptFacts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,19 +10,19 @@ use toolhold_json::validate::cut;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
 
-/// Characters of a call's arguments, of an error, of a note.
+/// Maximum characters of a call's arguments, of an error, of a note.
 const MAX_TEXT: usize = 200;
-/// Results that are named because not all that they told is kept.
+/// Maximum results that are named as not completely kept.
 const MAX_KEYS: usize = 10;
-/// Bytes of what calls told that are kept of one run; the oldest go first.
+/// Maximum bytes of facts kept per run; the oldest are dropped first.
 const MAX_KEPT: usize = 256 << 10;
-/// How a result ends that was cut.
+/// The mark at the end of a result that was cut.
 pub const CUT: &str = "\n[cut: ";
 
 /// The dropped part of a history.
 #[derive(Debug, Default)]
 pub struct Summary {
-    entries: Vec<Entry>,
+    entries: Vec<SummaryEntry>,
     /// What is kept already is not kept again: the hashes of all lines.
     seen: BTreeSet<u64>,
     /// Of all lines, as they are written.
@@ -33,7 +32,7 @@ pub struct Summary {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SummaryEntry {
     /// What was done, or said.
     head: String,
     facts: Vec<Fact>,
@@ -68,7 +67,7 @@ impl Summary {
 
     fn add_call(&mut self, answered: &Answered, whole: Option<&str>) {
         let arguments = answered.call.arguments.to_string();
-        let mut told = Told::default();
+        let mut told = KeptFacts::default();
         if arguments.chars().count() > MAX_TEXT {
             told = facts::of_value(&answered.call.arguments);
         }
@@ -88,11 +87,11 @@ impl Summary {
         self.push(head, told, Some(answered.call.id.clone()));
     }
 
-    fn push(&mut self, head: String, told: Told, call: Option<String>) {
+    fn push(&mut self, head: String, told: KeptFacts, call: Option<String>) {
         let mut facts = told.facts;
         facts.retain(|fact| self.seen.insert(hash(&fact.line)));
         facts.shrink_to_fit();
-        let entry = Entry {
+        let entry = SummaryEntry {
             head,
             facts,
             left: told.left,
@@ -127,7 +126,7 @@ impl Summary {
         }
     }
 
-    fn facts_of(answered: &Answered, whole: Option<&str>) -> Told {
+    fn facts_of(answered: &Answered, whole: Option<&str>) -> KeptFacts {
         let text = whole.unwrap_or(&answered.text);
         match serde_json::from_str::<Value>(text) {
             Ok(value) if !answered.failed => facts::of_value(&value),
@@ -177,7 +176,7 @@ impl Summary {
     }
 }
 
-impl Entry {
+impl SummaryEntry {
     fn facts_len(&self) -> usize {
         self.facts.iter().map(written).sum()
     }
@@ -194,7 +193,7 @@ fn hash(line: &str) -> u64 {
     hasher.finish()
 }
 
-/// What there was no room for.
+/// The facts that did not fit.
 #[derive(Debug, Default)]
 struct LeftOut<'a> {
     heads: usize,
@@ -350,7 +349,7 @@ mod tests {
             assert!(format!("{text}\n").contains(&pair), "{pair}: {text}");
         }
 
-        // Where nobody kept it, what was shown of it.
+        // If the whole result was not kept, the part that was shown.
         let mut summary = Summary::default();
         summary.add(&turn, &BTreeMap::new());
         let text = shown(&summary, 1 << 20);
@@ -453,7 +452,7 @@ mod tests {
         assert!(summary.bytes <= MAX_KEPT, "{}", summary.bytes);
         let lines: usize = summary.entries.iter().map(|entry| entry.facts.len()).sum();
         assert_eq!(summary.seen.len(), lines);
-        let lens: usize = summary.entries.iter().map(Entry::facts_len).sum();
+        let lens: usize = summary.entries.iter().map(SummaryEntry::facts_len).sum();
         assert_eq!(summary.bytes, lens);
 
         let text = summary.text(1 << 20, |_| true);

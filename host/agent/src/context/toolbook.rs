@@ -1,4 +1,4 @@
-//! Tools that are found by what they are for, when there are too many to show them all.
+//! Search for tools by their purpose, used when there are too many to show them all.
 //!
 //! BM25 over names and descriptions. Of the crates that rank, those that are kept up bring an index, a
 //! language detector or a tokenizer; a few hundred descriptions need none of these.
@@ -9,23 +9,23 @@ use toolhold_protocol::tool::Tool;
 
 /// The tool by which the model finds others.
 pub const FIND_TOOLS: &str = "find_tools";
-/// How many are shown of what was found.
+/// Maximum search results.
 const FOUND: usize = 5;
 /// The usual constants (Robertson and Zaragoza, 2009).
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-/// What every tool is about.
+/// The search index of the tools.
 #[derive(Debug, Default)]
 pub struct Toolbook {
-    pages: Vec<Page>,
+    pages: Vec<IndexedTool>,
     /// In how many pages a word is.
     spread: BTreeMap<String, usize>,
     average: f64,
 }
 
 #[derive(Debug)]
-struct Page {
+struct IndexedTool {
     name: String,
     words: BTreeMap<String, usize>,
     length: usize,
@@ -50,7 +50,7 @@ impl Toolbook {
             for word in words.keys() {
                 *book.spread.entry(word.clone()).or_default() += 1;
             }
-            book.pages.push(Page {
+            book.pages.push(IndexedTool {
                 name: tool.name.clone(),
                 length: words.values().sum(),
                 words,
@@ -71,12 +71,12 @@ impl Toolbook {
             .map(|page| (self.score(page, &words), page.name.as_str()))
             .filter(|(score, _)| *score > 0.0)
             .collect();
-        // Of two that fit as well, the one that was there first.
+        // Ties keep the order of the tools.
         found.sort_by(|(a, _), (b, _)| b.total_cmp(a));
         found.into_iter().map(|(_, name)| name).collect()
     }
 
-    fn score(&self, page: &Page, words: &BTreeSet<String>) -> f64 {
+    fn score(&self, page: &IndexedTool, words: &BTreeSet<String>) -> f64 {
         let pages = number(self.pages.len());
         words
             .iter()

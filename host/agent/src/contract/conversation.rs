@@ -1,6 +1,6 @@
 //! The messages of a Request, in the order that all contracts share.
 
-use crate::contract::{View, examples};
+use crate::contract::{RequestView, examples};
 use toolhold_model::chat;
 use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
@@ -17,7 +17,7 @@ pub(super) trait TranscriptFormat {
 
 /// `system`, the worked examples, the turns, and what is asked of this reply alone: `last`.
 pub(super) fn messages(
-    view: &View<'_>,
+    view: &RequestView<'_>,
     system: String,
     format: &dyn TranscriptFormat,
     last: String,
@@ -35,7 +35,7 @@ pub(super) fn messages(
     one_voice_at_a_time(messages)
 }
 
-/// What the user says in a row is one message: several chat templates refuse two.
+/// Merges consecutive user messages: several chat templates refuse two in a row.
 fn one_voice_at_a_time(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let mut joined: Vec<ChatMessage> = Vec::with_capacity(messages.len());
     for message in messages {

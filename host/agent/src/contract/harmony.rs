@@ -120,15 +120,15 @@ fn unmarked_call(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Looks for the answer in a text that lost its marks, `analysisI add.assistantfinal7`, one character after
-/// the other. An honest answer may begin with the word too, but goes on with a space; and what comes behind a
-/// call is no answer to trust.
+/// the other. A genuine answer may begin with the word too, but then a space follows; text behind a call is
+/// not trusted as an answer.
 #[derive(Debug)]
 pub(super) enum UnmarkedThought {
     /// What of the first word is still to come.
     Begins(&'static str),
     /// The end of what was read of it.
-    CallEventSender(String),
-    /// It is none, or holds a call.
+    InThought(String),
+    /// The text is no thought of this form, or holds a call.
     Other,
 }
 
@@ -146,13 +146,13 @@ impl UnmarkedThought {
                 *self = if c.is_whitespace() {
                     Self::Other
                 } else {
-                    Self::CallEventSender(c.into())
+                    Self::InThought(c.into())
                 };
             }
             Self::Begins(word) => {
                 *self = word.strip_prefix(c).map_or(Self::Other, Self::Begins);
             }
-            Self::CallEventSender(end) => {
+            Self::InThought(end) => {
                 end.push(c);
                 if end.ends_with(UNMARKED_ANSWER) {
                     return true;

@@ -17,7 +17,7 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
-pub use reader::{Piece, Reader};
+pub use reader::{Piece, ReplyReader};
 use toolhold_protocol::contract::Contract;
 
 use serde::de::IgnoredAny;
@@ -32,13 +32,13 @@ use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::Turn;
 
-/// What a reply says behind its thoughts, for whoever asks a model beside the run.
+/// The text of a reply after its thoughts, for requests made in addition to the run's own.
 pub(crate) fn answer(reply: &str) -> &str {
     thought::split(reply).answer
 }
 
-/// Whether a reply was cut at its limit of tokens while it thought: it had not answered more than it had
-/// thought, or said nothing at all.
+/// Whether a reply was cut at its token limit while the model thought: the answer is not longer than the
+/// thoughts, or empty.
 pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
     let split = thought::split(&reply.content);
     let calls = reply.tool_calls.iter().map(|call| call.arguments.len());
@@ -49,19 +49,19 @@ pub(crate) fn is_cut_in_thought(reply: &Completion) -> bool {
 
 /// Everything a Request is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct RequestView<'a> {
     pub model: &'a str,
     pub instructions: &'a str,
     pub turns: &'a [Turn],
     pub tools: &'a [Tool],
     pub output_schema: Option<&'a Value>,
     pub settings: &'a Settings,
-    /// What is asked of the model besides calls and output.
+    /// Parts of the reply that are requested besides calls and output.
     pub composition: Composition<'a>,
 }
 
 /// The chat completion request for `view`.
-pub fn request(contract: Contract, view: &View<'_>) -> ChatRequest {
+pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
     let mut request = match contract {
         Contract::Schema => schema::request(view),
         Contract::Tools => tools::request(view),
@@ -80,9 +80,9 @@ pub fn request(contract: Contract, view: &View<'_>) -> ChatRequest {
 pub fn read(
     contract: Contract,
     completion: &Completion,
-    view: &View<'_>,
+    view: &RequestView<'_>,
 ) -> Result<Solution, String> {
-    let said = Said::of(completion, view);
+    let said = ParsedReply::of(completion, view);
     let read = match contract {
         Contract::Schema => schema::read(&said),
         Contract::Tools => tools::read(&said, view),
@@ -117,24 +117,24 @@ pub fn read(
 
 /// A reply, taken apart.
 #[derive(Debug)]
-struct Said<'a> {
+struct ParsedReply<'a> {
     completion: &'a Completion,
     /// Without the thoughts before it.
     answer: &'a str,
     /// What stood in the answer, and what the endpoint kept apart.
     thoughts: [&'a str; 2],
-    offer: leak::Offer,
+    offer: leak::CallableNames,
     end: End,
 }
 
-impl<'a> Said<'a> {
-    fn of(completion: &'a Completion, view: &View<'_>) -> Self {
+impl<'a> ParsedReply<'a> {
+    fn of(completion: &'a Completion, view: &RequestView<'_>) -> Self {
         let split = thought::split(&completion.content);
         Self {
             completion,
             answer: split.answer,
             thoughts: [split.thought, &completion.reasoning],
-            offer: leak::Offer::of(view.tools),
+            offer: leak::CallableNames::of(view.tools),
             end: match completion.finish_reason.as_deref() {
                 Some("length") => End::Cut,
                 _ => End::Own,
@@ -159,8 +159,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// A text that nothing constrained and that is not quite JSON, if it can be read in one way. What is
-    /// JSON is not repaired: then something else is wrong with it.
+    /// Repairs an unconstrained text that is nearly JSON, if it has one reading. Valid JSON is not repaired:
+    /// its fault is a different one.
     fn repaired(&self, text: &str) -> Option<Repaired> {
         let text = text.trim();
         if serde_json::from_str::<IgnoredAny>(text).is_ok() {

@@ -2,7 +2,7 @@
 
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::SolutionReader;
-use crate::contract::{Said, View, text};
+use crate::contract::{ParsedReply, RequestView, text};
 use serde_json::{Value, json};
 use std::mem;
 use toolhold_json::lower::MAX_REPETITIONS;
@@ -14,7 +14,7 @@ use toolhold_protocol::compose::Shape;
 use toolhold_protocol::solution::Solution;
 use toolhold_protocol::turn::Exchange;
 
-pub fn request(view: &View<'_>) -> ChatRequest {
+pub fn request(view: &RequestView<'_>) -> ChatRequest {
     let settings = view.settings;
     // About three characters a token: a string this long fills what the reply may have.
     let bound = settings.max_tokens.saturating_mul(3);
@@ -42,7 +42,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     }
 }
 
-pub fn read(said: &Said<'_>) -> Result<Solution, String> {
+pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
     if let Some(leaked) = said.leaked_first() {
         return said.solution(leaked);
     }
@@ -63,7 +63,7 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
     Ok(solution)
 }
 
-fn repair(said: &Said<'_>) -> Option<Solution> {
+fn repair(said: &ParsedReply<'_>) -> Option<Solution> {
     let Repaired { value, repairs } = said.repaired(said.answer)?;
     let solution = Solution::of(value).ok()?;
     Some(Solution {
@@ -74,7 +74,7 @@ fn repair(said: &Said<'_>) -> Option<Solution> {
 
 /// Instructions, tools and the form of a reply. The same bytes at every step of a run, so that
 /// prefix caches hit.
-fn system(view: &View<'_>) -> String {
+fn system(view: &RequestView<'_>) -> String {
     let mut system = view.instructions.to_owned();
     if view.tools.is_empty() {
         system.push_str(

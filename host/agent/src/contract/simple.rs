@@ -1,8 +1,8 @@
 //! The `simple` contract: JSON in plain text, one call or the answer a reply (docs/protocol.md, 4.3).
 
 use crate::contract::conversation::{self, TranscriptFormat};
-use crate::contract::reader::{Given, ObjectFinder, call_object};
-use crate::contract::{Said, View, text};
+use crate::contract::reader::{ObjectFinder, SolutionPart, call_object};
+use crate::contract::{ParsedReply, RequestView, text};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::slice;
@@ -17,7 +17,7 @@ const FINAL_ANSWER: &str = "final_answer";
 /// An object with one of these is the reply.
 const WANTED: [&str; 2] = [TOOL_NAME, FINAL_ANSWER];
 
-pub fn request(view: &View<'_>) -> ChatRequest {
+pub fn request(view: &RequestView<'_>) -> ChatRequest {
     let voice = Objects {
         reasons: view.settings.reasons,
     };
@@ -30,7 +30,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
     }
 }
 
-pub fn read(said: &Said<'_>) -> Result<Solution, String> {
+pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
     if let Some(leaked) = said.leaked_first() {
         return said.solution(leaked);
     }
@@ -50,15 +50,15 @@ pub fn read(said: &Said<'_>) -> Result<Solution, String> {
     };
     for given in given(object)? {
         match given {
-            Given::Call(call) => solution.calls.push(Call::read(call)?),
-            Given::Field(member, value) => solution.put(member, value)?,
+            SolutionPart::Call(call) => solution.calls.push(Call::read(call)?),
+            SolutionPart::Field(member, value) => solution.put(member, value)?,
         }
     }
     Ok(solution)
 }
 
 /// The first object in the text, where it is not quite JSON, and what had to be repaired.
-fn repair(said: &Said<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>)> {
+fn repair(said: &ParsedReply<'_>) -> Option<(Map<String, Value>, Vec<RepairKind>)> {
     let repaired = said.repaired(said.answer)?;
     match repaired.value {
         Value::Object(object) if WANTED.iter().any(|name| object.contains_key(*name)) => {
@@ -74,17 +74,17 @@ pub(super) fn finder() -> ObjectFinder {
 }
 
 /// What the object of a reply stands for: perhaps `meta` and `advisors`, and then a call or the output.
-pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<Given>, String> {
+pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<SolutionPart>, String> {
     let mut member = |name| object.shift_remove(name).filter(|value| !value.is_null());
-    let mut given: Vec<Given> = ["meta", "advisors"]
+    let mut given: Vec<SolutionPart> = ["meta", "advisors"]
         .into_iter()
-        .filter_map(|name| Some(Given::Field(name, member(name)?)))
+        .filter_map(|name| Some(SolutionPart::Field(name, member(name)?)))
         .collect();
     let (tool, arguments, answer) = (member(TOOL_NAME), member(ARGUMENTS), member(FINAL_ANSWER));
     let tool = match (tool, answer) {
         (Some(Value::String(tool)), None) => tool,
         (None, Some(answer)) => {
-            given.push(Given::Field("output", answer));
+            given.push(SolutionPart::Field("output", answer));
             return Ok(given);
         }
         (Some(_), Some(_)) => {
@@ -115,13 +115,13 @@ pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<Given>, String
             ));
         }
     }
-    given.push(Given::Call(call_object(tool, properties)));
+    given.push(SolutionPart::Call(call_object(tool, properties)));
     Ok(given)
 }
 
 /// Instructions, tools and the form of a reply, which here nothing but this text asks for. The same
 /// bytes at every step of a run, so that prefix caches hit.
-fn system(view: &View<'_>) -> String {
+fn system(view: &RequestView<'_>) -> String {
     let mut system = view.instructions.to_owned();
     if view.tools.is_empty() {
         system.push_str("\n\nReply with one JSON object: {\"final_answer\": <your answer>}.");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn body(turns: &[Turn], tools: &[Tool], output_schema: Option<&Value>) -> Value {
-        request(&View {
+        request(&RequestView {
             model: "m",
             instructions: "Be good.",
             turns,
@@ -372,7 +372,7 @@ mod tests {
             unreachable!()
         };
         let given = given(object).unwrap();
-        let [Given::Call(call)] = given.as_slice() else {
+        let [SolutionPart::Call(call)] = given.as_slice() else {
             panic!("{given:?}");
         };
         let expected = json!({"_tool": "a.b", "_instance": "i", "x": 1, "_outputPath": "†state.y"});

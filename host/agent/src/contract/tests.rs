@@ -1,6 +1,6 @@
 //! What the tests of all contracts share.
 
-use super::View;
+use super::RequestView;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::contract::Contract;
@@ -22,7 +22,7 @@ pub(super) fn read_completion(
     completion: &Completion,
     tools: &[Tool],
 ) -> Result<Solution, String> {
-    let view = View {
+    let view = RequestView {
         model: "",
         instructions: "",
         turns: &[],

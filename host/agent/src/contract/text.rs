@@ -1,6 +1,6 @@
 //! What the contracts share in which the model writes JSON as its text: `schema` and `simple`.
 
-use crate::contract::{View, thought};
+use crate::contract::{RequestView, thought};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use toolhold_json::validate::cut;
@@ -11,11 +11,11 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Scopes, Tool};
 use toolhold_protocol::turn::Answered;
 
-/// A model that babbles is shown the beginning of its babble, not all of it.
+/// Maximum characters of an unusable reply that the model is shown again.
 const MAX_REJECTED: usize = 1_000;
 
 /// The tools, under a heading.
-pub(super) fn tools(view: &View<'_>) -> String {
+pub(super) fn tools(view: &RequestView<'_>) -> String {
     let mut text = String::from("\n\n# Tools\n");
     for tool in view.tools {
         let mut parameters = tool.parameters.clone();
@@ -38,7 +38,8 @@ pub(super) fn tools(view: &View<'_>) -> String {
     text
 }
 
-/// Small models like to play the tool too. What they do with a latent one is another thing.
+/// Tells the model to call the tool: small models tend to write the tool's result themselves.
+/// Latent tools are an exception.
 pub(super) fn call_it(tools: &[Tool]) -> &'static str {
     let latent = tools.iter().filter(|tool| tool.is_latent()).count();
     if latent == 0 {
@@ -76,7 +77,7 @@ pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<String> {
 }
 
 /// The schema of the answer: a grammar enforces its form and does not tell its meaning.
-pub(super) fn output(view: &View<'_>) -> String {
+pub(super) fn output(view: &RequestView<'_>) -> String {
     view.output_schema.map_or_else(String::new, |schema| {
         format!("\nThe answer must satisfy this JSON Schema: {schema}")
     })
@@ -91,7 +92,7 @@ pub(super) fn properties(call: &Call, reasons: bool) -> Map<String, Value> {
 
 /// What the next reply begins with besides, where advisors speak or a version moves. It differs from
 /// step to step, so it is said last.
-pub(super) fn first(view: &View<'_>) -> String {
+pub(super) fn first(view: &RequestView<'_>) -> String {
     let mut text = String::new();
     if let Some(schema) = view.composition.meta {
         let _ = write!(

@@ -2,9 +2,9 @@
 //! one more, `finish`, that carries the output.
 
 use crate::contract::conversation::{self, TranscriptFormat};
-use crate::contract::leak::{self, Leak, Offer};
-use crate::contract::reader::{Given, call_object};
-use crate::contract::{Said, View, text, thought};
+use crate::contract::leak::{self, CallableNames, Leak};
+use crate::contract::reader::{SolutionPart, call_object};
+use crate::contract::{ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::Lowering;
 use toolhold_json::repair::Repaired;
@@ -39,7 +39,7 @@ const MEMBERS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-pub fn request(view: &View<'_>) -> ChatRequest {
+pub fn request(view: &RequestView<'_>) -> ChatRequest {
     let mut tools: Vec<_> = view
         .tools
         .iter()
@@ -83,7 +83,7 @@ pub fn request(view: &View<'_>) -> ChatRequest {
 
 /// Each with its schema, where it is asked for.
 fn members<'a>(
-    view: &View<'a>,
+    view: &RequestView<'a>,
 ) -> [(&'static str, &'static str, &'static str, Option<&'a Value>); 3] {
     let composition = view.composition;
     let finish = view.output_schema.filter(|_| !composition.forced);
@@ -96,7 +96,7 @@ fn members<'a>(
     .map(|((name, member, description), schema)| (name, member, description, schema))
 }
 
-fn tool_choice(view: &View<'_>, tools: &[ChatTool]) -> Option<ToolChoice> {
+fn tool_choice(view: &RequestView<'_>, tools: &[ChatTool]) -> Option<ToolChoice> {
     match tools {
         [] => None,
         [only] if view.composition.forced => Some(match view.composition.forcing {
@@ -137,7 +137,7 @@ fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
 }
 
 /// Decided by the presence of tool calls, never by finish_reason, which servers get wrong.
-pub fn read(said: &Said<'_>, view: &View<'_>) -> Result<Solution, String> {
+pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, String> {
     let mut solution = Solution::default();
     for call in &said.completion.tool_calls {
         let Repaired {
@@ -180,17 +180,17 @@ pub fn read(said: &Said<'_>, view: &View<'_>) -> Result<Solution, String> {
 
 fn take(solution: &mut Solution, function: &str, arguments: Value) -> Result<(), String> {
     match given(function, arguments)? {
-        Given::Call(call) => {
+        SolutionPart::Call(call) => {
             solution.calls.push(Call::read(call)?);
             Ok(())
         }
-        Given::Field(member, value) => solution.put(member, value),
+        SolutionPart::Field(member, value) => solution.put(member, value),
     }
 }
 
 /// Calls that were written as text.
-fn leaked(said: &Said<'_>, view: &View<'_>, solution: &mut Solution) -> Vec<Leak> {
-    let said = Said {
+fn leaked(said: &ParsedReply<'_>, view: &RequestView<'_>, solution: &mut Solution) -> Vec<Leak> {
+    let said = ParsedReply {
         offer: offer(said, view),
         ..*said
     };
@@ -200,14 +200,14 @@ fn leaked(said: &Said<'_>, view: &View<'_>, solution: &mut Solution) -> Vec<Leak
 }
 
 /// What may be called: the tools, and what stands for the members that are asked for.
-fn offer(said: &Said<'_>, view: &View<'_>) -> Offer {
+fn offer(said: &ParsedReply<'_>, view: &RequestView<'_>) -> CallableNames {
     let asked = members(view).into_iter();
     let asked = asked.filter_map(|(name, _, _, schema)| schema.map(|_| name));
     said.offer.clone().with(asked)
 }
 
 /// The arguments of a function call, repaired where they are not quite JSON.
-fn arguments(call: &ChatToolCall, said: &Said<'_>) -> Result<Repaired, String> {
+fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, String> {
     let text = call.arguments.trim_matches(SPACE);
     let read = match text {
         "" => Ok(Value::Null),
@@ -225,20 +225,20 @@ fn arguments(call: &ChatToolCall, said: &Said<'_>) -> Result<Repaired, String> {
 }
 
 /// What a function call of the model stands for. No arguments at all are `null` here.
-pub(super) fn given(function: &str, arguments: Value) -> Result<Given, String> {
+pub(super) fn given(function: &str, arguments: Value) -> Result<SolutionPart, String> {
     let mut arguments = match arguments {
         Value::Object(arguments) => arguments,
         Value::Null => Map::new(),
         _ => return Err(format!("the arguments of {function} must be a JSON object")),
     };
     let Some((_, member, _)) = MEMBERS.into_iter().find(|(name, ..)| *name == function) else {
-        return Ok(Given::Call(call_object(tool(function), arguments)));
+        return Ok(SolutionPart::Call(call_object(tool(function), arguments)));
     };
     match arguments.shift_remove(member) {
         None | Some(Value::Null) => Err(format!(
             "{function} was called without what it is for; give it as {member:?}"
         )),
-        Some(value) => Ok(Given::Field(member, value)),
+        Some(value) => Ok(SolutionPart::Field(member, value)),
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
             tool_calls: tool_calls.collect(),
             ..Completion::default()
         };
-        let view = View {
+        let view = RequestView {
             model: "m",
             instructions: "",
             turns: &[],
@@ -390,7 +390,7 @@ mod tests {
                 content: said.into(),
                 ..Completion::default()
             };
-            let view = View {
+            let view = RequestView {
                 model: "m",
                 instructions: "",
                 turns: &[],

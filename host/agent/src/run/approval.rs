@@ -1,17 +1,17 @@
-//! Who decides about calls that wait for a person.
+//! The approver of calls that need a person's decision.
 
 use futures_util::future::BoxFuture;
 use std::fmt::Debug;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use uuid::Uuid;
 
-/// A person, or whoever stands in for one.
+/// Decides about calls that need approval: a person or a policy.
 pub trait Approver: Send + Sync + Debug {
     /// Waits for a decision about a call. Dropped when the run ends without one.
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision>;
 }
 
-/// Refuses: a host without an approver has nobody to ask.
+/// Refuses every call, for a host without an approver.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nobody;
 

@@ -1,7 +1,7 @@
-//! What runs each tool, settled before a run begins: a name that means nothing is an error then, and
-//! not when a model calls it (docs/protocol.md, 3).
+//! Binds each tool to its runner before a run begins, so that an unknown name is an error then and not when a
+//! model calls it (docs/protocol.md, 3).
 
-use crate::toolbox::{Activities, Module, Toolbox};
+use crate::toolbox::{Activities, ResolvedModule, Toolbox};
 use serde_json::{Map, Value, json};
 use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -10,11 +10,11 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::tool::{Annotations, Execution, Resolve};
 
-/// The module that is no module: a clean room for one call.
+/// The reserved module name for a sub-agent with a fresh context, for one call.
 const ANONYMOUS: &str = "anonymous";
 
-/// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the
-/// order in which they are offered, and what somebody should know about them.
+/// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the order
+/// in which they are offered, and warnings about them.
 ///
 /// # Errors
 /// A tool that is none, or one whose `_module` or `_activity` names nothing that there is.
@@ -111,13 +111,13 @@ async fn runner(
                 .await
                 .map_err(|reason| failed(&tool, reason))?;
             match module {
-                Module::Tool(own) => {
+                ResolvedModule::Tool(own) => {
                     tool.annotations = both(tool.annotations, own.annotations);
                     let runner = Runner::Module(own.name.clone());
                     complete(&mut tool, *own);
                     runner
                 }
-                Module::Request(saved) => {
+                ResolvedModule::Request(saved) => {
                     let own = saved.tool(&tool.name);
                     if tool.resolve == Resolve::Upfront {
                         tool.parameters = merged(&tool.parameters, &own.parameters)
@@ -132,7 +132,7 @@ async fn runner(
     Ok(Bound { tool, runner })
 }
 
-/// What the message leaves open is the module's to say.
+/// Fills what the message leaves open from the module's own description.
 fn complete(tool: &mut Tool, own: Tool) {
     let accepts_objects = own.parameters.get("type").is_some_and(|ty| ty == "object");
     if is_empty(&tool.parameters) && accepts_objects {

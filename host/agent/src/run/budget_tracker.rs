@@ -1,5 +1,5 @@
-//! What a run and all its sub-agents may take together, and what they took: several run at the same
-//! time, each with what was left when it began, and together they must not take it several times.
+//! The shared budget of a run and all its sub-agents. Several run concurrently, each with what was
+//! left when it began, and together they must not exceed the budget.
 
 use std::sync::{Mutex, PoisonError};
 use toolhold_policy::ErrorClass;
@@ -15,7 +15,7 @@ use toolhold_protocol::side_request::SideRequest;
 pub struct Spent {
     pub tokens: u64,
     pub cost: Amount,
-    /// Replies whose cost nobody knows.
+    /// Replies whose cost is unknown.
     pub unpriced: u32,
     /// Calls of tools.
     pub calls: u32,
@@ -44,7 +44,7 @@ impl Spent {
     }
 }
 
-/// What may be taken. What is absent has no limit.
+/// The budgets. Absent means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budgets {
     pub tokens: Option<u64>,
@@ -98,7 +98,7 @@ impl Budgets {
     }
 
     /// # Errors
-    /// So many calls are more than there may be.
+    /// The number of calls exceeds the budget.
     pub fn allows(&self, calls: u32) -> Result<(), ToolFailure> {
         match self.calls {
             Some(most) if calls > most => Err(ToolFailure {
@@ -145,7 +145,7 @@ impl Budgets {
     }
 }
 
-/// Counts what a run and its sub-agents take while they run.
+/// Counts the usage of a run and its sub-agents while they run.
 #[derive(Debug, Default)]
 pub(super) struct BudgetTracker {
     budgets: Budgets,

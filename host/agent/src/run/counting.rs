@@ -1,5 +1,5 @@
-//! Has the endpoint count tokens: a few texts at the same time, and for no longer than a run may wait
-//! for what it only wants to know better.
+//! Counts tokens at the endpoint, a few texts concurrently, within a short time limit: the run can go on with
+//! an estimate.
 
 use futures_util::stream::{self, StreamExt as _};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use tokio::time::{Instant, timeout_at};
 use toolhold_model::tokenizer::Counter;
 use toolhold_protocol::window::Counted;
 
-/// The endpoint is there to generate.
+/// Maximum concurrent count requests: the endpoint should mostly generate.
 const PARALLEL: usize = 8;
-/// For all texts of a Request together. Counting a whole window takes milliseconds.
+/// Time limit for all texts of a Request together. Counting a whole window takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A token is a byte at least, but for those that a tokenizer puts before and behind a text.
 const AROUND: usize = 8;

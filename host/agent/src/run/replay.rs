@@ -28,7 +28,7 @@ pub struct Replayed {
     /// How long the run was worked on: the time between a process that ended and the next one, which
     /// resumed it, is not counted.
     pub elapsed: Duration,
-    /// How much longer it may go on; whoever resumes it may give it more.
+    /// The time that the run has left; a caller that resumes it may grant more.
     pub time_left: Duration,
     pub is_done: bool,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.

@@ -2,7 +2,7 @@
 //! (docs/protocol.md, 5 and 7.3).
 //!
 //! A call waits for every earlier call of its step that writes what it reads, even if there is an
-//! older value at that place: the model wrote them in this order. What nobody before it writes must
+//! older value at that place: the model wrote them in this order. What no earlier call writes must
 //! exist, or come into being by a later one.
 
 use std::collections::HashMap;
@@ -25,25 +25,25 @@ struct Node {
     /// How people and models know it.
     name: String,
     instance: Option<String>,
-    reads: Vec<Read>,
+    reads: Vec<PendingRead>,
     /// Earlier calls that are to be over, whatever comes of them.
     after: Vec<usize>,
     writes: Vec<Path>,
-    state: State,
+    state: CallProgress,
     /// The blocked call that it was last found to wait for: looking for it takes as long as there are
     /// writers.
     held_by: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum CallProgress {
     Blocked,
     Running,
     Done,
 }
 
 #[derive(Debug)]
-struct Read {
+struct PendingRead {
     source: Source,
     /// For each path of the source: earlier calls that have yet to write it.
     waits: Vec<Vec<usize>>,
@@ -68,7 +68,7 @@ impl Schedule {
             .collect();
         let reads = reads
             .into_iter()
-            .map(|source| Read {
+            .map(|source| PendingRead {
                 waits: source
                     .paths()
                     .iter()
@@ -94,7 +94,7 @@ impl Schedule {
             reads,
             after,
             writes,
-            state: State::Blocked,
+            state: CallProgress::Blocked,
             held_by: None,
         });
     }
@@ -105,12 +105,12 @@ impl Schedule {
             .filter(|index| {
                 self.nodes
                     .get(*index)
-                    .is_some_and(|node| node.state == State::Blocked && node.is_ready(data))
+                    .is_some_and(|node| node.state == CallProgress::Blocked && node.is_ready(data))
             })
             .collect();
         for index in &ready {
             if let Some(node) = self.nodes.get_mut(*index) {
-                node.state = State::Running;
+                node.state = CallProgress::Running;
             }
         }
         ready
@@ -119,7 +119,7 @@ impl Schedule {
     pub fn is_blocked(&self, index: usize) -> bool {
         self.nodes
             .get(index)
-            .is_some_and(|node| node.state == State::Blocked)
+            .is_some_and(|node| node.state == CallProgress::Blocked)
     }
 
     /// A call is over, and wrote these places.
@@ -127,7 +127,7 @@ impl Schedule {
         let Some(node) = self.nodes.get_mut(index) else {
             return;
         };
-        node.state = State::Done;
+        node.state = CallProgress::Done;
         let unwritten = node
             .writes
             .iter()
@@ -150,7 +150,7 @@ impl Schedule {
         let blocked = self
             .nodes
             .iter_mut()
-            .filter(|node| node.state == State::Blocked);
+            .filter(|node| node.state == CallProgress::Blocked);
         for node in blocked {
             node.after.retain(|writer| *writer != index);
             for read in &mut node.reads {
@@ -161,12 +161,14 @@ impl Schedule {
 
     /// Whether a call runs, so that something may still be written.
     pub fn is_running(&self) -> bool {
-        self.nodes.iter().any(|node| node.state == State::Running)
+        self.nodes
+            .iter()
+            .any(|node| node.state == CallProgress::Running)
     }
 
-    /// Ends the next calls that nothing can unblock any more, each with the reason, in words that say
-    /// which path is missing and why. Those that only wait for others come after these: a failure
-    /// may have a place of its own, and somebody may read that.
+    /// Ends the next calls that nothing can unblock any more, each with the reason, in words that say which
+    /// path is missing and why. Those that only wait for others come after these: a failure may have a place
+    /// of its own that another call reads.
     pub fn give_up(&mut self, data: &Data) -> Vec<(usize, String)> {
         let blocked: Vec<usize> = (0..self.nodes.len())
             .filter(|index| self.is_blocked(*index))
@@ -196,7 +198,7 @@ impl Schedule {
             .collect();
         for index in ended {
             if let Some(node) = self.nodes.get_mut(index) {
-                node.state = State::Done;
+                node.state = CallProgress::Done;
             }
         }
         reasons
@@ -345,7 +347,7 @@ impl Node {
     }
 }
 
-impl Read {
+impl PendingRead {
     fn is_ready(&self, data: &Data, instance: Option<&str>) -> bool {
         let mut paths = self
             .source

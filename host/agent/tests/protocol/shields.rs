@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::guard::shield::{
-    Domains, OnFailure, Screening, Shield, ShieldBinding, Shields, Verdict,
+    Domains, OnFailure, Screening, Shield, ShieldBinding, ShieldVerdict, Shields,
 };
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver};
@@ -25,7 +25,7 @@ use toolhold_protocol::event::EventKind;
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 const MAIL: &str = "ann@example.com";
@@ -46,30 +46,30 @@ impl Shield for Words {
         &'a self,
         screening: &'a Screening,
         watch: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         if let Some(request) = &self.asks {
             watch.side_request(request.clone());
         }
         self.seen.lock().unwrap().push(screening.clone());
         let text = screening.value.to_string();
         let verdict = if !self.block.is_empty() && text.contains(self.block) {
-            Verdict::Block {
+            ShieldVerdict::Block {
                 reason: format!("it says {}", self.block),
             }
         } else if !self.redact.is_empty() && text.contains(self.redact) {
             let left = text.replace(self.redact, "[redacted: word]");
-            Verdict::Redact {
+            ShieldVerdict::Redact {
                 value: serde_json::from_str(&left).unwrap(),
                 reason: "a word".into(),
             }
         } else {
-            Verdict::Pass
+            ShieldVerdict::Pass
         };
         Box::pin(std::future::ready(Ok(verdict)))
     }
 }
 
-fn post(places: &[Place], shield: Arc<dyn Shield>) -> ShieldBinding {
+fn post(places: &[ShieldPlace], shield: Arc<dyn Shield>) -> ShieldBinding {
     ShieldBinding {
         name: "words".into(),
         places: places.iter().copied().collect(),
@@ -81,7 +81,12 @@ fn post(places: &[Place], shield: Arc<dyn Shield>) -> ShieldBinding {
     }
 }
 
-fn shielded(script: &Arc<Script>, echo: &Echo, places: &[Place], words: Arc<dyn Shield>) -> Driver {
+fn shielded(
+    script: &Arc<Script>,
+    echo: &Echo,
+    places: &[ShieldPlace],
+    words: Arc<dyn Shield>,
+) -> Driver {
     let shields = Shields {
         posts: vec![post(places, words)],
         grants: Value::Null,
@@ -132,7 +137,7 @@ async fn a_blocked_call_is_not_made_and_the_model_is_told_why() {
         block: "bad",
         ..Words::default()
     });
-    let driver = shielded(&script, &echo, &[Place::ToolInput], words.clone());
+    let driver = shielded(&script, &echo, &[ShieldPlace::ToolInput], words.clone());
     let events = run(&driver, request([plain_tools(&["echo"])])).await;
     assert_eq!((echo.count(), end(&events).1), (1, json!("done")));
     let failure = results(&events)[0].1["error"].clone();
@@ -163,8 +168,11 @@ async fn a_blocked_call_is_not_made_and_the_model_is_told_why() {
 #[tokio::test]
 async fn what_is_taken_out_of_arguments_and_results_stays_out() {
     for (place, made) in [
-        (Place::ToolInput, json!({"of": "a [redacted: word] b"})),
-        (Place::ToolOutput, json!({"of": "a secret b"})),
+        (
+            ShieldPlace::ToolInput,
+            json!({"of": "a [redacted: word] b"}),
+        ),
+        (ShieldPlace::ToolOutput, json!({"of": "a secret b"})),
     ] {
         let script = Script::new([
             Reply::calls(&[json!({"_tool": "echo", "of": "a secret b"})]),
@@ -225,7 +233,7 @@ async fn a_person_decides_about_what_the_shields_left() {
         let person = Person::who(verdicts.clone());
         let driver = Driver {
             approver: person.clone(),
-            ..shielded(&script, &echo, &[Place::ToolInput], words)
+            ..shielded(&script, &echo, &[ShieldPlace::ToolInput], words)
         };
         let mut request = request([plain_tools(&["echo"])]);
         request.settings.approval.default = When::Always;
@@ -249,8 +257,8 @@ async fn a_call_that_no_longer_fits_is_not_made() {
             &'a self,
             _: &'a Screening,
             _: &'a mut dyn Watch,
-        ) -> BoxFuture<'a, Result<Verdict, String>> {
-            let verdict = Verdict::Redact {
+        ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
+            let verdict = ShieldVerdict::Redact {
                 value: json!({"n": "[redacted]"}),
                 reason: String::new(),
             };
@@ -262,7 +270,12 @@ async fn a_call_that_no_longer_fits_is_not_made() {
         Reply::output("done"),
     ]);
     let echo = Echo::default();
-    let driver = shielded(&script, &echo, &[Place::ToolInput], Arc::new(Everything));
+    let driver = shielded(
+        &script,
+        &echo,
+        &[ShieldPlace::ToolInput],
+        Arc::new(Everything),
+    );
     let events = run(&driver, request([plain_tools(&["echo"])])).await;
     assert_eq!(echo.count(), 0);
     let failure = results(&events)[0].1.to_string();
@@ -280,7 +293,7 @@ async fn a_blocked_result_is_a_failure_of_the_call() {
         ..Words::default()
     });
     let echo = Echo::default();
-    let driver = shielded(&script, &echo, &[Place::ToolOutput], words);
+    let driver = shielded(&script, &echo, &[ShieldPlace::ToolOutput], words);
     let events = run(&driver, request([plain_tools(&["echo"])])).await;
     assert_eq!(results(&events)[0].1["error"]["kind"], "shield");
     let last = script.told(script.asked() - 1);
@@ -294,7 +307,7 @@ async fn a_blocked_input_is_sent_to_nobody() {
         block: "bomb",
         ..Words::default()
     });
-    let driver = shielded(&script, &Echo::default(), &[Place::Input], words);
+    let driver = shielded(&script, &Echo::default(), &[ShieldPlace::Input], words);
     let events = run(
         &driver,
         request(messages(
@@ -320,7 +333,7 @@ async fn a_redacted_input_is_what_the_run_works_with() {
         ..Words::default()
     });
     let echo = Echo::default();
-    let driver = shielded(&script, &echo, &[Place::Input], words);
+    let driver = shielded(&script, &echo, &[ShieldPlace::Input], words);
     let mut context = messages(json!([
         {"type": "data", "kind": "user", "data": {"name": "Ann B"}},
         {"role": "user", "content": "I am Ann."},
@@ -350,7 +363,7 @@ async fn a_blocked_output_goes_back_once_and_then_ends_the_run() {
             block: "bad",
             ..Words::default()
         });
-        let driver = shielded(&script, &Echo::default(), &[Place::Output], words);
+        let driver = shielded(&script, &Echo::default(), &[ShieldPlace::Output], words);
         let events = run(&driver, request([])).await;
         assert_eq!(end(&events), (reason.to_owned(), output));
         let last = script.told(script.asked() - 1);
@@ -375,7 +388,7 @@ async fn a_redacted_output_still_fits_its_schema_or_is_none() {
             redact: "secret",
             ..Words::default()
         });
-        let driver = shielded(&script, &Echo::default(), &[Place::Output], words);
+        let driver = shielded(&script, &Echo::default(), &[ShieldPlace::Output], words);
         let mut request = request([]);
         request.output_schema = Some(schema);
         let events = run(&driver, request).await;
@@ -394,7 +407,7 @@ async fn a_run_that_is_stopped_does_not_get_around_the_shields() {
         ..Words::default()
     });
     let echo = Echo::default();
-    let driver = shielded(&script, &echo, &[Place::Output], words);
+    let driver = shielded(&script, &echo, &[ShieldPlace::Output], words);
     let mut request = request([plain_tools(&["echo"])]);
     request.settings.max_steps = 1;
     request.settings.wiring = toolhold_protocol::settings::Wiring::Always;
@@ -437,7 +450,7 @@ async fn what_shields_ask_models_for_counts_as_the_runs() {
     let driver = shielded(
         &script(),
         &Echo::default(),
-        &Place::ALL,
+        &ShieldPlace::ALL,
         asking(Some(forty()), None),
     );
     let events = run(&driver, request([plain_tools(&["echo"])])).await;
@@ -455,7 +468,7 @@ async fn what_shields_ask_models_for_counts_as_the_runs() {
     let driver = shielded(
         &script,
         &Echo::default(),
-        &[Place::Input],
+        &[ShieldPlace::Input],
         asking(Some(forty()), None),
     );
     let mut request = request([plain_tools(&["echo"])]);
@@ -477,7 +490,7 @@ async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
         let driver = shielded(
             &script,
             &Echo::default(),
-            &[Place::Input],
+            &[ShieldPlace::Input],
             asking(usage, cost),
         );
         let mut request = request([]);
@@ -500,10 +513,10 @@ async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
 #[tokio::test]
 async fn a_run_that_died_while_it_was_screened_is_screened_again() {
     for (screened, replies) in [
-        (Place::Input, vec![]),
-        (Place::Output, vec![]),
+        (ShieldPlace::Input, vec![]),
+        (ShieldPlace::Output, vec![]),
         (
-            Place::ToolInput,
+            ShieldPlace::ToolInput,
             vec![Reply::calls(&[json!({"_tool": "echo", "of": "it"})])],
         ),
     ] {
@@ -537,7 +550,7 @@ async fn every_record_says_under_which_policy_it_is() {
     for allow in [vec![], vec!["example.com"], vec!["example.org"]] {
         let script = Script::new([Reply::output("done")]);
         let domains = Domains::new(allow.iter().map(|host| (*host).to_owned())).unwrap();
-        let mut one = post(&[Place::ToolInput], Arc::new(domains));
+        let mut one = post(&[ShieldPlace::ToolInput], Arc::new(domains));
         one.terms = json!(allow);
         let driver = Driver {
             shields: Shields {
@@ -572,7 +585,7 @@ async fn sub_agents_are_screened_like_everybody_else() {
     let driver = shielded(
         &script,
         &Echo::default(),
-        &[Place::ToolOutput, Place::ToolInput],
+        &[ShieldPlace::ToolOutput, ShieldPlace::ToolInput],
         words.clone(),
     );
     let context = messages(json!([{"type": "tool", "tool": {"delegate": {
@@ -589,7 +602,7 @@ async fn sub_agents_are_screened_like_everybody_else() {
         .iter()
         .map(|seen| seen.place)
         .collect();
-    assert_eq!(places, [Place::ToolInput, Place::ToolOutput]);
+    assert_eq!(places, [ShieldPlace::ToolInput, ShieldPlace::ToolOutput]);
 }
 
 #[tokio::test]

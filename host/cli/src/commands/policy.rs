@@ -16,7 +16,7 @@ use toolhold_agent::guard::shield::{OnFailure, ShieldBinding, Shields};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::approval::{Approvals, When};
 use toolhold_protocol::privacy::Privacy;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
@@ -126,7 +126,7 @@ async fn offered(
 
 /// Who stands where, in the order in which they are asked.
 fn screens(shields: &Shields, own: &BTreeSet<String>) {
-    for place in Place::ALL {
+    for place in ShieldPlace::ALL {
         println!(
             "\n{}",
             bold(&format!("screened: {}", place.name().replace('_', " ")))
@@ -150,9 +150,9 @@ fn screens(shields: &Shields, own: &BTreeSet<String>) {
     }
 }
 
-fn post_words(post: &ShieldBinding, place: Place, is_own: bool) -> String {
+fn post_words(post: &ShieldBinding, place: ShieldPlace, is_own: bool) -> String {
     let mut words = terms(&post.terms);
-    if matches!(place, Place::ToolInput | Place::ToolOutput) && !post.tools.is_empty() {
+    if matches!(place, ShieldPlace::ToolInput | ShieldPlace::ToolOutput) && !post.tools.is_empty() {
         words.push_str("; only of ");
         words.push_str(&list(&post.tools));
     }

@@ -10,8 +10,8 @@ use clap::Args;
 use serde_json::json;
 use std::time::Duration;
 use toolhold_model::probe;
-use toolhold_model::probe::Question;
-use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, Verdict};
+use toolhold_model::probe::ProbeQuestion;
+use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, ProbeVerdict};
 use toolhold_runtime::config::{Configuration, Endpoint};
 use toolhold_runtime::host;
 use toolhold_runtime::probed::{Dialects, Probed};
@@ -57,7 +57,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     }
     // The end of a version 7 UUID is random; no model has seen it.
     let nonce = Uuid::now_v7().simple().to_string()[20..].to_owned();
-    let dialect = probe::probe(&model, &nonce, &mut |question: Question| {
+    let dialect = probe::probe(&model, &nonce, &mut |question: ProbeQuestion| {
         if !json {
             eprintln!("{}", dim(&format!("… {}", question.subject())));
         }
@@ -184,9 +184,9 @@ fn show(dialect: &Dialect) {
         ("  two at once", &dialect.tools.parallel),
     ] {
         let mark = match verdict {
-            Verdict::Works => good("✓"),
-            Verdict::Unknown { .. } => warn("?"),
-            Verdict::Ignored { .. } | Verdict::Refused { .. } => bad("✗"),
+            ProbeVerdict::Works => good("✓"),
+            ProbeVerdict::Unknown { .. } => warn("?"),
+            ProbeVerdict::Ignored { .. } | ProbeVerdict::Refused { .. } => bad("✗"),
         };
         println!("{mark} {what:<16} {}", plain(&verdict.to_string()));
     }

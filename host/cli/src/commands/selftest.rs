@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
-use toolhold_hostile::{Attack, ELSEWHERE, Lab, Outcome, Scale, Verdict, run, suite};
+use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, ELSEWHERE, Lab, Scale, run, suite};
 use toolhold_runtime::config::Configuration;
 
 #[derive(Debug, Args)]
@@ -97,7 +97,7 @@ struct Line<'a> {
     attack: &'a str,
     must: &'a str,
     #[serde(flatten)]
-    verdict: &'a Verdict,
+    verdict: &'a AttackVerdict,
 }
 
 #[derive(Serialize)]
@@ -107,7 +107,7 @@ struct Elsewhere {
 }
 
 impl<'a> Report<'a> {
-    fn of(done: &'a [(Attack, Verdict)], args: &SelftestArgs) -> Self {
+    fn of(done: &'a [(Attack, AttackVerdict)], args: &SelftestArgs) -> Self {
         let count = |outcome| done.iter().filter(|(_, v)| v.outcome == outcome).count();
         let lines = done.iter().map(|(attack, verdict)| Line {
             row: attack.row,
@@ -126,9 +126,9 @@ impl<'a> Report<'a> {
         Self {
             toolhold: env!("CARGO_PKG_VERSION"),
             scale: if args.quick { "quick" } else { "full" },
-            held: count(Outcome::Held),
-            broke: count(Outcome::Broke),
-            not_run: count(Outcome::NotRun),
+            held: count(AttackOutcome::Held),
+            broke: count(AttackOutcome::Broke),
+            not_run: count(AttackOutcome::NotRun),
             attacks: lines.collect(),
             elsewhere: elsewhere.collect(),
         }

@@ -1,8 +1,8 @@
-//! Light faults in arguments, put right (docs/protocol.md, 7.6): a number in a string, a missing default, a
-//! null for an absent optional, a single value where a list is due.
+//! Coercion of slightly wrong arguments (docs/protocol.md, 7): a number in a string, a missing default, a null for
+//! an absent optional, a single value instead of a list.
 //!
-//! Only what has one reading is touched, and no value is ever made up. Whether the outcome satisfies
-//! the schema is for validation to say: this is tried after arguments failed it, never before.
+//! Only values with exactly one reading are changed, and no value is made up. Coercion runs after validation
+//! failed, and its result is validated again.
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +13,12 @@ use serde_json::{Map, Number, Value};
 
 /// Arguments are validated to be no deeper than this.
 const MAX_DEPTH: usize = 64;
-/// References followed on the way to one value.
+/// Maximum references followed on the way to one value.
 const MAX_REFERENCES: usize = 8;
-/// Repairs of one call that are told.
+/// Maximum repairs of one call that are reported.
 const MAX_TOLD: usize = 32;
 
-/// Arguments that were put right, and what was done.
+/// Coerced arguments and the list of changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coerced {
     pub arguments: Value,
@@ -26,7 +26,7 @@ pub struct Coerced {
     pub repairs: Vec<Repair>,
 }
 
-/// `arguments` with what `schema` lets be read in one way only; nothing if that is nothing.
+/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing.
 pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
     let mut coercion = Coercion {
         root: schema,
@@ -174,16 +174,16 @@ impl<'a> Coercion<'a> {
     }
 }
 
-struct Read {
+struct ReadText {
     value: Value,
     kind: RepairKind,
 }
 
 /// The one other way to read a value of the wrong type, if there is one.
-fn read(types: &[&str], value: &Value) -> Option<Read> {
+fn read(types: &[&str], value: &Value) -> Option<ReadText> {
     let is = |ty: &str| types.contains(&ty);
     let wants_number = is("integer") || is("number");
-    let found = |value: Value, kind: RepairKind| Some(Read { value, kind });
+    let found = |value: Value, kind: RepairKind| Some(ReadText { value, kind });
     match value {
         _ if types.is_empty() => None,
         Value::String(_) if is("string") => None,
@@ -215,7 +215,7 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
             found(whole(number)?.into(), RepairKind::WholeNumberAsFraction)
         }
         Value::Number(_) if wants_number => None,
-        // Of a fraction or a huge number nobody knows any more how it was written: 3.10 is read as 3.1.
+        // A fraction or a huge number has lost its spelling: 3.10 is parsed as 3.1.
         Value::Number(number) if is("string") && (number.is_i64() || number.is_u64()) => {
             found(number.to_string().into(), RepairKind::TextAsNumber)
         }
@@ -225,10 +225,10 @@ fn read(types: &[&str], value: &Value) -> Option<Read> {
 }
 
 /// A single value where only a list is due.
-fn listed(types: &[&str], value: &Value) -> Option<Read> {
+fn listed(types: &[&str], value: &Value) -> Option<ReadText> {
     let only_list =
         types.contains(&"array") && types.iter().all(|ty| ["array", "null"].contains(ty));
-    (only_list && !value.is_array() && !value.is_null()).then(|| Read {
+    (only_list && !value.is_array() && !value.is_null()).then(|| ReadText {
         value: Value::Array(vec![value.clone()]),
         kind: RepairKind::SingleForList,
     })
@@ -311,7 +311,7 @@ fn branches(schema: &Value) -> Option<&Vec<Value>> {
         .find_map(|key| schema.get(*key)?.as_array())
 }
 
-/// Of branches with one besides null, that one.
+/// The only branch besides null, if there is exactly one.
 fn only_branch(schema: &Value) -> Option<&Value> {
     let mut others = branches(schema)?
         .iter()

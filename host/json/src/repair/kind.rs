@@ -1,5 +1,4 @@
-//! What was put right before it could be used (docs/protocol.md, 7.6), as data: a record tells how often a
-//! model needs which help.
+//! The kinds of repair (docs/protocol.md, 7), as data: records show how often a model needs each of them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -55,7 +54,7 @@ pub enum RepairKind {
 }
 
 impl RepairKind {
-    /// For what concerns no single place.
+    /// A repair that concerns the whole reply or all arguments.
     pub fn whole(self) -> Repair {
         self.at("")
     }

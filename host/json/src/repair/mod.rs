@@ -1,9 +1,9 @@
 //! JSON as models write it when nothing constrains them: in a code fence, with prose around it, single
 //! quotes, trailing commas, Python's literals, brackets that were never closed.
 //!
-//! Punctuation is repaired, values are not made up: whatever could be read in two ways, or was cut off
-//! in the middle of a value, is refused. Of the crates that repair JSON, those that know these faults
-//! complete missing values too, which is how a call gets made that nobody asked for.
+//! Only punctuation is repaired and no value is made up: text with two readings, or cut off inside a value,
+//! is refused. The existing crates that repair these faults also complete missing values, which could produce
+//! a call that the model never asked for.
 
 mod kind;
 mod reader;
@@ -11,7 +11,7 @@ mod reader;
 mod tests;
 
 pub use kind::{Repair, RepairKind};
-use reader::Reader;
+use reader::RepairReader;
 use serde_json::Value;
 
 /// Of a block of code in Markdown.
@@ -44,7 +44,7 @@ fn is_odd_space(text: &str) -> bool {
 /// way only.
 pub fn repair(text: &str, end: End) -> Option<Repaired> {
     let start = text.find(['{', '['])?;
-    let mut reader = Reader {
+    let mut reader = RepairReader {
         rest: &text[start..],
         end,
         repairs: Vec::new(),

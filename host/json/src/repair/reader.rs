@@ -4,16 +4,16 @@ use super::RepairKind;
 use super::{End, is_odd_space};
 use serde_json::{Map, Value};
 
-/// Deeper than any arguments that are accepted.
+/// Maximum depth; deeper than any accepted arguments.
 const MAX_DEPTH: usize = 100;
 
-pub(super) struct Reader<'a> {
+pub(super) struct RepairReader<'a> {
     pub(super) rest: &'a str,
     pub(super) end: End,
     pub(super) repairs: Vec<RepairKind>,
 }
 
-impl Reader<'_> {
+impl RepairReader<'_> {
     pub(super) fn note(&mut self, repair: RepairKind) {
         if !self.repairs.contains(&repair) {
             self.repairs.push(repair);
@@ -133,7 +133,7 @@ impl Reader<'_> {
                 }
                 Some(false)
             }
-            // Of what is empty, the first member may be what is missing.
+            // In an empty container the first member may be missing.
             None if self.end == End::Own && !has_comma && !is_first => {
                 self.note(RepairKind::Unclosed);
                 Some(true)

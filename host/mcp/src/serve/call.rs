@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use toolhold_agent::calls::{
     CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
 };
-use toolhold_agent::{Module, ToolCall, Toolbox};
+use toolhold_agent::{ResolvedModule, ToolCall, Toolbox};
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
@@ -225,7 +225,7 @@ impl Toolbox for RequestTool {
         Vec::new()
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         let message = format!("there is no module {name:?} here");
         Box::pin(std::future::ready(Err(message)))
     }

@@ -17,34 +17,34 @@ const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"
 
 /// What happens next on the wire.
 #[derive(Clone, Debug)]
-enum Step {
+enum WireStep {
     Bytes(&'static str),
     Wait(u64),
     Hang,
     Break,
 }
 
-use Step::{Break, Bytes as Send, Hang, Wait};
+use WireStep::{Break, Bytes as Send, Hang, Wait};
 
 #[derive(Debug)]
 struct Wire {
     status: u16,
     headers: Vec<(&'static str, &'static str)>,
     /// The first wait delays the head.
-    head: Option<Step>,
-    steps: Vec<Step>,
+    head: Option<WireStep>,
+    steps: Vec<WireStep>,
     seen: Mutex<Vec<HttpRequest>>,
 }
 
 impl Wire {
-    fn ok(steps: Vec<Step>) -> Self {
+    fn ok(steps: Vec<WireStep>) -> Self {
         Self::answering(200, vec![("content-type", "text/event-stream")], steps)
     }
 
     fn answering(
         status: u16,
         headers: Vec<(&'static str, &'static str)>,
-        steps: Vec<Step>,
+        steps: Vec<WireStep>,
     ) -> Self {
         Self {
             status,
@@ -69,7 +69,7 @@ impl Transport for Wire {
                 Some(Hang) => std::future::pending().await,
                 _ => {}
             }
-            let steps: VecDeque<Step> = self.steps.clone().into();
+            let steps: VecDeque<WireStep> = self.steps.clone().into();
             let body = stream::unfold(steps, |mut steps| async {
                 loop {
                     match steps.pop_front()? {

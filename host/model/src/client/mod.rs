@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use self::tokenize::Asked;
+use self::tokenize::TokenCounter;
 use crate::chat::{ChatRequest, Delivery};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
@@ -22,20 +22,21 @@ use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 use toolhold_protocol::completion::Completion;
 
-/// The most bytes of an answer by default: some two million tokens, far beyond any honest one.
+/// Default maximum of an answer, in bytes: about two million tokens, far more than any legitimate
+/// answer.
 pub const DEFAULT_MAX_ANSWER_BYTES: usize = 8 << 20;
-/// Bytes of an error's body that are read: all that is shown of it, many times over.
+/// Maximum bytes read of an error body: many times what is shown of it.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// How long the rest of an error's body is waited for: the status says most of it already.
+/// Time limit for reading an error body; the status already carries most of the information.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the end of the body is waited for after `[DONE]`: it usually came with it, and reading
-/// it is what lets the connection be used again.
+/// Time limit for the end of the body after `[DONE]`. It usually arrives together with `[DONE]`,
+/// and a connection can be reused only if the body was read to its end.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
-/// How long a finished answer is waited on for its token counts and `[DONE]`, which some servers
-/// never send while they keep the connection open.
+/// Time limit for the token counts and `[DONE]` after a finished answer: some servers never send
+/// them and keep the connection open.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long each wait may take. All count from the sending of the request, but `idle`.
+/// Time limits of one completion. All but `idle` count from the sending of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// For name look-up, TCP and TLS.
@@ -69,7 +70,7 @@ pub struct OpenAiModel {
     timeouts: Timeouts,
     max_answer_bytes: usize,
     delivery: Delivery,
-    /// Fields that every request has, unless it says something else there.
+    /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
@@ -77,7 +78,8 @@ pub struct OpenAiModel {
 }
 
 impl OpenAiModel {
-    /// A model reached through any transport. `timeouts.connect` is the transport's matter.
+    /// A model reached through any transport. The transport, not the client, applies
+    /// `timeouts.connect`.
     pub fn new(
         transport: Arc<dyn Transport>,
         model: impl Into<String>,
@@ -109,7 +111,7 @@ impl OpenAiModel {
         self
     }
 
-    /// How answers are asked to come, for endpoints that cannot do the usual.
+    /// Sets the delivery of answers, for endpoints that do not support the default.
     #[must_use]
     pub fn with_delivery(mut self, delivery: Delivery) -> Self {
         self.delivery = delivery;
@@ -131,7 +133,7 @@ impl OpenAiModel {
         self
     }
 
-    /// How the endpoint counts tokens, where it was found to.
+    /// Sets how the endpoint counts tokens, if a probe found a way.
     #[must_use]
     pub fn with_tokenizer(mut self, tokenizer: Option<Tokenizer>) -> Self {
         self.tokenizer = tokenizer;
@@ -147,13 +149,13 @@ impl OpenAiModel {
         &self.timeouts
     }
 
-    /// One exchange beside chat: the whole answer, whatever its status, within the time and the bound
-    /// of an answer's bytes.
+    /// One exchange other than chat: returns the whole answer, whatever its status, within `within` and the
+    /// byte limit of an answer.
     pub(crate) async fn ask(
         &self,
         request: HttpRequest,
         within: Duration,
-    ) -> Result<Answer, ModelError> {
+    ) -> Result<HttpAnswer, ModelError> {
         let exchange = async {
             let response = self.transport.send(request).await?;
             let (status, retry_after) = (response.status, response.retry_after());
@@ -165,7 +167,7 @@ impl OpenAiModel {
                     unit: "bytes",
                 });
             }
-            Ok(Answer {
+            Ok(HttpAnswer {
                 status,
                 retry_after,
                 body,
@@ -180,7 +182,7 @@ impl OpenAiModel {
     }
 
     /// The error that an answer with this status is.
-    pub(crate) fn refused(&self, answer: &Answer) -> ModelError {
+    pub(crate) fn refused(&self, answer: &HttpAnswer) -> ModelError {
         ModelError::Status {
             status: answer.status,
             retry_after: answer.retry_after,
@@ -227,7 +229,7 @@ impl OpenAiModel {
                     clock.saw_bytes();
                 }
                 Ok(None) => break,
-                // What is missing is the token count at most.
+                // At most the token count is missing.
                 Ok(Some(Err(_))) | Err(_) if decoder.is_whole() => break,
                 Ok(Some(Err(source @ TransportError::Broken { .. }))) => {
                     return Err(ModelError::Truncated {
@@ -247,7 +249,7 @@ impl OpenAiModel {
         let completion = clock.stamp(completion);
         if is_done {
             let drain = async { while let Some(Ok(_)) = body.next().await {} };
-            // Whoever goes on sending after the end loses the connection, and nothing else.
+            // A server that keeps sending after the end only loses its connection.
             let _ = timeout(DRAIN_TIMEOUT, drain).await;
         }
         Ok(completion)
@@ -275,12 +277,12 @@ impl OpenAiModel {
         let location = response.header("location").map(str::to_owned);
         let mut body = Vec::new();
         let reading = read_into(&mut body, response.body, MAX_ERROR_BYTES);
-        // What came of the explanation is used, however its reading ended.
+        // The part of the body that was read is used, even if reading it failed.
         let _ = timeout(ERROR_BODY_TIMEOUT, reading).await;
         if let Some(location) = location.filter(|_| body.is_empty()) {
             body = format!("redirect to {location}").into_bytes();
         }
-        self.refused(&Answer {
+        self.refused(&HttpAnswer {
             status,
             retry_after,
             body,
@@ -288,15 +290,15 @@ impl OpenAiModel {
     }
 }
 
-/// A whole answer to something else than a chat.
+/// A whole response to a request other than chat.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpAnswer {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl HttpAnswer {
     pub(crate) fn is_success(&self) -> bool {
         (200..=299).contains(&self.status)
     }
@@ -327,7 +329,7 @@ impl Model for OpenAiModel {
     fn counter(&self) -> Option<Arc<dyn Counter>> {
         let with = self.tokenizer?;
         let model = self.clone();
-        Some(Arc::new(Asked { model, with }))
+        Some(Arc::new(TokenCounter { model, with }))
     }
 }
 
@@ -348,7 +350,7 @@ async fn read_into(
     Ok(())
 }
 
-/// Measures one completion, and knows how long its next wait may take.
+/// The time limits of one completion: computes how long its next wait may take.
 struct Clock<'a> {
     timeouts: &'a Timeouts,
     started: Instant,
@@ -415,7 +417,7 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// A moment that far ahead; "forever" is a day, because instants overflow.
+/// `instant` plus `by`, capped at one day because `Instant` can overflow.
 fn later(instant: Instant, by: Duration) -> Instant {
     instant + by.min(Duration::from_hours(24))
 }

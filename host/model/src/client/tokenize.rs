@@ -6,23 +6,23 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Answer, OpenAiModel};
+use super::{HttpAnswer, OpenAiModel};
 use crate::error::ModelError;
 use crate::error_body::excerpt;
 use crate::model::Model as _;
-use crate::tokenizer::{Counter, Form, Place, Tokenizer};
+use crate::tokenizer::{Counter, Form, TokenizeRoute, Tokenizer};
 use crate::transport::{HttpRequest, Method};
 
-/// Tokenizing a whole window takes milliseconds; a server that is busy generating may let it wait.
+/// Tokenizing a whole window takes milliseconds, but a busy server may queue the request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl OpenAiModel {
     /// How this endpoint counts tokens; `None` if it does not.
     ///
-    /// A route that answers is not believed before it counts more for more: llama.cpp answers vLLM's form
-    /// with 200 and no tokens.
+    /// A route is accepted only if it counts more tokens for a longer text: llama.cpp answers vLLM's request
+    /// form with 200 and no tokens.
     pub async fn find_tokenizer(&self) -> Result<Option<Tokenizer>, ModelError> {
-        for place in [Place::Root, Place::Base] {
+        for place in [TokenizeRoute::Root, TokenizeRoute::Base] {
             for form in [Form::Prompt, Form::Content, Form::Inputs] {
                 let tokenizer = Tokenizer { place, form };
                 let answer = self.tokenized(tokenizer, "one").await?;
@@ -41,7 +41,7 @@ impl OpenAiModel {
         Ok(None)
     }
 
-    /// How many tokens the model reads `text` as. Waits 10 seconds at most.
+    /// Counts the model's tokens of `text`. Waits 10 seconds at most.
     pub async fn count_tokens(&self, with: Tokenizer, text: &str) -> Result<u64, ModelError> {
         let answer = self.tokenized(with, text).await?;
         if !answer.is_success() {
@@ -54,14 +54,14 @@ impl OpenAiModel {
         })
     }
 
-    async fn tokenized(&self, with: Tokenizer, text: &str) -> Result<Answer, ModelError> {
+    async fn tokenized(&self, with: Tokenizer, text: &str) -> Result<HttpAnswer, ModelError> {
         let path = match with.place {
-            Place::Root => "../tokenize",
-            Place::Base => "tokenize",
+            TokenizeRoute::Root => "../tokenize",
+            TokenizeRoute::Base => "tokenize",
         };
         let body = match with.form {
-            // Else each text would count one more: it is no prompt of its own, which begins with a token
-            // that says so. llama.cpp adds none, and TGI's are told apart in its answer.
+            // Without this, each text would count one token too many: the token that begins a prompt.
+            // llama.cpp does not add it, and TGI marks it in its answer.
             Form::Prompt => {
                 json!({"model": self.name(), "prompt": text, "add_special_tokens": false})
             }
@@ -77,14 +77,14 @@ impl OpenAiModel {
     }
 }
 
-/// A model together with the way that its endpoint counts.
+/// Counts tokens at the endpoint of a model, in the form that the endpoint supports.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct TokenCounter {
     pub model: OpenAiModel,
     pub with: Tokenizer,
 }
 
-impl Counter for Asked {
+impl Counter for TokenCounter {
     fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>> {
         self.model.count_tokens(self.with, text).boxed()
     }
@@ -95,7 +95,7 @@ impl Counter for Asked {
 }
 
 /// `{"count": 3}`, `{"tokens": […]}` or a bare list of tokens.
-fn count(answer: &Answer) -> Option<u64> {
+fn count(answer: &HttpAnswer) -> Option<u64> {
     let value = answer.is_success().then(|| answer.json())??;
     let listed = |tokens: &Value| {
         let tokens = tokens.as_array()?.iter();
@@ -107,7 +107,7 @@ fn count(answer: &Answer) -> Option<u64> {
         .or_else(|| listed(&value))
 }
 
-/// A token that no part of the text is, as TGI tells by its place in it.
+/// Whether TGI marked a token as special, that is, not part of the text.
 fn is_special(token: &Value) -> bool {
     let place = |end: &str| token.get(end).and_then(Value::as_u64);
     place("start").is_some() && place("start") == place("stop")

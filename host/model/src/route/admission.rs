@@ -1,20 +1,20 @@
-//! The limits of one endpoint, over all runs of the process: requests at the same time, requests and
-//! tokens in a minute, and who may wait for them.
+//! The limits of one endpoint, shared by all runs of the process: concurrent requests, requests and tokens
+//! per minute, and a bounded queue.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use toolhold_admission::{FairQueue, Lane, Permit, Refusal, SlidingWindow, Taken};
+use toolhold_admission::{FairQueue, Lane, Permit, QueueRefusal, SlidingWindow, Taken};
 
 use super::later;
 
-/// What an endpoint is spared. Zeros: no limit.
+/// The limits of an endpoint. 0 means no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct EndpointLimits {
     pub concurrent_requests: usize,
     pub requests_per_minute: u64,
-    /// Prompts and answers; counted as estimated until the endpoint says how many there were.
+    /// Tokens of prompts and answers; an estimate counts until the endpoint reports the number.
     pub tokens_per_minute: u64,
     /// Requests that may wait; more are refused at once.
     pub waiting_requests: usize,
@@ -22,7 +22,7 @@ pub struct Limits {
     pub queue_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for EndpointLimits {
     fn default() -> Self {
         Self {
             concurrent_requests: 0,
@@ -36,7 +36,7 @@ impl Default for Limits {
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: Limits,
+    limits: EndpointLimits,
     /// One permit, for the request that is next: it waits for a place and for its share of the minute, and
     /// all others wait behind it. So many small requests do not keep a large one waiting, and a request that
     /// leaves while it waits has taken nothing.
@@ -46,7 +46,7 @@ pub(super) struct Admission {
     tokens: SlidingWindow,
 }
 
-/// Why there was no place.
+/// Why a request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Queue { waiting: usize },
@@ -55,7 +55,7 @@ pub(super) enum Full {
 
 /// The right to send one request, until dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct AdmissionPermit {
     _permit: Permit<()>,
     tokens: Option<Taken>,
 }
@@ -70,7 +70,7 @@ const ALL: (Lane<()>, usize) = (
 );
 
 impl Admission {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: EndpointLimits) -> Self {
         let places = match limits.concurrent_requests {
             0 => usize::MAX,
             places => places,
@@ -86,19 +86,19 @@ impl Admission {
     }
 
     /// A place, if there is one right now and no request waits for it.
-    pub fn try_enter(&self, tokens: u64) -> Option<Place> {
+    pub fn try_enter(&self, tokens: u64) -> Option<AdmissionPermit> {
         let (lane, most) = ALL;
         let _turn = self.turn.try_enter(lane, most)?;
         let permit = self.places.try_enter(lane, most)?;
         let tokens = self.take(tokens).ok()?;
-        Some(Place {
+        Some(AdmissionPermit {
             _permit: permit,
             tokens,
         })
     }
 
-    /// Waits for a place, first come, first served.
-    pub async fn enter(&self, tokens: u64) -> Result<Place, Full> {
+    /// Waits for a permit, first come, first served.
+    pub async fn enter(&self, tokens: u64) -> Result<AdmissionPermit, Full> {
         if let Some(place) = self.try_enter(tokens) {
             return Ok(place);
         }
@@ -111,12 +111,12 @@ impl Admission {
         loop {
             match self.take(tokens) {
                 Ok(tokens) => {
-                    return Ok(Place {
+                    return Ok(AdmissionPermit {
                         _permit: permit,
                         tokens,
                     });
                 }
-                // Waiting would be in vain.
+                // The window cannot have room before the deadline.
                 Err(wait) if Instant::now() + wait > deadline => {
                     return Err(Full::Timeout { wait: Some(wait) });
                 }
@@ -133,10 +133,10 @@ impl Admission {
         let (lane, most) = ALL;
         let entered = queue.enter(lane, most, deadline).await;
         entered.map_err(|refusal| match refusal {
-            Refusal::Full => Full::Queue {
+            QueueRefusal::Full => Full::Queue {
                 waiting: self.limits.waiting_requests,
             },
-            Refusal::Deadline => Full::Timeout { wait: None },
+            QueueRefusal::Deadline => Full::Timeout { wait: None },
         })
     }
 
@@ -155,7 +155,7 @@ impl Admission {
     }
 
     /// The request had this many tokens.
-    pub fn settle(&self, place: &Place, tokens: u64) {
+    pub fn settle(&self, place: &AdmissionPermit, tokens: u64) {
         if let Some(taken) = &place.tokens {
             self.tokens.settle(taken, tokens);
         }
@@ -166,8 +166,8 @@ impl Admission {
 mod tests {
     use super::*;
 
-    fn admission(change: impl FnOnce(&mut Limits)) -> Arc<Admission> {
-        let mut limits = Limits::default();
+    fn admission(change: impl FnOnce(&mut EndpointLimits)) -> Arc<Admission> {
+        let mut limits = EndpointLimits::default();
         change(&mut limits);
         Arc::new(Admission::new(limits))
     }

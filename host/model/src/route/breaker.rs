@@ -34,11 +34,11 @@ impl Default for BreakerPolicy {
 #[derive(Debug)]
 pub(super) struct Breaker {
     policy: BreakerPolicy,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum BreakerState {
     /// The last calls: when they ended, and whether they failed.
     Closed(VecDeque<(Instant, bool)>),
     Open {
@@ -50,7 +50,7 @@ enum State {
 
 /// How a call ended, as far as the endpoint's health is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum AttemptOutcome {
     Healthy,
     Failed,
     /// The endpoint works, and refused this request.
@@ -59,7 +59,7 @@ pub(super) enum Outcome {
 
 /// What a call's outcome changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum BreakerChange {
     Opened { failures: u32, rest: Duration },
     Closed,
 }
@@ -75,7 +75,7 @@ impl Breaker {
     pub fn new(policy: BreakerPolicy) -> Self {
         Self {
             policy,
-            state: Mutex::new(State::Closed(VecDeque::new())),
+            state: Mutex::new(BreakerState::Closed(VecDeque::new())),
         }
     }
 
@@ -86,9 +86,9 @@ impl Breaker {
     pub fn pass(&self) -> Result<Passage<'_>, Duration> {
         let mut state = self.lock();
         state.check()?;
-        let is_trial = matches!(*state, State::Open { .. });
+        let is_trial = matches!(*state, BreakerState::Open { .. });
         if is_trial {
-            *state = State::HalfOpen;
+            *state = BreakerState::HalfOpen;
         }
         Ok(Passage {
             breaker: self,
@@ -104,18 +104,21 @@ impl Breaker {
         self.lock().check()
     }
 
-    fn opened(&self, failures: u32) -> (State, Change) {
+    fn opened(&self, failures: u32) -> (BreakerState, BreakerChange) {
         let rest = self.policy.rest;
         let until = later(rest);
-        (State::Open { until }, Change::Opened { failures, rest })
+        (
+            BreakerState::Open { until },
+            BreakerChange::Opened { failures, rest },
+        )
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl BreakerState {
     fn check(&self) -> Result<(), Duration> {
         match self {
             Self::Closed(_) => Ok(()),
@@ -129,29 +132,29 @@ impl State {
 }
 
 impl Passage<'_> {
-    pub fn report(mut self, outcome: Outcome) -> Option<Change> {
+    pub fn report(mut self, outcome: AttemptOutcome) -> Option<BreakerChange> {
         let breaker = self.breaker;
         let mut state = breaker.lock();
         if self.is_trial {
             self.is_trial = false;
             let (next, change) = match outcome {
-                Outcome::Failed => breaker.opened(1),
-                Outcome::Healthy | Outcome::Refused => {
-                    (State::Closed(VecDeque::new()), Change::Closed)
+                AttemptOutcome::Failed => breaker.opened(1),
+                AttemptOutcome::Healthy | AttemptOutcome::Refused => {
+                    (BreakerState::Closed(VecDeque::new()), BreakerChange::Closed)
                 }
             };
             *state = next;
             return Some(change);
         }
         // A call that began before the circuit opened says nothing about how the endpoint is now.
-        let State::Closed(recent) = &mut *state else {
+        let BreakerState::Closed(recent) = &mut *state else {
             return None;
         };
-        if outcome == Outcome::Refused || breaker.policy.failures == 0 {
+        if outcome == AttemptOutcome::Refused || breaker.policy.failures == 0 {
             return None;
         }
         let now = Instant::now();
-        recent.push_back((now, outcome == Outcome::Failed));
+        recent.push_back((now, outcome == AttemptOutcome::Failed));
         let kept = breaker.policy.failures.saturating_mul(2) as usize;
         while recent.len() > kept
             || recent
@@ -174,7 +177,7 @@ impl Drop for Passage<'_> {
     fn drop(&mut self) {
         // The trial was cancelled: the next call is one.
         if self.is_trial {
-            *self.breaker.lock() = State::Open {
+            *self.breaker.lock() = BreakerState::Open {
                 until: Instant::now(),
             };
         }
@@ -185,7 +188,7 @@ impl Drop for Passage<'_> {
 mod tests {
     use tokio::time::advance;
 
-    use super::Outcome::{Failed, Healthy, Refused};
+    use super::AttemptOutcome::{Failed, Healthy, Refused};
     use super::*;
 
     const REST: Duration = Duration::from_secs(10);
@@ -198,7 +201,7 @@ mod tests {
         })
     }
 
-    fn calls(breaker: &Breaker, outcomes: &[Outcome]) -> Option<Change> {
+    fn calls(breaker: &Breaker, outcomes: &[AttemptOutcome]) -> Option<BreakerChange> {
         let report = |outcome| breaker.pass().unwrap().report(outcome);
         outcomes.iter().copied().filter_map(report).last()
     }
@@ -237,7 +240,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_call_tries_the_endpoint_and_decides() {
         let breaker = breaker();
-        let opened = Change::Opened {
+        let opened = BreakerChange::Opened {
             failures: 3,
             rest: REST,
         };
@@ -248,7 +251,7 @@ mod tests {
         let trial = breaker.pass().unwrap();
         assert!(trial.is_trial);
         assert_eq!(breaker.pass().unwrap_err(), Duration::ZERO);
-        let again = Change::Opened {
+        let again = BreakerChange::Opened {
             failures: 1,
             rest: REST,
         };
@@ -257,7 +260,7 @@ mod tests {
         advance(REST).await;
         assert_eq!(
             breaker.pass().unwrap().report(Healthy),
-            Some(Change::Closed)
+            Some(BreakerChange::Closed)
         );
         assert!(!breaker.pass().unwrap().is_trial);
     }

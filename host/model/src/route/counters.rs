@@ -10,16 +10,15 @@ use crate::error::ModelError;
 use crate::model::Model as _;
 use crate::tokenizer::{Counter, Tokenizer};
 
-/// Asked one after the other until one of them counts: who cannot be reached just now is not missed, as
-/// little as it is for an answer.
+/// Members are asked in turn until one counts, so an unreachable member does not matter, as with completions.
 #[derive(Debug)]
 struct AnyOf {
     first: Arc<dyn Counter>,
     others: Vec<Arc<dyn Counter>>,
 }
 
-/// What counts for a pool: its members, if whoever answers reads the same tokens. They do if they serve
-/// the same model and count alike, and if no other model may answer instead.
+/// The token counter of a pool, if all members tokenize alike: they serve the same model, count in the same
+/// way, and no other model may answer instead.
 pub(super) fn of(members: &[Member], policy: &PoolPolicy) -> Option<Arc<dyn Counter>> {
     let (first, others) = members.split_first()?;
     let counter = first.endpoint.counter()?;

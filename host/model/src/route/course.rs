@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
-use super::endpoint::{Entry, is_overload, need, tell_wait};
+use super::endpoint::{EndpointLease, is_overload, need, tell_wait};
 use super::estimate::prompt_tokens;
 use super::hedge::race;
 use super::listening::Listening;
-use super::pool::{Candidate, Found, Home, Relief, Shared};
+use super::pool::{Home, PoolCandidate, PoolChoice, PoolState, Relief};
 use super::retry::Attempt;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
@@ -24,7 +24,7 @@ use toolhold_protocol::completion::Completion;
 use toolhold_protocol::routing::{Degradation, Routing};
 
 pub(super) struct Course<'a> {
-    pool: &'a Shared,
+    pool: &'a PoolState,
     home: &'a Home,
     request: ChatRequest,
     prompt: u64,
@@ -47,7 +47,7 @@ struct Round {
 }
 
 impl<'a> Course<'a> {
-    pub fn new(pool: &'a Shared, home: &'a Home, request: &ChatRequest) -> Self {
+    pub fn new(pool: &'a PoolState, home: &'a Home, request: &ChatRequest) -> Self {
         Self {
             pool,
             home,
@@ -63,16 +63,16 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Asks members until one answers, or none is left. Ends: each turn of the loop uses up a member or
-    /// a relief.
+    /// Asks members until one answers or none is left. The loop ends because each pass uses up a member or a
+    /// relief.
     async fn round(&mut self, watch: &mut Listening<'_>) -> Result<Completion, ModelError> {
         let mut round = Round::default();
         loop {
             let candidates = self.candidates(&round);
             let is_any_left = !candidates.is_empty();
             let (member, entry) = match self.pool.place(candidates) {
-                Found::Place(member, entry) => (member, entry),
-                Found::Nothing(refusals) => {
+                PoolChoice::Place(member, entry) => (member, entry),
+                PoolChoice::Nothing(refusals) => {
                     round.is_overloaded |= is_any_left;
                     if round.is_overloaded && round.reliefs < self.pool.policy.overload.len() {
                         match self.relieve(&mut round, watch).await {
@@ -95,13 +95,13 @@ impl<'a> Course<'a> {
                 return Err(error);
             }
             if error.context_overflow().is_some() {
-                // What knows no bound cannot be outdone.
+                // A member without a known window cannot be outdone by a larger one.
                 let Some(window) = self.pool.members[member].endpoint.window() else {
                     return Err(error);
                 };
                 self.too_small = self.too_small.max(Some(window));
             } else if error.class() == ErrorClass::Correctable {
-                // Every other member would say the same.
+                // Every other member would fail in the same way.
                 return Err(error);
             }
             watch.routing(Routing::MemberFailed {
@@ -116,11 +116,11 @@ impl<'a> Course<'a> {
 
     /// Members that were not asked yet and that the request fits; if it fits none, those with the
     /// largest window, because it is only an estimate that says so.
-    fn candidates(&self, round: &Round) -> Vec<Candidate> {
+    fn candidates(&self, round: &Round) -> Vec<PoolCandidate> {
         let home = *self.home.lock().unwrap_or_else(PoisonError::into_inner);
         let tokens = need(&self.request, self.prompt);
         let window = |member: usize| self.pool.members[member].endpoint.window();
-        let candidate = |member, is_short| Candidate {
+        let candidate = |member, is_short| PoolCandidate {
             member,
             tokens: window(member).map_or(tokens, |window| window.min(tokens)),
             is_short,
@@ -131,7 +131,7 @@ impl<'a> Course<'a> {
             .filter(|member| window(*member).is_none_or(|own| Some(own) > self.too_small))
             .collect();
         let least = self.prompt + u64::from(self.pool.policy.fewer_tokens);
-        let fitting: Vec<Candidate> = left
+        let fitting: Vec<PoolCandidate> = left
             .iter()
             .filter_map(|member| match window(*member) {
                 Some(own) if own < tokens => {
@@ -154,7 +154,7 @@ impl<'a> Course<'a> {
             .collect()
     }
 
-    /// Asks for less, in the next way that changes anything. Returns the answer where that way gave one.
+    /// Applies the next relief that changes the request. Returns an answer if the relief produced one.
     async fn relieve(
         &mut self,
         round: &mut Round,
@@ -178,7 +178,7 @@ impl<'a> Course<'a> {
                 }
                 None
             }
-            // Told when such a member is found.
+            // Reported when such a member is found.
             Relief::ShortWindow => {
                 self.is_shortened = true;
                 None
@@ -202,18 +202,18 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Stands in the queues of all members that it could be sent to; the first place is taken.
+    /// Waits in the queues of all suitable members; the first free one is used.
     async fn wait(
         &self,
         round: &Round,
         watch: &mut Listening<'_>,
-    ) -> Result<(usize, Entry<'a>), Option<Unavailable>> {
+    ) -> Result<(usize, EndpointLease<'a>), Option<Unavailable>> {
         let asked = Instant::now();
         let pool = self.pool;
         let mut queues: FuturesUnordered<_> = self
             .candidates(round)
             .into_iter()
-            .map(|Candidate { member, tokens, .. }| {
+            .map(|PoolCandidate { member, tokens, .. }| {
                 let endpoint = &pool.members[member].endpoint;
                 endpoint.enter(tokens).map(move |entered| (member, entered))
             })
@@ -231,12 +231,12 @@ impl<'a> Course<'a> {
         Err(soonest(refusals))
     }
 
-    /// Asks the member, and another one with it if it has nothing to say for long. Returns whose the
-    /// result is.
+    /// Asks the member, and hedges with another one if no piece arrives in time. Returns the member that
+    /// produced the result.
     async fn ask(
         &mut self,
         member: usize,
-        entry: Entry<'a>,
+        entry: EndpointLease<'a>,
         round: &mut Round,
         watch: &mut Listening<'_>,
     ) -> (usize, Result<Completion, ModelError>) {
@@ -258,7 +258,7 @@ impl<'a> Course<'a> {
         let elsewhere = || {
             let mut others = self.candidates(round);
             others.retain(|other| other.member != member && !other.is_short);
-            let Found::Place(other, entry) = self.pool.place(others) else {
+            let PoolChoice::Place(other, entry) = self.pool.place(others) else {
                 return None;
             };
             second = Some(other);
@@ -330,7 +330,8 @@ impl Attempt for Course<'_> {
 }
 
 impl Round {
-    /// What may pass by itself says more than what does not: it is worth another attempt.
+    /// Temporary errors are kept rather than permanent ones, because they are worth another
+    /// attempt.
     fn keep(&mut self, error: ModelError) {
         self.is_overloaded |= is_overload(&error);
         let is_retryable = |error: &ModelError| error.class() == ErrorClass::Retryable;

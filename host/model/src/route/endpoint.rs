@@ -1,5 +1,4 @@
-//! One model at one server, with what the server is spared: its limits, its circuit breaker, the rest that
-//! it asked for.
+//! One model at one server, behind the server's limits, its circuit breaker and its Retry-After.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,8 +7,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::admission::{Admission, Full, Limits, Place};
-use super::breaker::{Breaker, BreakerPolicy, Change, Outcome, Passage};
+use super::admission::{Admission, AdmissionPermit, EndpointLimits, Full};
+use super::breaker::{AttemptOutcome, Breaker, BreakerChange, BreakerPolicy, Passage};
 use super::estimate::prompt_tokens;
 use super::later;
 use crate::chat::ChatRequest;
@@ -23,22 +22,22 @@ use toolhold_protocol::completion::Completion;
 use toolhold_protocol::cost::Price;
 use toolhold_protocol::routing::Routing;
 
-/// The longest that an endpoint is left alone because it asked: a wrong date in its header must not take
-/// it out of service for a year.
+/// Maximum Retry-After that is honoured: a wrong date in the header must not take the endpoint out of service
+/// for a year.
 const LONGEST_REST: Duration = Duration::from_mins(10);
-/// Waits that are worth telling.
+/// Minimum queue wait that is reported as an event.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-/// What an answer is taken for that nobody bounded.
+/// Assumed tokens of an answer whose length the request does not bound.
 const UNBOUNDED_ANSWER: u64 = 1_024;
 
-/// What an endpoint is spared.
+/// Limits, circuit breaker and price of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointPolicy {
-    pub limits: Limits,
+    pub limits: EndpointLimits,
     pub breaker: BreakerPolicy,
     /// Tokens of prompt and answer together; `None`: not known, so everything may fit.
     pub window: Option<u64>,
-    /// What replies cost, if anybody said.
+    /// The price of replies, if configured.
     pub price: Option<Price>,
 }
 
@@ -51,18 +50,19 @@ pub struct Endpoint {
     price: Option<Price>,
 }
 
-/// What one server is spared, whichever of its models is asked: there is one for all who name it.
+/// The limits and the breaker of one server, shared by all its models and all endpoints that name
+/// it.
 #[derive(Debug)]
 pub struct Protection {
     name: String,
-    limits: Limits,
+    limits: EndpointLimits,
     admission: Admission,
     breaker: Breaker,
-    health: Mutex<Health>,
+    health: Mutex<EndpointHealth>,
 }
 
 #[derive(Debug, Default)]
-struct Health {
+struct EndpointHealth {
     /// Asked for by the server.
     rests_until: Option<Instant>,
     failed_at: Option<Instant>,
@@ -99,7 +99,7 @@ impl Endpoint {
         &self.protection.name
     }
 
-    /// Who is told of when a request that is sent now is overtaken by another one.
+    /// The record for a request sent now, in case another one overtakes it.
     pub(super) fn overtaken(&self) -> Overtaken {
         Overtaken {
             endpoint: self.label().to_owned(),
@@ -113,23 +113,23 @@ impl Endpoint {
         self.window
     }
 
-    /// Whether a call failed here so short a time ago.
+    /// Whether a call failed here within `time`.
     pub(super) fn failed_within(&self, time: Duration) -> bool {
         let failed_at = self.protection.health().failed_at;
         failed_at.is_some_and(|at| at.elapsed() < time)
     }
 
-    /// A place, if the endpoint would take a request of so many tokens right now.
+    /// A lease, if the endpoint accepts a request of `tokens` tokens now.
     ///
     /// # Errors
-    /// Why not; `None` if it is only busy, so that waiting helps.
-    pub(super) fn try_enter(&self, tokens: u64) -> Result<Entry<'_>, Option<Unavailable>> {
+    /// Why it does not; `None` if it is only busy, so that waiting helps.
+    pub(super) fn try_enter(&self, tokens: u64) -> Result<EndpointLease<'_>, Option<Unavailable>> {
         let protection = self.protection.as_ref();
         protection.rested()?;
-        // Before the place, which takes one of this minute's requests.
+        // Checked before admission, which takes one of this minute's requests.
         let passage = protection.passage()?;
         let place = protection.admission.try_enter(tokens).ok_or(None)?;
-        Ok(Entry {
+        Ok(EndpointLease {
             endpoint: self,
             place,
             passage,
@@ -137,16 +137,16 @@ impl Endpoint {
     }
 
     /// Waits for a place.
-    pub(super) async fn enter(&self, tokens: u64) -> Result<Entry<'_>, Unavailable> {
+    pub(super) async fn enter(&self, tokens: u64) -> Result<EndpointLease<'_>, Unavailable> {
         let protection = self.protection.as_ref();
         protection.rested()?;
         let check = protection.breaker.check();
         check.map_err(|wait| protection.open(wait))?;
         let place = protection.admission.enter(tokens).await;
         let place = place.map_err(|full| protection.refusal(full))?;
-        // Much may have happened since the wait began.
+        // The endpoint may have asked for a rest since the wait began.
         protection.rested()?;
-        Ok(Entry {
+        Ok(EndpointLease {
             endpoint: self,
             place,
             passage: protection.passage()?,
@@ -158,7 +158,7 @@ impl Endpoint {
         &self,
         request: &ChatRequest,
         watch: &mut dyn Watch,
-    ) -> Result<Entry<'_>, Unavailable> {
+    ) -> Result<EndpointLease<'_>, Unavailable> {
         let tokens = need(request, prompt_tokens(request));
         let asked = Instant::now();
         let entry = self.enter(tokens).await?;
@@ -217,7 +217,7 @@ impl Protection {
     }
 
     fn note(&self, error: &ModelError) {
-        if !is_overload(error) && outcome(error) != Outcome::Failed {
+        if !is_overload(error) && outcome(error) != AttemptOutcome::Failed {
             return;
         }
         let mut health = self.health();
@@ -228,25 +228,25 @@ impl Protection {
         }
     }
 
-    fn health(&self) -> MutexGuard<'_, Health> {
+    fn health(&self) -> MutexGuard<'_, EndpointHealth> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The right to send one request to an endpoint.
 #[derive(Debug)]
-pub(super) struct Entry<'a> {
+pub(super) struct EndpointLease<'a> {
     endpoint: &'a Endpoint,
-    place: Place,
+    place: AdmissionPermit,
     passage: Passage<'a>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> EndpointLease<'a> {
     pub fn endpoint(&self) -> &'a Endpoint {
         self.endpoint
     }
 
-    /// Sends the request, and takes from its outcome what it says of the endpoint.
+    /// Sends the request, and updates the endpoint's health from the outcome.
     pub async fn complete(
         self,
         request: &ChatRequest,
@@ -270,7 +270,7 @@ impl<'a> Entry<'a> {
                     let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
                     protection.admission.settle(&place, tokens);
                 }
-                Outcome::Healthy
+                AttemptOutcome::Healthy
             }
             Err(error) => {
                 protection.note(error);
@@ -278,12 +278,12 @@ impl<'a> Entry<'a> {
             }
         };
         match passage.report(outcome) {
-            Some(Change::Opened { failures, rest }) => watch.routing(Routing::Opened {
+            Some(BreakerChange::Opened { failures, rest }) => watch.routing(Routing::Opened {
                 endpoint: label(),
                 failures,
                 rest_ms: millis(rest),
             }),
-            Some(Change::Closed) => watch.routing(Routing::Closed { endpoint: label() }),
+            Some(BreakerChange::Closed) => watch.routing(Routing::Closed { endpoint: label() }),
             None => {}
         }
         result
@@ -312,7 +312,7 @@ impl Model for Endpoint {
     }
 }
 
-/// Tokens that a request with such a prompt may come to.
+/// Maximum tokens of a request whose prompt has `prompt` tokens.
 pub(super) fn need(request: &ChatRequest, prompt: u64) -> u64 {
     prompt.saturating_add(request.max_tokens.map_or(UNBOUNDED_ANSWER, u64::from))
 }
@@ -342,17 +342,17 @@ pub(super) fn is_overload(error: &ModelError) -> bool {
     }
 }
 
-/// What an error says of the endpoint's health. One that is asked for too much is healthy; one that
-/// cannot load its model answers 503 as well, so only 429 is taken for that. When the whole time is over,
-/// it is the run's.
-fn outcome(error: &ModelError) -> Outcome {
+/// What an error says of the endpoint's health. One that is asked for too much is healthy; one that cannot
+/// load its model answers 503 as well, so only 429 is taken for that. An exceeded total time is attributed to
+/// the run.
+fn outcome(error: &ModelError) -> AttemptOutcome {
     match error {
         ModelError::Status { status: 429, .. }
         | ModelError::Timeout {
             phase: TimeoutPhase::Total,
             ..
-        } => Outcome::Refused,
-        error if error.class() == ErrorClass::Retryable => Outcome::Failed,
-        _ => Outcome::Refused,
+        } => AttemptOutcome::Refused,
+        error if error.class() == ErrorClass::Retryable => AttemptOutcome::Failed,
+        _ => AttemptOutcome::Refused,
     }
 }

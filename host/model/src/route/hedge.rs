@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::sleep;
 
-use super::endpoint::{Entry, millis};
+use super::endpoint::{EndpointLease, millis};
 use super::listening::Listening;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
@@ -18,7 +18,7 @@ use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;
 
-/// What came of a request that was sent once or twice.
+/// The result of a request that was sent once or twice.
 pub(super) struct Raced {
     pub result: Result<Completion, ModelError>,
     /// Whether a second one was sent.
@@ -29,20 +29,23 @@ pub(super) struct Raced {
     pub other_failed: bool,
 }
 
-/// Sends the request, and after so long without a piece of an answer once more, to what `second` finds
-/// then. Who fails first is waited out by the other.
+/// Sends the request. If no piece of an answer arrives in time, sends it again to the endpoint that `second`
+/// chooses. If one of the two fails, the other is awaited.
 pub(super) async fn race<'a, 'r>(
-    first: Entry<'a>,
+    first: EndpointLease<'a>,
     request: &ChatRequest,
     after: Duration,
-    second: impl FnOnce() -> Option<(Entry<'a>, &'r ChatRequest)>,
+    second: impl FnOnce() -> Option<(EndpointLease<'a>, &'r ChatRequest)>,
     watch: &mut Listening<'_>,
 ) -> Raced {
-    let track = Track(Mutex::new(State {
+    let track = Track(Mutex::new(HedgeState {
         watch,
         leader: None,
     }));
-    let (mut to_first, mut to_second) = (track.lane(Lane::FIRST), track.lane(Lane::SECOND));
+    let (mut to_first, mut to_second) = (
+        track.lane(HedgedRequest::FIRST),
+        track.lane(HedgedRequest::SECOND),
+    );
     let from = first.endpoint().label().to_owned();
     let mut overtaken = [Some(first.endpoint().overtaken()), None];
     let mut one = first.complete(request, &mut to_first).boxed();
@@ -63,10 +66,13 @@ pub(super) async fn race<'a, 'r>(
         after_ms: millis(after),
     });
     let to = entry.endpoint().label().to_owned();
-    overtaken[Lane::SECOND] = Some(entry.endpoint().overtaken());
+    overtaken[HedgedRequest::SECOND] = Some(entry.endpoint().overtaken());
     let mut two = entry.complete(request, &mut to_second).boxed();
     let (lane, ended) = poll_fn(|cx| {
-        for (lane, racer) in [(Lane::FIRST, &mut one), (Lane::SECOND, &mut two)] {
+        for (lane, racer) in [
+            (HedgedRequest::FIRST, &mut one),
+            (HedgedRequest::SECOND, &mut two),
+        ] {
             if let Poll::Ready(result) = racer.poll_unpin(cx) {
                 return Poll::Ready((lane, Some(result)));
             }
@@ -78,13 +84,17 @@ pub(super) async fn race<'a, 'r>(
     })
     .await;
     let (own, other) = match lane {
-        Lane::FIRST => (one, two),
+        HedgedRequest::FIRST => (one, two),
         _ => (two, one),
     };
     if let Some(Err(error)) = &ended
         && track.leader().is_none()
     {
-        let endpoint = if lane == Lane::FIRST { from } else { to };
+        let endpoint = if lane == HedgedRequest::FIRST {
+            from
+        } else {
+            to
+        };
         track.tell(Routing::HedgeFailed {
             endpoint,
             reason: error.to_string(),
@@ -92,7 +102,7 @@ pub(super) async fn race<'a, 'r>(
         let result = other.await;
         return Raced {
             is_hedged: true,
-            is_second: lane == Lane::FIRST,
+            is_second: lane == HedgedRequest::FIRST,
             other_failed: true,
             result,
         };
@@ -107,7 +117,7 @@ pub(super) async fn race<'a, 'r>(
     };
     Raced {
         is_hedged: true,
-        is_second: lane == Lane::SECOND,
+        is_second: lane == HedgedRequest::SECOND,
         other_failed: false,
         result,
     }
@@ -124,17 +134,17 @@ impl Raced {
     }
 }
 
-/// What two requests share: who hears of them, and which of them has spoken.
-struct Track<'w, 'l>(Mutex<State<'w, 'l>>);
+/// State shared by both requests: the watcher, and which request produced the first piece.
+struct Track<'w, 'l>(Mutex<HedgeState<'w, 'l>>);
 
-struct State<'w, 'l> {
+struct HedgeState<'w, 'l> {
     watch: &'w mut Listening<'l>,
     leader: Option<usize>,
 }
 
 impl<'w, 'l> Track<'w, 'l> {
-    fn lane(&self, number: usize) -> Lane<'_, 'w, 'l> {
-        Lane {
+    fn lane(&self, number: usize) -> HedgedRequest<'_, 'w, 'l> {
+        HedgedRequest {
             track: self,
             number,
         }
@@ -148,23 +158,23 @@ impl<'w, 'l> Track<'w, 'l> {
         self.lock().watch.routing(routing);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<'w, 'l>> {
+    fn lock(&self) -> MutexGuard<'_, HedgeState<'w, 'l>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One of the two. The first that says anything is heard from then on, and the other is not.
-struct Lane<'t, 'w, 'l> {
+/// One of the two requests. After the first piece, only the request that produced it is forwarded.
+struct HedgedRequest<'t, 'w, 'l> {
     track: &'t Track<'w, 'l>,
     number: usize,
 }
 
-impl Lane<'_, '_, '_> {
+impl HedgedRequest<'_, '_, '_> {
     const FIRST: usize = 0;
     const SECOND: usize = 1;
 }
 
-impl Watch for Lane<'_, '_, '_> {
+impl Watch for HedgedRequest<'_, '_, '_> {
     fn delta(&mut self, delta: Delta) {
         let mut state = self.track.lock();
         if *state.leader.get_or_insert(self.number) == self.number {

@@ -4,12 +4,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::Model as _;
-use crate::model::Session;
+use crate::model::RunContext;
 use crate::route::scripted::Act;
 use crate::route::scripted::Act::{Begin, Never, RefuseAfter, Say, Think};
-use crate::route::scripted::{Heard, Scripted, complete};
+use crate::route::scripted::{Scripted, WatchRecorder, complete};
 use crate::route::{
-    BreakerPolicy, Endpoint, EndpointPolicy, Limits, Member, Pool, PoolPolicy, Retry, RetryPolicy,
+    BreakerPolicy, Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Retry,
+    RetryPolicy,
 };
 use toolhold_protocol::cost::{Amount, Price};
 use toolhold_protocol::side_request::SideRole;
@@ -38,7 +39,7 @@ fn pool(a: &Scripted, b: &Scripted, policy: &EndpointPolicy) -> Pool {
     Pool::new("all", vec![member("a", a), member("b", b)], hedging)
 }
 
-fn overtaken(heard: &Heard) -> Vec<(&str, u64)> {
+fn overtaken(heard: &WatchRecorder) -> Vec<(&str, u64)> {
     let hedges = heard.side.iter();
     hedges
         .inspect(|side| assert_eq!((side.role, side.usage), (SideRole::Hedge, None)))
@@ -135,22 +136,22 @@ async fn a_request_is_hedged_once_however_often_it_is_tried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_request_needs_a_place_and_a_closed_circuit() {
-    let narrow = |limits: Limits| EndpointPolicy {
+    let narrow = |limits: EndpointLimits| EndpointPolicy {
         limits,
         ..EndpointPolicy::default()
     };
     for policy in [
-        narrow(Limits {
+        narrow(EndpointLimits {
             concurrent_requests: 1,
-            ..Limits::default()
+            ..EndpointLimits::default()
         }),
-        narrow(Limits {
+        narrow(EndpointLimits {
             requests_per_minute: 1,
-            ..Limits::default()
+            ..EndpointLimits::default()
         }),
-        narrow(Limits {
+        narrow(EndpointLimits {
             tokens_per_minute: 1_500,
-            ..Limits::default()
+            ..EndpointLimits::default()
         }),
     ] {
         let model = Scripted::new([Think(seconds(5), "a")]);
@@ -174,7 +175,7 @@ async fn a_second_request_needs_a_place_and_a_closed_circuit() {
     let pool = pool(&a, &b, &fragile);
     for _ in 0..2 {
         let run = pool
-            .session(&Session {
+            .session(&RunContext {
                 task: "",
                 class: None,
             })
@@ -221,7 +222,7 @@ async fn members_that_both_failed_are_not_asked_again_at_once() {
     assert_eq!(a.asked() + b.asked(), 3, "{heard:?}");
 }
 
-/// Nobody counts the tokens of a request that was cancelled; its time on a GPU is known.
+/// The tokens of a cancelled request are unknown; its time on a GPU is known.
 #[tokio::test(start_paused = true)]
 async fn what_the_slower_one_took_is_told_as_far_as_it_is_known() {
     let hour = Price::Time {

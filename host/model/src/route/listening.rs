@@ -1,4 +1,4 @@
-//! Hears whether anything of an answer was given out: after that the request is not sent again.
+//! Records whether a piece of the answer was given out: after that the request is not sent again.
 
 use crate::model::Watch;
 use toolhold_protocol::completion::Delta;

@@ -1,4 +1,4 @@
-//! What stands between a request and the endpoint that answers it: who is asked, when, and how often.
+//! Routing of requests to endpoints: which endpoint is asked, when, and how often.
 //!
 //! Each of these is a [`Model`](crate::model::Model), so they are put around each other. An [`Endpoint`] is one
 //! model at a server, behind the server's limits and circuit breaker ([`Protection`]). [`Retry`] asks it again. A [`Pool`] asks one
@@ -28,14 +28,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use crate::unavailable::Unavailable;
-pub use admission::Limits;
+pub use admission::EndpointLimits;
 pub use breaker::BreakerPolicy;
 pub use endpoint::{Endpoint, EndpointPolicy, Protection};
 pub use estimate::prompt_tokens;
 pub use pool::{Member, Pool, PoolPolicy, Relief};
 pub use retry::{Retry, RetryPolicy};
 
-/// So far ahead of now; "forever" is a day, because instants overflow.
+/// Now plus `by`, capped at one day because `Instant` can overflow.
 fn later(by: Duration) -> Instant {
     Instant::now() + by.min(Duration::from_hours(24))
 }

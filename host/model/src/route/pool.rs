@@ -1,4 +1,4 @@
-//! Several endpoints that can answer for each other.
+//! Several interchangeable endpoints.
 
 use std::cmp::Reverse;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 
 use super::counters;
 use super::course::Course;
-use super::endpoint::{Endpoint, Entry};
+use super::endpoint::{Endpoint, EndpointLease};
 use super::retry::{RetryPolicy, retry};
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, Session, Watch};
+use crate::model::{Model, RunContext, Watch};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_protocol::completion::Completion;
@@ -29,9 +29,9 @@ pub struct Member {
 /// How a pool behaves.
 #[derive(Clone, Debug)]
 pub struct PoolPolicy {
-    /// Each attempt asks every member that can be asked.
+    /// One attempt asks every available member.
     pub retry: RetryPolicy,
-    /// How long a member that failed comes behind all others.
+    /// How long a failed member is asked only after all others.
     pub left_out: Duration,
     /// What is tried, in this order, when no member has a place.
     pub overload: Vec<Relief>,
@@ -68,13 +68,13 @@ pub enum Relief {
     SmallerModel,
 }
 
-/// Members with places, health and weights. A request goes to a member that it fits, those with the
+/// Members with limits, health and weights. A request goes to a member that it fits, those with the
 /// smallest such window first, so that long windows are free for long requests.
 ///
 /// One run stays with one member, whose prefix cache knows it by then.
 #[derive(Debug)]
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     home: Home,
 }
 
@@ -82,7 +82,7 @@ pub struct Pool {
 pub(super) type Home = Mutex<Option<usize>>;
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PoolState {
     pub name: String,
     pub members: Vec<Member>,
     pub policy: PoolPolicy,
@@ -94,7 +94,7 @@ impl Pool {
     pub fn new(name: impl Into<String>, members: Vec<Member>, policy: PoolPolicy) -> Self {
         let credits = vec![0; members.len()];
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PoolState {
                 name: name.into(),
                 members,
                 policy,
@@ -116,11 +116,11 @@ impl Model for Pool {
         watch: &'a mut dyn Watch,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         let course = Course::new(&self.shared, &self.home, request);
-        let Shared { name, policy, .. } = self.shared.as_ref();
+        let PoolState { name, policy, .. } = self.shared.as_ref();
         retry(name, &policy.retry, course, watch).boxed()
     }
 
-    fn session(&self, _: &Session<'_>) -> Option<Arc<dyn Model>> {
+    fn session(&self, _: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         Some(Arc::new(Self {
             shared: self.shared.clone(),
             home: Home::default(),
@@ -132,9 +132,9 @@ impl Model for Pool {
     }
 }
 
-/// A member that may be asked, and how gladly.
+/// A member that may be asked, with its rank.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct PoolCandidate {
     pub member: usize,
     /// Tokens to ask it for.
     pub tokens: u64,
@@ -143,16 +143,16 @@ pub(super) struct Candidate {
     pub is_home: bool,
 }
 
-/// What came of looking for a place.
-pub(super) enum Found<'a> {
-    Place(usize, Entry<'a>),
-    /// Why there was none, where a member said so; others are busy.
+/// The result of choosing a member.
+pub(super) enum PoolChoice<'a> {
+    Place(usize, EndpointLease<'a>),
+    /// No member is available; holds the reasons of those that gave one, the others are busy.
     Nothing(Vec<Unavailable>),
 }
 
-impl Shared {
-    /// A place at the best of the candidates that has one.
-    pub fn place(&self, mut candidates: Vec<Candidate>) -> Found<'_> {
+impl PoolState {
+    /// A lease at the best available candidate.
+    pub fn place(&self, mut candidates: Vec<PoolCandidate>) -> PoolChoice<'_> {
         // Held while looking, so that runs that begin together are shared out.
         let mut turns = self.turns();
         self.sort(&mut candidates, &turns);
@@ -161,20 +161,20 @@ impl Shared {
             let endpoint = &self.members[candidate.member].endpoint;
             match endpoint.try_enter(candidate.tokens) {
                 Ok(entry) => {
-                    // Turns are taken by runs, not by requests.
+                    // The round robin counts runs, not requests.
                     if !candidate.is_home {
                         turns.took(candidate.member, &candidates, &self.members);
                     }
-                    return Found::Place(candidate.member, entry);
+                    return PoolChoice::Place(candidate.member, entry);
                 }
                 Err(Some(refusal)) => refusals.push(refusal),
                 Err(None) => {}
             }
         }
-        Found::Nothing(refusals)
+        PoolChoice::Nothing(refusals)
     }
 
-    fn sort(&self, candidates: &mut [Candidate], turns: &Turns) {
+    fn sort(&self, candidates: &mut [PoolCandidate], turns: &Turns) {
         candidates.sort_by_cached_key(|candidate| {
             let member = &self.members[candidate.member];
             (
@@ -205,11 +205,11 @@ struct Turns {
 }
 
 impl Turns {
-    fn took(&mut self, taken: usize, candidates: &[Candidate], members: &[Member]) {
-        // Among equals alone: a turn of the short ones is none of the long ones.
+    fn took(&mut self, taken: usize, candidates: &[PoolCandidate], members: &[Member]) {
+        // Only among members with the same window: short ones and long ones take turns separately.
         let window = members[taken].endpoint.window();
         let mut total = 0;
-        for Candidate { member, .. } in candidates {
+        for PoolCandidate { member, .. } in candidates {
             if members[*member].endpoint.window() == window {
                 let share = members[*member].share();
                 self.credits[*member] += share;

@@ -9,11 +9,11 @@ use crate::chat::ChatMessage;
 use crate::route::scripted::Act::{
     Break, Never, Overflow, Refuse, RefuseFor, Say, Think, Unreachable,
 };
-use crate::route::scripted::{Act, Heard, Scripted, ask, complete, request};
-use crate::route::{EndpointPolicy, Limits};
+use crate::route::scripted::{Act, Scripted, WatchRecorder, ask, complete, request};
+use crate::route::{EndpointLimits, EndpointPolicy};
 use toolhold_protocol::routing::{Degradation, Routing};
 
-const SESSION: Session<'_> = Session {
+const SESSION: RunContext<'_> = RunContext {
     task: "",
     class: None,
 };
@@ -72,7 +72,7 @@ fn asked<const N: usize>(models: &[Scripted; N]) -> [usize; N] {
     models.each_ref().map(Scripted::asked)
 }
 
-fn chosen(heard: &Heard) -> Vec<&str> {
+fn chosen(heard: &WatchRecorder) -> Vec<&str> {
     let routing = heard.routing.iter();
     routing
         .filter_map(|routing| match routing {
@@ -82,7 +82,7 @@ fn chosen(heard: &Heard) -> Vec<&str> {
         .collect()
 }
 
-fn degradations(heard: &Heard) -> Vec<Degradation> {
+fn degradations(heard: &WatchRecorder) -> Vec<Degradation> {
     let degraded = |routing: &Routing| match routing {
         Routing::Degraded { how, .. } => Some(how.clone()),
         _ => None,
@@ -375,7 +375,7 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    /// Whatever members do: one answer at most is given out, and nobody is asked after its first piece.
+    /// Property: at most one answer is given out, and no member is asked after its first piece.
     #[test]
     fn one_answer_at_most_is_given_out(
         scripts in prop::array::uniform3(prop::collection::vec(act(), 1..5)),
@@ -393,7 +393,7 @@ proptest! {
             let replicas: Vec<_> = scripts.iter().zip(windows).map(|(acts, window)| Replica {
                 policy: EndpointPolicy {
                     window,
-                    limits: Limits { concurrent_requests: limit, ..Limits::default() },
+                    limits: EndpointLimits { concurrent_requests: limit, ..EndpointLimits::default() },
                     ..EndpointPolicy::default()
                 },
                 ..replica(acts.clone())

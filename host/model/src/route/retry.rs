@@ -1,5 +1,5 @@
-//! Asks again when that may help: with growing, jittered waits, within bounds, and never after a piece of
-//! an answer was given out.
+//! Retries a request when that may help: with growing, jittered, bounded waits, and never after a piece of
+//! the answer was given out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::routing::Routing;
 
-/// The shortest wait, whatever was configured: what refuses at once must not be asked in a hot loop.
+/// Minimum wait between attempts, whatever is configured: an endpoint that refuses at once must not be called
+/// in a hot loop.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// How often, and after which waits.
@@ -31,8 +32,8 @@ pub struct RetryPolicy {
     /// Attempts in all, the first included. Those that no endpoint saw do not count: only
     /// `total_wait` bounds them.
     pub attempts: u32,
-    /// The wait after the first attempt, which doubles with each. Half of it is chance, so that runs that
-    /// failed together do not come back together.
+    /// The wait after the first attempt, which doubles with each. Half of it is random, so that runs that
+    /// failed together do not retry together.
     pub backoff: Duration,
     pub max_backoff: Duration,
     /// The longest Retry-After that is waited out; an endpoint that asks for more is given up.
@@ -61,9 +62,8 @@ impl RetryPolicy {
             .max(SHORTEST)
     }
 
-    /// For what is asked beside answers, such as a list of models: how long to wait after the `n`th failure
-    /// (1, 2, 3…) before it is asked again, `waited` so far. Nothing where that is no use, or where an answer
-    /// would be given up.
+    /// For requests other than completions, such as a list of models: the wait after the `n`th failure (1, 2,
+    /// 3…), `waited` so far. `None` where a retry is no use, or where a completion would be given up.
     pub fn wait_after(&self, error: &ModelError, n: u32, waited: Duration) -> Option<Duration> {
         if !may_pass(error) {
             return None;
@@ -81,7 +81,7 @@ impl RetryPolicy {
     ) -> Option<Duration> {
         let chance = fastrand::f64();
         let wait = match error.retry_after() {
-            // Not before it, and not all at the same moment.
+            // Not before the requested time, and not all at the same moment.
             Some(asked) if !asked.is_zero() => asked.saturating_add(self.wait(1, chance)),
             _ => self.wait(failures, chance),
         };
@@ -186,7 +186,7 @@ impl Attempt for Once<'_> {
     }
 }
 
-/// Tries until there is an answer, a reason why trying again is no use, or no patience left.
+/// Tries until an answer arrives, an error makes retries useless, or the limits are used up.
 pub(super) async fn retry(
     name: &str,
     policy: &RetryPolicy,
@@ -234,7 +234,7 @@ pub(super) async fn retry(
     }
 }
 
-/// Whether trying again may help. Whoever waited in a queue for as long as it may has waited.
+/// Whether a retry may help. A request that already used its whole queue time is not retried.
 fn may_pass(error: &ModelError) -> bool {
     !matches!(
         error,

@@ -6,8 +6,8 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::route::scripted::Act::{Break, Never, Overflow, Refuse, RefuseFor, Say, Unreachable};
-use crate::route::scripted::{Act, Heard, Scripted, complete, request};
-use crate::route::{BreakerPolicy, EndpointPolicy, Limits};
+use crate::route::scripted::{Act, Scripted, WatchRecorder, complete, request};
+use crate::route::{BreakerPolicy, EndpointLimits, EndpointPolicy};
 
 fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -165,7 +165,7 @@ async fn all_waits_together_are_bounded() {
 async fn a_wait_is_cancelled_by_dropping_it() {
     let (scripted, retry) = retrying([RefuseFor(429, seconds(20)), Say("yes")]);
     let request = request();
-    let mut heard = Heard::default();
+    let mut heard = WatchRecorder::default();
     {
         let mut asking = pin!(retry.complete(&request, &mut heard));
         assert!(timeout(seconds(5), &mut asking).await.is_err());
@@ -202,10 +202,10 @@ async fn an_open_circuit_is_waited_out_without_asking() {
 async fn whoever_cannot_wait_any_longer_is_told_what_to_change() {
     let scripted = Scripted::new([Never]);
     let endpoint = EndpointPolicy {
-        limits: Limits {
+        limits: EndpointLimits {
             concurrent_requests: 1,
             queue_timeout: seconds(2),
-            ..Limits::default()
+            ..EndpointLimits::default()
         },
         ..EndpointPolicy::default()
     };

@@ -1,4 +1,4 @@
-//! A model that does what a test says, and remembers what it was asked.
+//! A scripted model for tests, which records the requests it receives.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,10 +41,10 @@ pub enum Act {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Scripted(Arc<State>);
+pub struct Scripted(Arc<ScriptedState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ScriptedState {
     acts: Mutex<VecDeque<Act>>,
     /// What it does when the acts are over.
     last: Mutex<Option<Act>>,
@@ -191,10 +191,10 @@ fn status(
     }
 }
 
-struct Busy(Arc<State>);
+struct Busy(Arc<ScriptedState>);
 
 impl Busy {
-    fn enter(state: Arc<State>) -> Self {
+    fn enter(state: Arc<ScriptedState>) -> Self {
         let now = state.busy.fetch_add(1, Ordering::SeqCst) + 1;
         state.most_busy.fetch_max(now, Ordering::SeqCst);
         Self(state)
@@ -207,15 +207,15 @@ impl Drop for Busy {
     }
 }
 
-/// Whoever watches, and what it was told.
+/// Records everything that a watcher receives.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct WatchRecorder {
     pub text: String,
     pub routing: Vec<Routing>,
     pub side: Vec<SideRequest>,
 }
 
-impl Heard {
+impl WatchRecorder {
     /// The decisions, by their names on the wire.
     pub fn decisions(&self) -> Vec<String> {
         let name = |routing| {
@@ -226,7 +226,7 @@ impl Heard {
     }
 }
 
-impl Watch for Heard {
+impl Watch for WatchRecorder {
     fn delta(&mut self, delta: Delta) {
         if let Delta::Content(text) = delta {
             self.text.push_str(&text);
@@ -249,15 +249,15 @@ pub fn request() -> ChatRequest {
     }
 }
 
-pub async fn complete(model: &dyn Model) -> (Result<Completion, ModelError>, Heard) {
+pub async fn complete(model: &dyn Model) -> (Result<Completion, ModelError>, WatchRecorder) {
     ask(model, &request()).await
 }
 
 pub async fn ask(
     model: &dyn Model,
     request: &ChatRequest,
-) -> (Result<Completion, ModelError>, Heard) {
-    let mut heard = Heard::default();
+) -> (Result<Completion, ModelError>, WatchRecorder) {
+    let mut heard = WatchRecorder::default();
     let result = model.complete(request, &mut heard).await;
     (result, heard)
 }

@@ -26,7 +26,7 @@ impl Output {
 
 /// What a call cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
+pub struct CallUsage {
     /// From the request to the answer, queueing included.
     #[serde(serialize_with = "micros", rename = "duration_us")]
     pub duration: Duration,
@@ -51,7 +51,7 @@ pub struct CallReport {
     pub result: Result<Output, CallError>,
     /// The module that ran, if the tool's name means one.
     pub module: Option<Digest>,
-    pub usage: Usage,
+    pub usage: CallUsage,
     pub stdout: Captured,
     pub stderr: Captured,
     pub logs: Vec<LogLine>,
@@ -67,7 +67,7 @@ impl CallReport {
         Self {
             result: Err(error),
             module: None,
-            usage: Usage::default(),
+            usage: CallUsage::default(),
             stdout: Captured::default(),
             stderr: Captured::default(),
             logs: Vec::new(),

@@ -53,7 +53,7 @@ pub enum GrantError {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "WrittenGrant", into = "WrittenGrant")]
 pub struct HttpGrant {
     origin: Origin,
     methods: Vec<Method>,
@@ -67,7 +67,7 @@ pub struct HttpGrant {
 /// A grant as people write it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenGrant {
     /// Scheme, host (exact, or all under one after `*.`) and port.
     origin: String,
     /// In capitals.
@@ -145,10 +145,10 @@ impl HttpGrant {
     }
 }
 
-impl TryFrom<Written> for HttpGrant {
+impl TryFrom<WrittenGrant> for HttpGrant {
     type Error = GrantError;
 
-    fn try_from(written: Written) -> Result<Self, GrantError> {
+    fn try_from(written: WrittenGrant) -> Result<Self, GrantError> {
         let origin: Origin = written.origin.parse()?;
         match origin.reach() {
             Some(Reach::Never) => return Err(GrantError::Forbidden { origin }),
@@ -222,7 +222,7 @@ fn checked_prefix(prefix: String) -> Result<String, GrantError> {
     })
 }
 
-impl From<HttpGrant> for Written {
+impl From<HttpGrant> for WrittenGrant {
     fn from(grant: HttpGrant) -> Self {
         Self {
             origin: grant.origin.to_string(),

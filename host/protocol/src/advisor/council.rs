@@ -1,7 +1,7 @@
-//! What the advisors said: opinions with their votes, and every fault with its remedy.
+//! The advisors' opinions with their votes, and every fault with its remedy.
 //!
-//! Reading is tolerant but never guesses: a vote that is unclear is a [`Fault`] and does not count,
-//! and all others do.
+//! Reading is tolerant but never guesses: an unclear vote is an [`OpinionFault`] and does not count; all
+//! others do.
 
 use crate::advisor::Seat;
 use crate::advisor::votes::{MAX_NAME, Vote, names, votes};
@@ -12,7 +12,7 @@ use std::fmt::{self, Formatter};
 use toolhold_json::validate::Validator;
 use toolhold_json::validate::cut;
 
-/// A model fixes the first faults it is shown.
+/// Maximum faults reported: a model fixes the first ones it is shown.
 const MAX_FAULTS: usize = 32;
 /// The opinions of one solution.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -20,26 +20,26 @@ pub struct Council {
     /// In the order of the seats.
     pub opinions: Vec<Opinion>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<OpinionFault>,
 }
 
 /// What one advisor said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opinion {
     pub advisor: String,
-    /// Which instance it spoke for; nothing: for all.
+    /// The instance that it spoke for; absent: all instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// All that it wrote besides who it is, `calls` included, as written.
+    /// All fields besides its identity, `calls` included, as written.
     pub fields: Map<String, Value>,
     /// The votes that count, in its order; each tool once.
     pub votes: Vec<Vote>,
 }
 
-/// Something that does not count, in words that the model can act on.
+/// A part of an opinion that does not count, in words that the model can act on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
-    /// Nothing: it is not clear who spoke.
+pub struct OpinionFault {
+    /// Absent: it is not clear which advisor spoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advisor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ impl Council {
         let mut validators = HashMap::new();
         let mut opinions = Vec::new();
         for (seat, written) in expected.iter().zip(entries) {
-            let mut fault = |reason| faults.push(Fault::of(seat, reason));
+            let mut fault = |reason| faults.push(OpinionFault::of(seat, reason));
             match written.as_slice() {
                 [] => fault("gave no opinion; write one object for it into advisors".to_owned()),
                 [fields] => {
@@ -89,7 +89,7 @@ impl Council {
     }
 }
 
-impl Fault {
+impl OpinionFault {
     fn of(seat: &Seat<'_>, reason: String) -> Self {
         Self {
             advisor: Some(seat.advisor.id.clone()),
@@ -107,7 +107,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for OpinionFault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (&self.advisor, &self.instance) {
             (Some(advisor), Some(instance)) => {
@@ -124,7 +124,7 @@ impl fmt::Display for Fault {
 fn entries(
     value: &Value,
     expected: &[Seat<'_>],
-    faults: &mut Vec<Fault>,
+    faults: &mut Vec<OpinionFault>,
 ) -> Vec<Vec<Map<String, Value>>> {
     let mut by_seat = vec![Vec::new(); expected.len()];
     let entries = match value {
@@ -132,7 +132,7 @@ fn entries(
         Value::Array(entries) => entries,
         _ => {
             let reason = "must be a list with one object for each advisor";
-            faults.push(Fault::unclear(None, reason.to_owned()));
+            faults.push(OpinionFault::unclear(None, reason.to_owned()));
             &[]
         }
     };
@@ -160,7 +160,7 @@ fn seat(
     entry: &Value,
     expected: &[Seat<'_>],
     index: &HashMap<(&str, Option<&str>), usize>,
-) -> Result<(usize, Map<String, Value>), Fault> {
+) -> Result<(usize, Map<String, Value>), OpinionFault> {
     let ids = || match expected {
         [] => "no advisor is asked, so write an empty list".to_owned(),
         _ => {
@@ -170,7 +170,7 @@ fn seat(
     };
     let unclear = |what: &str| {
         let reason = format!("entry {at} {what}; {}", ids());
-        Fault::unclear(None, reason)
+        OpinionFault::unclear(None, reason)
     };
     let Value::Object(fields) = entry else {
         return Err(unclear("must be an object with id and calls"));
@@ -181,14 +181,14 @@ fn seat(
     let own = || expected.iter().filter(|seat| seat.advisor.id == *id);
     if own().next().is_none() {
         let reason = format!("is not asked now; {}", ids());
-        return Err(Fault::unclear(Some(id), reason));
+        return Err(OpinionFault::unclear(Some(id), reason));
     }
     let instance = match fields.get("_instance") {
         None | Some(Value::Null) => None,
         Some(Value::String(instance)) => Some(instance.as_str()),
         Some(_) => {
             let reason = format!("_instance of entry {at} must be a string");
-            return Err(Fault::unclear(Some(id), reason));
+            return Err(OpinionFault::unclear(Some(id), reason));
         }
     };
     if let Some(&place) = index.get(&(id.as_str(), instance)) {
@@ -206,7 +206,7 @@ fn seat(
             cut(instance, MAX_NAME)
         ),
     };
-    Err(Fault::unclear(Some(id), reason))
+    Err(OpinionFault::unclear(Some(id), reason))
 }
 
 /// Whether the fields fit their schema; votes are not among them.
@@ -221,11 +221,14 @@ fn check(fields: &Map<String, Value>, validator: &Result<Validator, String>) -> 
         .map_err(|reason| format!("its fields do not fit its schema, write them anew: {reason}"))
 }
 
-fn shown(mut faults: Vec<Fault>) -> Vec<Fault> {
+fn shown(mut faults: Vec<OpinionFault>) -> Vec<OpinionFault> {
     if faults.len() > MAX_FAULTS {
         let more = faults.len() - MAX_FAULTS;
         faults.truncate(MAX_FAULTS);
-        faults.push(Fault::unclear(None, format!("and {more} more faults")));
+        faults.push(OpinionFault::unclear(
+            None,
+            format!("and {more} more faults"),
+        ));
     }
     faults
 }

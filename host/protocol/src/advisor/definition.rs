@@ -1,4 +1,4 @@
-//! What the context says about an advisor.
+//! The definition of an advisor in the context.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,13 +14,13 @@ pub(super) const RESERVED: [&str; 3] = ["id", "_instance", "calls"];
 pub struct Advisor {
     /// Unique; the last definition of an id wins, as with tools.
     pub id: String,
-    /// Who speaks and what for, in the author's words.
+    /// The advisor's role, in the author's words.
     pub role: String,
     /// JSON Schema, `"type": "object"`, of what it says besides its votes. Without one it gives an
     /// `opinion` in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// Nothing: only when the model asks, through `ConsultAdvisor`.
+    /// Absent: it speaks only when the model asks it through `ConsultAdvisor`.
     #[serde(default)]
     pub on: Option<Attendance>,
     /// Context keys that it should look at: guidance, not isolation.
@@ -166,10 +166,10 @@ mod tests {
     fn the_tag_of_a_message_is_not_part_of_it() {
         #[derive(Deserialize)]
         #[serde(tag = "type", rename_all = "snake_case")]
-        enum Message {
+        enum TaggedMessage {
             Advisor(Advisor),
         }
-        let Message::Advisor(read) = serde_json::from_value(
+        let TaggedMessage::Advisor(read) = serde_json::from_value(
             json!({"type": "advisor", "id": "a", "role": "r", "on": "request"}),
         )
         .unwrap();

@@ -9,7 +9,8 @@ use toolhold_json::validate::cut;
 
 /// The meta-tool for advisors that speak on demand.
 pub const CONSULT_ADVISOR: &str = "ConsultAdvisor";
-/// Enough of a role to choose by; the advisor itself is asked with all of it.
+/// Maximum characters of a role in the tool's description: enough to choose by; the advisor itself
+/// gets all of it.
 const MAX_ROLE: usize = 300;
 
 /// How to write `advisors`, for the system text of a Request that asks for it.

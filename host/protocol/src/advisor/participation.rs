@@ -1,4 +1,4 @@
-//! Who speaks in which iteration, and how often.
+//! Which advisors take part in which iteration, and how often each speaks.
 
 use crate::advisor::{Advisor, Attendance};
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ pub struct Moment {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seat<'a> {
     pub advisor: &'a Advisor,
-    /// Which instance it speaks for; nothing: for all.
+    /// The instance that it speaks for; absent: all instances.
     pub instance: Option<&'a str>,
 }
 

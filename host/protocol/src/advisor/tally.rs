@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 /// break a tie.
 const UNIT: f64 = 1e6;
 
-/// What the council holds of each tool, for one instance.
+/// The votes for each tool, for one instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Nothing: the votes of advisors that spoke for all.
+    /// Absent: the votes of advisors that spoke for all instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The tools that got votes, the highest sum first, equal ones by name.
@@ -23,16 +23,16 @@ pub struct Tally {
 pub struct Standing {
     pub tool: String,
     pub sum: f64,
-    /// How many voted, a weight of 0 included.
+    /// Number of votes, those with a weight of 0 included.
     pub count: usize,
     pub mean: f64,
-    /// The highest weight less the lowest: how far the advisors are apart.
+    /// The highest weight minus the lowest.
     pub spread: f64,
     /// In the order of the seats.
     pub ballots: Vec<Ballot>,
 }
 
-/// Who gave which weight.
+/// One advisor's vote.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ballot {
     pub advisor: String,
@@ -41,7 +41,7 @@ pub struct Ballot {
     pub weight: f64,
 }
 
-/// Whom the votes favour.
+/// The result of the votes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum Outcome {
@@ -73,9 +73,9 @@ pub struct Dissent {
 pub struct Against {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The chosen tool that the advisors like best.
+    /// The chosen tool with the highest sum of votes.
     pub chosen: String,
-    /// 0 if nobody voted for it.
+    /// 0 if it has no votes.
     pub sum: f64,
     pub favoured: Outcome,
 }

@@ -8,9 +8,9 @@ use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
 use toolhold_json::validate::cut;
 
-/// What a weight may be (docs/protocol.md, 10).
+/// The range of weights (docs/protocol.md, 10).
 const WEIGHTS: RangeInclusive<f64> = 0.0..=100.0;
-/// Names shown in a fault's list of what there is.
+/// Maximum names in a fault's list of known tools.
 const MAX_NAMES: usize = 20;
 /// Characters shown of a name that a model made up.
 pub(super) const MAX_NAME: usize = 64;

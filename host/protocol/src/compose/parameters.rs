@@ -6,7 +6,7 @@ use crate::tool::Tool;
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::Lowering;
 
-/// Schemas in schemas that are searched for parameters; the rest is left open.
+/// Maximum nesting of schemas that is searched for parameters; deeper parts are left open.
 const MAX_DEPTH: usize = 8;
 
 pub(super) struct Parameters {
@@ -20,7 +20,7 @@ pub(super) struct Parameters {
 /// satisfies the tool's schema can be written.
 pub(super) fn of(tool: &Tool, wiring: bool, lowering: &mut Lowering) -> Parameters {
     let schema = &tool.parameters;
-    let mut found = Found::default();
+    let mut found = CollectedParameters::default();
     found.gather(schema, true, 0);
     let required = std::mem::take(&mut found.required);
     let additional = match schema.get("additionalProperties") {
@@ -63,17 +63,17 @@ pub(super) fn of(tool: &Tool, wiring: bool, lowering: &mut Lowering) -> Paramete
 }
 
 #[derive(Default)]
-struct Found {
-    /// What always holds of each.
+struct CollectedParameters {
+    /// Schemas that always hold, by parameter.
     always: Map<String, Value>,
-    /// What holds in one case or another.
+    /// Schemas that hold in some cases, by parameter.
     perhaps: Map<String, Value>,
     required: Vec<String>,
     /// Whether there may be parameters that were not found.
     is_open: bool,
 }
 
-impl Found {
+impl CollectedParameters {
     /// `holds`: whether a call must satisfy `schema` in any case.
     fn gather(&mut self, schema: &Value, holds: bool, depth: usize) {
         let Value::Object(keywords) = schema else {
@@ -114,7 +114,7 @@ impl Found {
 
     fn add(&mut self, name: &str, schema: &Value, holds: bool) {
         if holds {
-            // Of two that both hold either is wide enough.
+            // If two schemas hold, either one is wide enough.
             self.always.entry(name).or_insert_with(|| schema.clone());
             return;
         }

@@ -12,7 +12,7 @@ pub(super) const LEVELS: usize = 4;
 /// The name under which a reference's own schema is hoisted. Those of tools hold an underscore.
 const NAME: &str = "reference";
 
-/// Characters of a reference that the grammar lets a model write.
+/// Minimum and maximum characters of a reference in the grammar.
 const SHORTEST: u64 = 2;
 const LONGEST: u64 = 122;
 

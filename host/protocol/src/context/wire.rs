@@ -1,7 +1,7 @@
-//! Messages as they stand on the wire, read strictly: a field that nobody knows is a typing error that
-//! would go unnoticed otherwise.
+//! Strict reading of messages from the wire: an unknown field is a typing error that would go unnoticed
+//! otherwise.
 
-use super::{Fault, Message, Text};
+use super::{Message, MessageFault, Text};
 use crate::reference::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -98,9 +98,9 @@ const TYPES: [(&str, &[Field]); 9] = [
 const ERROR: &[Field] = &[Field("call", Required, Any), Field("error", Required, Any)];
 
 /// Reads one message.
-pub(super) fn message(value: &Value) -> Result<Message, Fault> {
+pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
     let Value::Object(fields) = value else {
-        return Err(Fault::new(
+        return Err(MessageFault::new(
             "",
             "a message must be an object with \"role\" and \"content\", or with \"type\"",
         ));
@@ -116,7 +116,7 @@ pub(super) fn message(value: &Value) -> Result<Message, Fault> {
                 "a message needs \"role\" and \"content\", or a \"type\", one of {}",
                 known()
             );
-            return Err(Fault::new("", reason));
+            return Err(MessageFault::new("", reason));
         }
         Some(Value::String(name)) => name,
         Some(other) => {
@@ -124,7 +124,7 @@ pub(super) fn message(value: &Value) -> Result<Message, Fault> {
                 "{other:.40} is no type of message; write one of {}",
                 known()
             );
-            return Err(Fault::new("/type", reason));
+            return Err(MessageFault::new("/type", reason));
         }
     };
     let Some((name, form)) = TYPES.iter().find(|(known, _)| known == name) else {
@@ -132,7 +132,7 @@ pub(super) fn message(value: &Value) -> Result<Message, Fault> {
             "{name:.40?} is no type of message; write one of {}",
             known()
         );
-        return Err(Fault::new("/type", reason));
+        return Err(MessageFault::new("/type", reason));
     };
     let mut fields = fields.clone();
     fields.shift_remove("type");
@@ -178,7 +178,7 @@ fn check(
     form: &[Field],
     fields: &Map<String, Value>,
     above: &str,
-) -> Result<(), Fault> {
+) -> Result<(), MessageFault> {
     let at = |name: &str| format!("{above}/{}", name.replace('~', "~0").replace('/', "~1"));
     let known = || {
         let names: Vec<_> = form.iter().map(|Field(name, ..)| *name).collect();
@@ -190,7 +190,7 @@ fn check(
                 "a message {what} has no field {name:.40?}; it has {}. Correct the name, or remove it",
                 known()
             );
-            return Err(Fault::new(at(name), reason));
+            return Err(MessageFault::new(at(name), reason));
         }
     }
     for Field(name, need, form) in form {
@@ -202,11 +202,11 @@ fn check(
         match value.filter(|_| !is_absent) {
             None if *need == Required => {
                 let reason = format!("a message {what} needs {name:?}, {}", form.noun());
-                return Err(Fault::new(at(name), reason));
+                return Err(MessageFault::new(at(name), reason));
             }
             Some(value) if !form.holds(value) => {
                 let reason = format!("{name:?} must be {}", form.noun());
-                return Err(Fault::new(at(name), reason));
+                return Err(MessageFault::new(at(name), reason));
             }
             _ => {}
         }
@@ -252,6 +252,6 @@ fn kind_of_the_place(fields: &mut Map<String, Value>) {
     }
 }
 
-fn read<'de, T: Deserialize<'de>>(fields: &'de Map<String, Value>) -> Result<T, Fault> {
-    T::deserialize(fields).map_err(|error| Fault::new("", error.to_string()))
+fn read<'de, T: Deserialize<'de>>(fields: &'de Map<String, Value>) -> Result<T, MessageFault> {
+    T::deserialize(fields).map_err(|error| MessageFault::new("", error.to_string()))
 }

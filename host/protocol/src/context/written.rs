@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// Where an entry of the log comes from.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct EntryOrigin {
     /// Of the log.
     entry: usize,
     call: Call,
@@ -31,7 +31,7 @@ impl Context {
         let first = self.data.log().len();
         self.data.write_all(writes)?;
         let entries = first..self.data.log().len();
-        self.origins.extend(entries.map(|entry| Origin {
+        self.origins.extend(entries.map(|entry| EntryOrigin {
             entry,
             call: call.clone(),
             date,
@@ -73,7 +73,7 @@ impl Context {
     }
 }
 
-fn result(write: &Write, origin: Option<&Origin>) -> DataMessage {
+fn result(write: &Write, origin: Option<&EntryOrigin>) -> DataMessage {
     let mut call = origin.map_or_else(serde_json::Map::new, |origin| {
         // The output is the message's data.
         Call {

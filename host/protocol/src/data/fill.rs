@@ -8,15 +8,15 @@ use serde_json::Value;
 use std::error::Error;
 use std::fmt::{self, Display, Formatter, Write as _};
 
-/// Faults that are told; the model will not repair more at once.
+/// Maximum faults reported; a model does not repair more at once.
 const MAX_TOLD: usize = 8;
 
 /// Arguments that cannot be filled, with everything that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfilled(pub Vec<Fault>);
+pub struct Unfilled(pub Vec<FillFault>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct FillFault {
     /// JSON pointer of the string; the whole is "".
     pub at: String,
     pub cause: Cause,
@@ -27,9 +27,9 @@ pub enum Cause {
     /// It begins like a reference and is none.
     Reference(ReferenceError),
     Missing(Missing),
-    /// It, or what it refers to, is nested too deep.
+    /// The reference, or its value, is nested too deep.
     Levels,
-    /// It and those before it refer to too much.
+    /// The values of this reference and those before it are too large.
     Size,
 }
 
@@ -52,14 +52,15 @@ pub fn fill(data: &Data, arguments: &Value, instance: Option<&str>) -> Result<Va
 struct Filling<'a> {
     data: &'a Data,
     instance: Option<&'a str>,
-    /// Bytes that references may still stand for: many short ones to one large value are a bomb.
+    /// Bytes that the values of references may still take: many short references to one large value
+    /// would exhaust memory.
     left: usize,
     pointer: String,
-    faults: Vec<Fault>,
+    faults: Vec<FillFault>,
 }
 
 impl Filling<'_> {
-    /// Null stands for what is at fault, and is never seen.
+    /// Returns null for a faulty reference; the caller then discards the result.
     fn value(&mut self, value: &Value, levels: usize) -> Value {
         match value {
             Value::String(text) => match Argument::parse(text) {
@@ -118,7 +119,7 @@ impl Filling<'_> {
     }
 
     fn fault(&mut self, cause: Cause) -> Value {
-        self.faults.push(Fault {
+        self.faults.push(FillFault {
             at: self.pointer.clone(),
             cause,
         });
@@ -161,7 +162,7 @@ impl Display for Unfilled {
     }
 }
 
-impl Display for Fault {
+impl Display for FillFault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.at.as_str() {
             "" => f.write_str("the arguments: ")?,

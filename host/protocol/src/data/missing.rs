@@ -1,17 +1,17 @@
-//! What does not exist, in words that a model can act on: how far the path exists and what is there.
+//! Missing paths, in words that a model can act on: how far the path exists, and what its deepest part holds.
 
 use crate::reference::Path;
 use serde_json::Value;
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
-/// Names that are listed; enough to see a typing error, too few to fill a context.
+/// Maximum names listed: enough to see a typing error, too few to fill a context.
 const MAX_NAMES: usize = 8;
-/// Characters of one name; keys are whatever a tool returned.
+/// Maximum characters of one name; tools can return keys of any length.
 const MAX_NAME: usize = 40;
-/// Characters of one path.
+/// Maximum characters of one path.
 const MAX_PATH: usize = 200;
-/// Paths of one expression that are told in full.
+/// Maximum paths of one expression that are explained in full.
 const MAX_TOLD: usize = 4;
 
 /// Paths that must exist first, and do not.
@@ -22,12 +22,12 @@ pub struct Missing(pub Vec<Absent>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
     pub path: Path,
-    pub found: Found,
+    pub found: DeepestFound,
 }
 
-/// What is there at the deepest part of the path that exists.
+/// What the deepest existing part of the path holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum DeepestFound {
     /// Not even the kind: these are there.
     Kinds(Names),
     Fields {
@@ -79,7 +79,7 @@ impl Display for Missing {
 
 impl Display for Absent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if let Found::Kinds(kinds) = &self.found {
+        if let DeepestFound::Kinds(kinds) = &self.found {
             let kind = clipped(&self.path.kind, MAX_NAME);
             write!(f, "there is no data of the kind {kind}; ")?;
             return match kinds.len() {
@@ -90,20 +90,20 @@ impl Display for Absent {
         }
         write!(f, "{} does not exist: ", shown(&self.path))?;
         match &self.found {
-            Found::Fields { path, fields } if fields.len() == 0 => {
+            DeepestFound::Fields { path, fields } if fields.len() == 0 => {
                 write!(f, "{} is an object without fields", shown(path))
             }
-            Found::Fields { path, fields } => write!(f, "{} has {fields}", shown(path)),
-            Found::Elements { path, elements } => {
+            DeepestFound::Fields { path, fields } => write!(f, "{} has {fields}", shown(path)),
+            DeepestFound::Elements { path, elements } => {
                 write!(f, "{} has {}", shown(path), counted(*elements))
             }
-            Found::Other { path, noun } => write!(f, "{} is {noun}", shown(path)),
-            Found::Hole(path) => write!(
+            DeepestFound::Other { path, noun } => write!(f, "{} is {noun}", shown(path)),
+            DeepestFound::Hole(path) => write!(
                 f,
                 "{} is not written yet, only elements after it are",
                 shown(path)
             ),
-            Found::Kinds(_) => Ok(()),
+            DeepestFound::Kinds(_) => Ok(()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The context's data: a log of writes, and what every path reads as (docs/protocol.md, 2, 5 and 9).
 //!
-//! What is true is the log. Reading a path goes through it from newest to oldest: a `set` at the
+//! The log is authoritative. Reading a path goes through it from newest to oldest: a `set` at the
 //! path or above it ends the search, everything else that touches the path is collected and then
 //! applied from oldest to newest. [`naive`] does exactly that. [`Data`] keeps the value of every
 //! (kind, instance) beside the log instead, so that a write costs what is written and a read costs
@@ -12,9 +12,9 @@
 //! - Writing through a scalar, null or an empty container makes it the container that the path
 //!   needs. A name into a list that has elements and an index into an object that has fields are
 //!   errors.
-//! - Writing beyond the end of a list pads it with null, because parallel calls finish in any order.
-//!   The list reads with these nulls, but a path to one of them does not exist until it is written:
-//!   whoever waits for element 0 is not woken by element 2.
+//! - Writing beyond the end of a list pads it with null, because parallel calls finish in any order. The list
+//!   reads with these nulls, but a path to one of them does not exist until it is written: a call that waits
+//!   for element 0 is not released by element 2.
 //! - `push` and `concat` to nothing or null begin a list; `concat` also continues a text.
 //! - A write in an instance is applied to what this instance has written, not to a copy of the
 //!   global value: pushing to a list that is global begins the instance's own, which then hides it.
@@ -32,8 +32,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use fill::{Cause, Fault, Unfilled};
-pub use missing::{Absent, Found, Missing, Names};
+pub use fill::{Cause, FillFault, Unfilled};
+pub use missing::{Absent, DeepestFound, Missing, Names};
 pub use refusal::{Refusal, WriteError};
 
 use super::reference::{Path, Source};
@@ -43,13 +43,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
 use tree::Tree;
-use view::View;
+use view::DataView;
 
-/// Of everything ever written, as it lies in memory, padding included. The log keeps replaced values
-/// and the trees hold copies, so a run's context takes twice this; a gigabyte carries several runs.
+/// Maximum bytes of all writes, as they lie in memory, padding included. The log keeps replaced values and
+/// the trees hold copies, so a run's context takes twice this; a gigabyte carries several runs.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Levels of nesting, counted from the kind. JSON of more than 128 is not read back, and the record
-/// wraps data in a few levels of its own.
+/// Maximum levels of nesting, counted from the kind. JSON of more than 128 is not read back, and
+/// the record wraps data in a few levels of its own.
 pub const MAX_LEVELS: usize = 100;
 
 /// How a value joins what its path already has (docs/protocol.md, 3).
@@ -111,7 +111,7 @@ type Kinds = HashMap<String, Tree>;
 pub struct Scope<'a> {
     /// In the order of the list.
     pub values: Vec<(Path, Cow<'a, Value>)>,
-    /// What the list names and the context has not.
+    /// Paths of the list that the context lacks.
     pub missing: Option<Missing>,
 }
 
@@ -154,7 +154,8 @@ impl Data {
         Ok(())
     }
 
-    /// Forgets the entries of the log from `entries` on. Rare, so it may cost all that is kept.
+    /// Forgets the entries of the log from `entries` on. It rebuilds everything, which is
+    /// acceptable because it is rare.
     fn go_back_to(&mut self, entries: usize) {
         if entries == self.log.len() {
             return;
@@ -262,8 +263,8 @@ impl Data {
         instances.into_iter().map(|(_, name)| name).collect()
     }
 
-    fn view(&self, instance: Option<&str>) -> View<'_> {
-        View {
+    fn view(&self, instance: Option<&str>) -> DataView<'_> {
+        DataView {
             own: instance.and_then(|instance| self.instances.get(instance)),
             shared: &self.global,
         }

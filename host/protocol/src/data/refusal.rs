@@ -13,7 +13,7 @@ pub struct WriteError {
     pub refusal: Box<Refusal>,
 }
 
-/// What is wrong with it.
+/// The reason of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     NameOfList {

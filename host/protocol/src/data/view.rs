@@ -2,7 +2,7 @@
 //! within its reach.
 
 use super::Kinds;
-use super::missing::{Absent, Found, Names, noun};
+use super::missing::{Absent, DeepestFound, Names, noun};
 use super::tree::{self, Tree};
 use crate::reference::{Path, Segment};
 use serde_json::Value;
@@ -10,12 +10,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct DataView<'a> {
     pub own: Option<&'a Kinds>,
     pub shared: &'a Kinds,
 }
 
-impl<'a> View<'a> {
+impl<'a> DataView<'a> {
     pub fn read(self, path: &Path) -> Option<Cow<'a, Value>> {
         self.at(&path.kind, &path.segments).value()
     }
@@ -48,7 +48,7 @@ impl<'a> View<'a> {
             .map(|depth| (depth, self.at(&path.kind, &path.segments[..depth])))
             .find(|(_, layers)| layers.is_something())
             .map_or_else(
-                || Found::Kinds(Names::new(self.kinds())),
+                || DeepestFound::Kinds(Names::new(self.kinds())),
                 |(depth, layers)| {
                     let above = Path {
                         kind: path.kind.clone(),
@@ -129,17 +129,17 @@ impl<'a> Layers<'a> {
     }
 
     /// Why `wanted` is not in this value, which stands at `path`.
-    fn found(self, mut path: Path, wanted: &Segment) -> Found {
+    fn found(self, mut path: Path, wanted: &Segment) -> DeepestFound {
         match (self.own.or(self.shared), wanted) {
             (Some(Value::Array(items)), Segment::Index(index)) if *index < items.len() => {
                 path.segments.push(wanted.clone());
-                Found::Hole(path)
+                DeepestFound::Hole(path)
             }
-            (Some(Value::Array(items)), _) => Found::Elements {
+            (Some(Value::Array(items)), _) => DeepestFound::Elements {
                 path,
                 elements: items.len(),
             },
-            (Some(Value::Object(fields)), _) => Found::Fields {
+            (Some(Value::Object(fields)), _) => DeepestFound::Fields {
                 path,
                 fields: match self.shared.and_then(Value::as_object) {
                     Some(shared) if self.own.is_some() => {
@@ -149,7 +149,7 @@ impl<'a> Layers<'a> {
                     _ => Names::new(fields.keys()),
                 },
             },
-            (value, _) => Found::Other {
+            (value, _) => DeepestFound::Other {
                 path,
                 noun: noun(value.unwrap_or(&Value::Null)),
             },

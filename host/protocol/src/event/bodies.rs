@@ -14,7 +14,7 @@ const MESSAGES: &str = "messages";
 /// `{"messages": 4, "fields": ["model", "tools"]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
-    /// So many messages, from the first on.
+    /// Number of shared messages, from the first on.
     pub messages: usize,
     /// Members beside the messages.
     pub fields: Vec<String>,

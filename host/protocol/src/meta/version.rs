@@ -6,7 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 use toolhold_json::validate::cut;
 
-/// Characters shown of a text that a model made up.
+/// Maximum characters shown of a text that a model wrote.
 const MAX_SHOWN: usize = 64;
 
 /// `1.2.3` or `1.2.3.branch.1`, without leading zeros, so that a version is written in one way.

@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use super::graph::Warning;
-use super::place::Place;
+use super::place::PlanPlace;
 use super::step::Step;
 use crate::data::Method;
 use crate::reference::Path;
@@ -39,7 +39,7 @@ pub(super) fn contested(steps: &[Step], flow: &Flow, layers: &[Vec<usize>]) -> V
             warnings.push(Warning::Contested {
                 path: path.clone(),
                 instance: instance.map(str::to_owned),
-                steps: rivals.into_iter().map(Place::step).collect(),
+                steps: rivals.into_iter().map(PlanPlace::step).collect(),
             });
         }
     }

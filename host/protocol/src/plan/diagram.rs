@@ -1,4 +1,4 @@
-//! What a drawing shows, before it is written in any language.
+//! The content of a drawing, independent of its output language.
 
 use super::flow::Flow;
 use super::step::Step;
@@ -6,9 +6,9 @@ use super::text::printable;
 use crate::reference::Path;
 use std::collections::BTreeMap;
 
-/// Paths on one arrow that are written out.
+/// Maximum paths written on one arrow.
 const SHOWN: usize = 6;
-/// Characters of a label.
+/// Maximum characters of a label.
 const LABEL: usize = 160;
 
 pub(super) struct Diagram {

@@ -1,7 +1,7 @@
-//! Who passes data to whom: every reference of every step, linked to the steps that write there.
+//! The data flow: every reference of every step, linked to the steps that write its place.
 
 use super::graph::GraphError;
-use super::place::Place;
+use super::place::PlanPlace;
 use super::step::Step;
 use crate::reference::{Path, Segment, Source};
 use serde::Serialize;
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
-/// Pairs of a writer and a reader. Many writers and many readers of one place make their product of
-/// pairs, so the number of steps alone does not bound the work.
+/// Maximum pairs of a writer and a reader. Writers and readers of one place multiply, so the number
+/// of steps alone does not bound the work.
 const MAX_LINKS: usize = 200_000;
 
 /// The data flow, as lists that refer to each other by index.
@@ -56,7 +56,7 @@ pub(super) struct Link {
 /// A reference that neither the data nor any step provides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    pub place: Place,
+    pub place: PlanPlace,
     pub tool: String,
     pub instance: Option<String>,
     /// Any one of them would do.
@@ -120,13 +120,14 @@ impl Flow {
                 .collect();
             if first_link + found.len() > MAX_LINKS {
                 return Err(GraphError::TooManyLinks {
-                    place: Place::new(step, &*steps[step].reads[read].pointer),
+                    place: PlanPlace::new(step, &*steps[step].reads[read].pointer),
                     path: place.clone(),
                 });
             }
             // A step that writes several overlapping places passes the deepest on.
-            let depth =
-                |written: &Written| steps[written.step].written()[written.target].segments.len();
+            let depth = |written: &TargetOfStep| {
+                steps[written.step].written()[written.target].segments.len()
+            };
             found.sort_by_key(|written| (written.step, std::cmp::Reverse(depth(written))));
             found.dedup_by_key(|written| written.step);
             self.links.extend(found.into_iter().map(|written| Link {
@@ -185,7 +186,7 @@ impl Flow {
             let step = &steps[need.step];
             let ways = self.ways[need.ways.clone()].iter();
             Missing {
-                place: Place::new(need.step, &*step.reads[need.read].pointer),
+                place: PlanPlace::new(need.step, &*step.reads[need.read].pointer),
                 tool: step.tool.clone(),
                 instance: step.instance.clone(),
                 paths: ways.map(|way| self.path(way, steps).clone()).collect(),
@@ -213,13 +214,13 @@ impl Flow {
 }
 
 /// Places in order, so that all places inside one follow it.
-type Places<'a> = BTreeMap<(&'a str, &'a [Segment]), Vec<Written>>;
+type Places<'a> = BTreeMap<(&'a str, &'a [Segment]), Vec<TargetOfStep>>;
 
-/// Who writes where, by instance.
+/// Written places, by instance.
 struct Writers<'a>(HashMap<Option<&'a str>, Places<'a>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Written {
+struct TargetOfStep {
     step: usize,
     target: usize,
 }
@@ -230,7 +231,7 @@ impl<'a> Writers<'a> {
         for (index, step) in steps.iter().enumerate() {
             for (target, path) in step.written().iter().enumerate() {
                 let places = writers.entry(step.instance.as_deref()).or_default();
-                let written = Written {
+                let written = TargetOfStep {
                     step: index,
                     target,
                 };
@@ -241,7 +242,11 @@ impl<'a> Writers<'a> {
     }
 
     /// Everything written that overlaps `path` as a step of `instance` sees it.
-    fn of_place(&self, path: &'a Path, instance: Option<&'a str>) -> impl Iterator<Item = Written> {
+    fn of_place(
+        &self,
+        path: &'a Path,
+        instance: Option<&'a str>,
+    ) -> impl Iterator<Item = TargetOfStep> {
         // What is written for everybody feeds every instance, and never the other way round.
         let views = [instance.map(Some), Some(None)].into_iter().flatten();
         let (kind, segments) = key(path);

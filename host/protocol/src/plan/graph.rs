@@ -3,7 +3,7 @@
 use super::contest;
 use super::flow::{Flow, Missing};
 use super::order;
-use super::place::Place;
+use super::place::PlanPlace;
 use super::step::Step;
 use super::text::printable;
 use super::{MAX_STEPS, draw, outline};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt::{self, Display, Formatter};
 use thiserror::Error;
 
-/// Hops of a cycle that are written out.
+/// Maximum hops of a cycle that are written out.
 const SHOWN: usize = 12;
 
 /// Steps, what passes between them, and their order. There is no cycle in it.
@@ -46,7 +46,7 @@ pub enum GraphError {
     #[error(
         "{place}: too many steps write to {path} for all that read it; let one step gather what they write, or split the plan"
     )]
-    TooManyLinks { place: Place, path: Path },
+    TooManyLinks { place: PlanPlace, path: Path },
     #[error(
         "the plan has a cycle, so none of its steps can be the first: {0}; let one of them read something that is there already, or write to another place"
     )]
@@ -62,15 +62,15 @@ pub struct Cycle {
 /// A step of a cycle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hop {
-    pub place: Place,
+    pub place: PlanPlace,
     pub tool: String,
     /// What it writes and the next one reads.
     pub path: Path,
     /// Where the next one reads it.
-    pub read_at: Place,
+    pub read_at: PlanPlace,
 }
 
-/// What runs, and perhaps not as it was meant.
+/// Warnings about a plan that can run, but perhaps not as intended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Warning {
@@ -78,13 +78,13 @@ pub enum Warning {
     Contested {
         path: Path,
         instance: Option<String>,
-        steps: Vec<Place>,
+        steps: Vec<PlanPlace>,
     },
     /// An alternative that can never be there in time.
     Late {
-        place: Place,
+        place: PlanPlace,
         path: Path,
-        writer: Place,
+        writer: PlanPlace,
     },
 }
 
@@ -155,8 +155,8 @@ impl Graph {
     /// Everything about the order that its author may not have meant.
     pub fn warnings(&self) -> Vec<Warning> {
         let late = self.edges().filter(|edge| edge.is_late).map(|edge| {
-            let place = Place::new(edge.to, edge.pointer);
-            let (path, writer) = (edge.path.clone(), Place::step(edge.from));
+            let place = PlanPlace::new(edge.to, edge.pointer);
+            let (path, writer) = (edge.path.clone(), PlanPlace::step(edge.from));
             Warning::Late {
                 place,
                 path,
@@ -192,10 +192,10 @@ impl Cycle {
             let need = &flow.needs[flow.ways[link.way].need];
             let pointer = &steps[need.step].reads[need.read].pointer;
             Hop {
-                place: Place::step(link.writer),
+                place: PlanPlace::step(link.writer),
                 tool: steps[link.writer].tool.clone(),
                 path: flow.passed(link, steps).clone(),
-                read_at: Place::new(need.step, &**pointer),
+                read_at: PlanPlace::new(need.step, &**pointer),
             }
         });
         Self {

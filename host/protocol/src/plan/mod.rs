@@ -21,7 +21,7 @@ mod text;
 
 pub use flow::{Missing, missing};
 pub use graph::{Cycle, Edge, Graph, GraphError, Hop, Warning};
-pub use place::Place;
+pub use place::PlanPlace;
 pub use step::{Read, Step, StepError};
 
 use serde::{Deserialize, Serialize};
@@ -29,9 +29,9 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use thiserror::Error;
 
-/// A plan that nobody can read is a mistake of whoever wrote it, and every step costs memory.
+/// Maximum steps of a plan: every step costs memory, and a larger plan is most likely a mistake.
 pub const MAX_STEPS: usize = 10_000;
-/// Faulty steps that an error lists.
+/// Maximum faulty steps that an error lists.
 const SHOWN: usize = 10;
 
 /// Calls with their data flow, as they are saved and carried from one iteration to the next.

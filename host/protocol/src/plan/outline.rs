@@ -7,7 +7,7 @@ use crate::data::Method;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Writers of one reference that are named.
+/// Maximum writers named per reference.
 const SHOWN: usize = 8;
 const LINE: usize = 200;
 

@@ -3,13 +3,13 @@ use std::fmt::{self, Display, Formatter};
 
 /// A place in a plan: `plan[3]` is a step, `plan[3]/to` an argument of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct PlanPlace {
     pub step: usize,
     /// JSON pointer into the call; empty means the whole of it.
     pub pointer: String,
 }
 
-impl Place {
+impl PlanPlace {
     pub fn step(step: usize) -> Self {
         Self::new(step, "")
     }
@@ -22,14 +22,14 @@ impl Place {
     }
 }
 
-impl Display for Place {
+impl Display for PlanPlace {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let pointer = super::text::printable(&self.pointer, 200);
         write!(f, "plan[{}]{pointer}", self.step)
     }
 }
 
-impl Serialize for Place {
+impl Serialize for PlanPlace {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -1,6 +1,6 @@
 //! One call of a plan, with what it reads and writes.
 
-use super::place::Place;
+use super::place::PlanPlace;
 use super::text::printable;
 use crate::data::Method;
 use crate::reference::{Path, Source, Target, references};
@@ -37,7 +37,7 @@ pub struct Read {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{place}{reason}")]
 pub struct StepError {
-    pub place: Place,
+    pub place: PlanPlace,
     /// What is wrong and what to write instead; it continues the place.
     reason: String,
 }
@@ -49,7 +49,7 @@ impl Step {
     /// The first thing that is wrong with it, with its place.
     pub fn new(index: usize, call: &Value) -> Result<Self, StepError> {
         let fault = |pointer: &str, reason: String| StepError {
-            place: Place::new(index, pointer),
+            place: PlanPlace::new(index, pointer),
             reason,
         };
         let Value::Object(fields) = call else {

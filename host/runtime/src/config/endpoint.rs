@@ -3,7 +3,7 @@
 use crate::config::price::{Money, TokenPrices, one};
 use serde::Deserialize;
 use std::time::Duration;
-use toolhold_model::route::{BreakerPolicy, EndpointPolicy, Limits, RetryPolicy};
+use toolhold_model::route::{BreakerPolicy, EndpointLimits, EndpointPolicy, RetryPolicy};
 use toolhold_protocol::contract::Contract;
 
 /// A model behind an OpenAI-compatible server.
@@ -92,7 +92,7 @@ impl Endpoint {
 impl Endpoint {
     pub fn policy(&self) -> EndpointPolicy {
         EndpointPolicy {
-            limits: Limits {
+            limits: EndpointLimits {
                 concurrent_requests: self.concurrent_requests,
                 requests_per_minute: self.requests_per_minute,
                 tokens_per_minute: self.tokens_per_minute,

@@ -7,7 +7,7 @@ use toolhold_agent::guard::shield::{Category, OnFailure};
 use toolhold_policy::is_name;
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::privacy::Privacy;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 
 const MAX_CHARS: usize = 24_000;
 
@@ -34,7 +34,7 @@ const CATEGORIES: [(&str, &str); 14] = [
 pub struct ShieldTable {
     kind: ShieldKind,
     order: Option<i64>,
-    places: Option<BTreeSet<Place>>,
+    places: Option<BTreeSet<ShieldPlace>>,
     tools: Option<BTreeSet<String>>,
     timeout_ms: Option<u64>,
     on_failure: Option<OnFailure>,
@@ -64,7 +64,7 @@ enum ShieldKind {
 pub struct ShieldSettings {
     pub name: String,
     pub order: i64,
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<ShieldPlace>,
     pub tools: BTreeSet<String>,
     pub timeout: Duration,
     pub on_failure: OnFailure,
@@ -113,10 +113,10 @@ impl ShieldTable {
             }
         }
         self.check_keys()?;
-        let (places, timeout_ms): (&[Place], _) = match self.kind {
-            ShieldKind::Pii | ShieldKind::Wasm => (&Place::ALL, 5_000),
-            ShieldKind::Domains => (&[Place::ToolInput], 5_000),
-            ShieldKind::Model => (&[Place::Input, Place::Output], 30_000),
+        let (places, timeout_ms): (&[ShieldPlace], _) = match self.kind {
+            ShieldKind::Pii | ShieldKind::Wasm => (&ShieldPlace::ALL, 5_000),
+            ShieldKind::Domains => (&[ShieldPlace::ToolInput], 5_000),
+            ShieldKind::Model => (&[ShieldPlace::Input, ShieldPlace::Output], 30_000),
         };
         let usual = || places.iter().copied().collect();
         let places = self.places.clone().unwrap_or_else(usual);
@@ -247,14 +247,14 @@ mod tests {
             (OnFailure::Block, 4)
         );
         let shield = read("kind = \"domains\"\nallow = []").unwrap();
-        assert_eq!(shield.places, [Place::ToolInput].into());
+        assert_eq!(shield.places, [ShieldPlace::ToolInput].into());
     }
 
     #[test]
     fn where_a_shield_screens_is_about_what_it_blocks() {
         let shield =
             "kind = \"pii\"\nhide = [\"email\"]\nblock = [\"card\"]\nplaces = [\"output\"]";
-        assert_eq!(read(shield).unwrap().places, [Place::Output].into());
+        assert_eq!(read(shield).unwrap().places, [ShieldPlace::Output].into());
         assert!(read("kind = \"pii\"\nhide = [\"email\"]").is_ok());
     }
 

@@ -9,9 +9,9 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 wasmtime::component::bindgen!({ path: "../../wit", world: "tool-module", exports: { default: async } });
 
-pub struct State(WasiCtx, ResourceTable);
+pub struct CallState(WasiCtx, ResourceTable);
 
-impl WasiView for State {
+impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.0,
@@ -21,11 +21,11 @@ impl WasiView for State {
 }
 
 // Python imports log and progress whether it uses them or not.
-impl toolhold::module::types::Host for State {}
-impl toolhold::module::log::Host for State {
+impl toolhold::module::types::Host for CallState {}
+impl toolhold::module::log::Host for CallState {
     fn write(&mut self, _: toolhold::module::log::Level, _: String) {}
 }
-impl toolhold::module::progress::Host for State {
+impl toolhold::module::progress::Host for CallState {
     fn report(&mut self, _: u64, _: u64, _: String) {}
 }
 
@@ -59,7 +59,7 @@ pub fn config() -> Config {
 
 pub struct Bare {
     engine: Engine,
-    pre: ToolModulePre<State>,
+    pre: ToolModulePre<CallState>,
 }
 
 impl Bare {
@@ -68,11 +68,15 @@ impl Bare {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
         // The modules of the bench import no more than these of the world.
-        toolhold::module::log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
-            .unwrap();
-        toolhold::module::progress::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| {
-            state
-        })
+        toolhold::module::log::add_to_linker::<CallState, HasSelf<CallState>>(
+            &mut linker,
+            |state| state,
+        )
+        .unwrap();
+        toolhold::module::progress::add_to_linker::<CallState, HasSelf<CallState>>(
+            &mut linker,
+            |state| state,
+        )
         .unwrap();
         let component = Component::from_binary(&engine, bytes).unwrap();
         let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
@@ -82,7 +86,7 @@ impl Bare {
     pub async fn call(&self, tool: &str, arguments: &serde_json::Value) -> serde_json::Value {
         let mut store = Store::new(
             &self.engine,
-            State(WasiCtx::builder().build(), ResourceTable::new()),
+            CallState(WasiCtx::builder().build(), ResourceTable::new()),
         );
         store.set_fuel(10_000_000_000).unwrap();
         store.set_epoch_deadline(1_000_000);

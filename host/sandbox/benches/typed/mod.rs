@@ -9,9 +9,9 @@ use wasmtime::component::{
 use wasmtime::{Engine, Store};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-pub struct State(WasiCtx, ResourceTable);
+pub struct CallState(WasiCtx, ResourceTable);
 
-impl WasiView for State {
+impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.0,
@@ -22,7 +22,7 @@ impl WasiView for State {
 
 pub struct Bare {
     engine: Engine,
-    pre: InstancePre<State>,
+    pre: InstancePre<CallState>,
     function: ComponentExportIndex,
     params: Vec<(String, Type)>,
     result: Type,
@@ -55,7 +55,7 @@ impl Bare {
             .iter()
             .map(|(name, ty)| lower(&arguments[name], ty))
             .collect();
-        let state = State(WasiCtx::builder().build(), ResourceTable::new());
+        let state = CallState(WasiCtx::builder().build(), ResourceTable::new());
         let mut store = Store::new(&self.engine, state);
         store.set_fuel(10_000_000_000).unwrap();
         store.set_epoch_deadline(1_000_000);

@@ -13,10 +13,10 @@ pub(crate) trait DescribeTools: Debug + Send + Sync {
 /// The call of one store. It is turned into text when a guest asks, which few do. The default is no
 /// call: a guest that lists its tools.
 #[derive(Debug, Default)]
-pub(crate) struct CurrentCall(Option<Told>);
+pub(crate) struct CurrentCall(Option<CurrentTool>);
 
 #[derive(Debug)]
-struct Told {
+struct CurrentTool {
     /// As it was called.
     name: String,
     reserved: Map<String, Value>,
@@ -34,7 +34,7 @@ enum Schema {
 impl CurrentCall {
     /// `tool` is the full name by which `module` knows the tool that is called.
     pub fn new(module: Arc<dyn DescribeTools>, tool: String, invocation: &Invocation<'_>) -> Self {
-        Self(Some(Told {
+        Self(Some(CurrentTool {
             name: invocation.tool.to_owned(),
             reserved: invocation.reserved.cloned().unwrap_or_default(),
             schema: match &invocation.tool_schema {

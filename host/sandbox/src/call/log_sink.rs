@@ -52,9 +52,9 @@ mod tests {
     use toolhold_policy::LogLevel;
 
     #[derive(Debug, Default)]
-    struct Heard(Mutex<Vec<String>>);
+    struct CapturedLines(Mutex<Vec<String>>);
 
-    impl Listener for Heard {
+    impl Listener for CapturedLines {
         fn logged(&self, line: LogLine) {
             self.0.lock().unwrap().push(line.message);
         }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn no_listener_gets_a_secret() {
-        let heard = Arc::new(Heard::default());
+        let heard = Arc::new(CapturedLines::default());
         let redactor = Redactor::new([("key", "s3cr3t-value")]).unwrap();
         let sink = GuestLogSink::new(Some(heard.clone()), &redactor);
         sink.logged(&LogLine {

@@ -10,7 +10,7 @@ use wasmtime::{ResourceLimiter, Result};
 /// call died of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Refused {
+pub enum RefusedResource {
     Memory = 1,
     Table = 2,
     Quota = 3,
@@ -51,7 +51,7 @@ impl Gauge {
     pub fn moved(&self, bytes: u64) -> Result<(), TooManyBytes> {
         let before = self.0.moved.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) > self.0.limit {
-            self.refuse(Refused::HostBytes);
+            self.refuse(RefusedResource::HostBytes);
             return Err(TooManyBytes {
                 limit: self.0.limit,
             });
@@ -64,16 +64,16 @@ impl Gauge {
     }
 
     /// Remembers that a limit said no; the last one counts.
-    pub fn refuse(&self, what: Refused) {
+    pub fn refuse(&self, what: RefusedResource) {
         self.0.refused.store(what as u8, Ordering::Relaxed);
     }
 
-    pub fn refused(&self) -> Option<Refused> {
+    pub fn refused(&self) -> Option<RefusedResource> {
         match self.0.refused.load(Ordering::Relaxed) {
-            1 => Some(Refused::Memory),
-            2 => Some(Refused::Table),
-            3 => Some(Refused::Quota),
-            4 => Some(Refused::HostBytes),
+            1 => Some(RefusedResource::Memory),
+            2 => Some(RefusedResource::Table),
+            3 => Some(RefusedResource::Quota),
+            4 => Some(RefusedResource::HostBytes),
             _ => None,
         }
     }
@@ -117,7 +117,7 @@ impl ResourceLimiter for Meter {
             .memory
             .saturating_add((desired - current.min(desired)) as u64);
         if total > self.memory_limit {
-            self.gauge.refuse(Refused::Memory);
+            self.gauge.refuse(RefusedResource::Memory);
             return Ok(false);
         }
         self.memory = total;
@@ -129,7 +129,7 @@ impl ResourceLimiter for Meter {
             .elements
             .saturating_add((desired - current.min(desired)) as u64);
         if total > self.table_limit {
-            self.gauge.refuse(Refused::Table);
+            self.gauge.refuse(RefusedResource::Table);
             return Ok(false);
         }
         self.elements = total;

@@ -20,18 +20,18 @@ pub(crate) use current::{CurrentCall, DescribeTools};
 pub(crate) use json::{Counter, shallow, shallow_members};
 pub(crate) use log_sink::GuestLogSink;
 pub(crate) use other_tools::OtherTools;
-pub use state::State;
+pub use state::CallState;
 
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
-use meter::Refused;
+use meter::RefusedResource;
 use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
-use toolhold_admission::{Lane, Refusal};
+use toolhold_admission::{Lane, QueueRefusal};
 use toolhold_policy::CallError;
 use toolhold_policy::HttpLimit;
 use toolhold_policy::limits::Limits;
-use toolhold_policy::{CallReport, Caller, Output, Usage};
+use toolhold_policy::{CallReport, CallUsage, Caller, Output};
 use toolhold_policy::{Captured, LogLine};
 use verdict::classify;
 use wasmtime::{Store, UpdateDeadline};
@@ -44,7 +44,7 @@ pub(crate) trait GuestCall: Send {
     /// Instantiates the component in `store` and calls the function.
     fn perform(
         self,
-        store: &mut Store<State>,
+        store: &mut Store<CallState>,
     ) -> impl Future<Output = wasmtime::Result<Self::Return>> + Send;
 }
 
@@ -52,8 +52,8 @@ pub(crate) trait GuestCall: Send {
 pub(crate) struct CallOutcome<T> {
     pub result: Result<T, CallError>,
     /// The last limit that refused something without ending the guest.
-    refused: Option<Refused>,
-    usage: Usage,
+    refused: Option<RefusedResource>,
+    usage: CallUsage,
     stdout: Captured,
     stderr: Captured,
     logs: Vec<LogLine>,
@@ -64,7 +64,7 @@ pub(crate) struct CallOutcome<T> {
 }
 
 impl<T> CallOutcome<T> {
-    fn without_store(error: CallError, usage: Usage) -> Self {
+    fn without_store(error: CallError, usage: CallUsage) -> Self {
         Self {
             result: Err(error),
             refused: None,
@@ -97,7 +97,7 @@ impl From<CallOutcome<Output>> for CallReport {
     fn from(ran: CallOutcome<Output>) -> Self {
         // A tool that gives up at a limit describes it in its own words; the host names the limit.
         let result = match (ran.result, ran.refused, ran.http) {
-            (Err(CallError::Tool { message, .. }), Some(Refused::Quota), _) => {
+            (Err(CallError::Tool { message, .. }), Some(RefusedResource::Quota), _) => {
                 Err(CallError::Quota { reason: message })
             }
             (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
@@ -143,17 +143,17 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
     let permit = engine.admission().enter(lane, most, deadline.into()).await;
     let queued = started.elapsed();
-    let waited = || Usage {
+    let waited = || CallUsage {
         duration: started.elapsed(),
         queued,
-        ..Usage::default()
+        ..CallUsage::default()
     };
     let _permit = match permit {
         Ok(permit) => permit,
         Err(refusal) => {
             let permits = match refusal {
-                Refusal::Deadline => engine.admission().permits().min(most),
-                Refusal::Full => engine.admission().permits(),
+                QueueRefusal::Deadline => engine.admission().permits().min(most),
+                QueueRefusal::Full => engine.admission().permits(),
             };
             let busy = CallError::Busy {
                 permits,
@@ -186,7 +186,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     CallOutcome {
         result,
         refused: state.gauge.refused(),
-        usage: Usage {
+        usage: CallUsage {
             duration: started.elapsed(),
             queued,
             fuel,
@@ -202,10 +202,10 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
 }
 
-fn fresh_store(context: CallContext<'_>, deadline: Instant) -> Result<Store<State>, CallError> {
+fn fresh_store(context: CallContext<'_>, deadline: Instant) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
-    let state = State::new(context, deadline).map_err(|error| CallError::Grant {
+    let state = CallState::new(context, deadline).map_err(|error| CallError::Grant {
         reason: format!("{error:#}"),
     })?;
     let mut store = Store::new(engine.wasmtime(), state);

@@ -18,7 +18,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 /// Everything a store owns besides the instance. Dropped with it; nothing survives a call.
-pub struct State {
+pub struct CallState {
     wasi: WasiCtx,
     http: WasiHttpCtx,
     pub outbound: Hooks,
@@ -39,7 +39,7 @@ pub struct State {
     pub deadline: Instant,
 }
 
-impl State {
+impl CallState {
     /// The state for a call that sees what it was granted and nothing else.
     pub(super) fn new(context: CallContext<'_>, deadline: Instant) -> Result<Self> {
         let CallContext {
@@ -87,7 +87,7 @@ impl State {
     }
 }
 
-impl WasiView for State {
+impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.wasi,
@@ -96,7 +96,7 @@ impl WasiView for State {
     }
 }
 
-impl WasiHttpView for State {
+impl WasiHttpView for CallState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView {
             hooks: &mut self.outbound,

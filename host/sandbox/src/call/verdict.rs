@@ -1,7 +1,7 @@
 //! What a guest died of: which limit fired, or how it crashed.
 
-use super::State;
-use super::meter::{Refused, TooManyBytes};
+use super::CallState;
+use super::meter::{RefusedResource, TooManyBytes};
 use std::time::Duration;
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
@@ -12,7 +12,7 @@ use wasmtime::component::ResourceTableError;
 /// Which limit fired, or how the guest died.
 pub(crate) fn classify(
     error: &wasmtime::Error,
-    state: &State,
+    state: &CallState,
     limits: &Limits,
     stack: usize,
     timeout: Duration,
@@ -66,22 +66,22 @@ pub(crate) fn classify(
     }
     // A refusal by itself ends no guest; a guest that dies after one died of it.
     match state.gauge.refused() {
-        Some(Refused::Memory) => {
+        Some(RefusedResource::Memory) => {
             return CallError::Memory {
                 limit: limits.memory_bytes,
             };
         }
-        Some(Refused::Table) => {
+        Some(RefusedResource::Table) => {
             return CallError::Table {
                 limit: limits.table_elements,
             };
         }
-        Some(Refused::HostBytes) => {
+        Some(RefusedResource::HostBytes) => {
             return CallError::HostBytes {
                 limit: limits.host_bytes,
             };
         }
-        Some(Refused::Quota) => return CallError::Quota { reason: cause },
+        Some(RefusedResource::Quota) => return CallError::Quota { reason: cause },
         None => {}
     }
     if let Some(limit) = state.outbound.fired() {

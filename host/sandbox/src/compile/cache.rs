@@ -28,11 +28,11 @@ pub struct Cache {
     folder: PathBuf,
     key: [u8; 32],
     /// Of all clones together.
-    tally: Arc<Tally>,
+    tally: Arc<CacheCounters>,
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct CacheCounters {
     hits: AtomicU64,
     misses: AtomicU64,
 }

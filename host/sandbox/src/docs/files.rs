@@ -1,6 +1,6 @@
 //! Finds the `.wit` files that belong to a module, within bounds and without leaving its folder.
 
-use super::wit::Package;
+use super::wit::WitPackage;
 use cap_std::fs::Dir;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ const MAX_FILES: usize = 64;
 /// The packages beside a component: for a component that is alone in its file, `STEM.wit`; for a
 /// module's folder, the `.wit` files in it, those in `wit/`, and the packages in `wit/deps/`. What
 /// could not be read is named in the notes: docs are never a reason to fail.
-pub(crate) fn beside(folder: &Dir, stem: Option<&str>) -> (Vec<Package>, Vec<String>) {
-    let mut found = Found::default();
+pub(crate) fn beside(folder: &Dir, stem: Option<&str>) -> (Vec<WitPackage>, Vec<String>) {
+    let mut found = FoundPackages::default();
     if let Some(stem) = stem {
         let file = PathBuf::from(format!("{stem}.wit"));
         if folder.exists(&file) {
@@ -41,12 +41,12 @@ pub(crate) fn beside(folder: &Dir, stem: Option<&str>) -> (Vec<Package>, Vec<Str
 }
 
 #[derive(Default)]
-struct Found {
-    packages: Vec<Package>,
+struct FoundPackages {
+    packages: Vec<WitPackage>,
     notes: Vec<String>,
 }
 
-impl Found {
+impl FoundPackages {
     /// All `.wit` files of one folder are one package.
     fn folder(&mut self, folder: &Dir, at: &Path) {
         let files = named(folder, is_wit);
@@ -60,7 +60,7 @@ impl Found {
             return;
         }
         let mut left = MAX_PACKAGE_BYTES;
-        let mut package = Package::default();
+        let mut package = WitPackage::default();
         for file in files {
             let name = at.join(&file).display().to_string();
             match read(folder, &file, left) {

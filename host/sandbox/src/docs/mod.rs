@@ -211,7 +211,7 @@ pub(crate) struct Glossary<'a> {
 
 /// What is known of one type.
 #[derive(Default)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct GlossaryEntry<'a> {
     /// What its author calls it.
     pub name: Option<String>,
     pub description: Option<String>,
@@ -232,8 +232,8 @@ impl<'a> Glossary<'a> {
         }
     }
 
-    pub fn entry(self) -> Entry<'a> {
-        let mut entry = Entry::default();
+    pub fn entry(self) -> GlossaryEntry<'a> {
+        let mut entry = GlossaryEntry::default();
         let mut at = self.at;
         for _ in 0..MAX_ALIAS_STEPS {
             match at {
@@ -260,7 +260,7 @@ impl<'a> Glossary<'a> {
     }
 
     /// Of the field or case `name`: what is said of it, and the docs of its type.
-    pub fn part(self, entry: &Entry<'a>, name: &str) -> (Option<String>, Self) {
+    pub fn part(self, entry: &GlossaryEntry<'a>, name: &str) -> (Option<String>, Self) {
         match entry.parts.and_then(|parts| parts.get(name)) {
             Some(part) => (
                 part.description.as_deref().map(shown),
@@ -274,7 +274,7 @@ impl<'a> Glossary<'a> {
     }
 
     /// Of the `index`th part of a type without a name.
-    pub fn child(self, entry: &Entry<'a>, index: usize) -> Self {
+    pub fn child(self, entry: &GlossaryEntry<'a>, index: usize) -> Self {
         let at = entry.children.get(index).unwrap_or(&TypeRef::Plain);
         Self { at, ..self }
     }

@@ -17,20 +17,20 @@ const PARSER_STACK_BYTES: usize = 64 << 20;
 
 /// The files of one WIT package.
 #[derive(Debug, Clone, Default)]
-pub struct Package {
+pub struct WitPackage {
     /// Path, for messages, and text.
     pub files: Vec<(String, String)>,
 }
 
 /// The docs of all packages; a package that cannot be parsed is named in `notes`.
-pub fn read_all(packages: &[Package], notes: &mut Vec<String>) -> Docs {
+pub fn read_all(packages: &[WitPackage], notes: &mut Vec<String>) -> Docs {
     let mut docs = Docs::default();
     let mut exported = HashSet::new();
     for package in packages {
         match parse(package) {
             Ok(parsed) => {
                 for package in &parsed {
-                    let reader = Reader::new(package);
+                    let reader = PackageReader::new(package);
                     exported.extend(reader.exported());
                     reader.read(&mut docs);
                 }
@@ -48,7 +48,7 @@ pub fn read_all(packages: &[Package], notes: &mut Vec<String>) -> Docs {
 }
 
 /// The package and those nested in it.
-fn parse(package: &Package) -> Result<Vec<UnresolvedPackage>, String> {
+fn parse(package: &WitPackage) -> Result<Vec<UnresolvedPackage>, String> {
     let parse = || {
         let mut sources = SourceMap::new();
         for (path, text) in &package.files {
@@ -71,14 +71,14 @@ fn parse(package: &Package) -> Result<Vec<UnresolvedPackage>, String> {
     })
 }
 
-struct Reader<'a> {
+struct PackageReader<'a> {
     package: &'a UnresolvedPackage,
     /// How a component names each interface: `ns:package/name@version`, or the plain name of one
     /// that stands inside a world.
     interfaces: HashMap<InterfaceId, String>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PackageReader<'a> {
     fn new(package: &'a UnresolvedPackage) -> Self {
         let mut interfaces: HashMap<_, _> = package
             .interfaces

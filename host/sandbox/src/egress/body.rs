@@ -1,7 +1,7 @@
 //! Bodies on their way through: counted, timed, and cleaned of secrets.
 
 use super::headers::{header_bytes, without_secrets};
-use super::meter::{Meter, Running};
+use super::meter::{HttpMeter, RunningRequest};
 use super::send::code;
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -21,7 +21,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 pub(super) struct RequestBody {
     // The client wants bodies that are `Sync`; guests' are not.
     body: SyncWrapper<WasiBody>,
-    meter: Arc<Meter>,
+    meter: Arc<HttpMeter>,
     /// What `Content-Length` says is still to come.
     announced: Option<u64>,
 }
@@ -29,7 +29,7 @@ pub(super) struct RequestBody {
 impl RequestBody {
     /// `headers` are the request's: a body of another length than they say is an error, not a
     /// request whose end the server has to guess.
-    pub fn new(body: WasiBody, headers: &HeaderMap, meter: Arc<Meter>) -> Self {
+    pub fn new(body: WasiBody, headers: &HeaderMap, meter: Arc<HttpMeter>) -> Self {
         let announced = headers.get(header::CONTENT_LENGTH);
         Self {
             body: SyncWrapper::new(body),
@@ -88,8 +88,8 @@ pub(super) struct Patience {
 /// A response body on its way in.
 pub(super) struct ResponseBody {
     /// Gone at the end, and with it the connection, unless it can be used again.
-    open: Option<(reqwest::Body, Running)>,
-    meter: Arc<Meter>,
+    open: Option<(reqwest::Body, RunningRequest)>,
+    meter: Arc<HttpMeter>,
     redactor: Redactor,
     redaction: Redaction,
     /// Came while bytes before them were still held back.
@@ -102,8 +102,8 @@ pub(super) struct ResponseBody {
 impl ResponseBody {
     pub fn new(
         body: reqwest::Body,
-        running: Running,
-        meter: Arc<Meter>,
+        running: RunningRequest,
+        meter: Arc<HttpMeter>,
         redactor: &Redactor,
         patience: Patience,
     ) -> Self {

@@ -1,6 +1,6 @@
 //! Headers: their size on the wire, and how secrets leave them.
 
-use super::meter::Meter;
+use super::meter::HttpMeter;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use toolhold_policy::redact::Redactor;
 
@@ -11,7 +11,11 @@ pub(super) fn header_bytes(headers: &HeaderMap) -> u64 {
 }
 
 /// `headers` as a guest may see them. A header with a secret in its very name is left out.
-pub(super) fn without_secrets(headers: HeaderMap, redactor: &Redactor, meter: &Meter) -> HeaderMap {
+pub(super) fn without_secrets(
+    headers: HeaderMap,
+    redactor: &Redactor,
+    meter: &HttpMeter,
+) -> HeaderMap {
     if redactor.is_empty() {
         return headers;
     }
@@ -38,7 +42,7 @@ mod tests {
     #[test]
     fn secrets_leave_values_and_names() {
         let redactor = Redactor::new([("k", "abcdefgh12345678")]).unwrap();
-        let meter = Meter::new(HttpLimits::default());
+        let meter = HttpMeter::new(HttpLimits::default());
         let mut headers = HeaderMap::new();
         headers.insert("x-echo", "<abcdefgh12345678>".parse().unwrap());
         headers.insert("x-abcdefgh12345678", "1".parse().unwrap());

@@ -18,7 +18,7 @@ fn error_code(limit: HttpLimit) -> Error {
 
 /// Counts one call's use of HTTP. Shared by the call's requests, which run side by side.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct HttpMeter {
     pub limits: HttpLimits,
     requests: AtomicU32,
     running: AtomicU32,
@@ -29,7 +29,7 @@ pub(super) struct Meter {
     fired: OnceLock<HttpLimit>,
 }
 
-impl Meter {
+impl HttpMeter {
     pub fn new(limits: HttpLimits) -> Self {
         Self {
             limits,
@@ -61,8 +61,8 @@ impl Meter {
     }
 
     /// A permit to be one of the concurrent requests, held until it is dropped.
-    pub fn start(self: &Arc<Self>) -> Result<Running, Error> {
-        let running = Running(self.clone());
+    pub fn start(self: &Arc<Self>) -> Result<RunningRequest, Error> {
+        let running = RunningRequest(self.clone());
         if self.running.fetch_add(1, Relaxed) >= self.limits.concurrent {
             return Err(self.fire(HttpLimit::Concurrent(self.limits.concurrent)));
         }
@@ -100,9 +100,9 @@ impl Meter {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Running(Arc<Meter>);
+pub(super) struct RunningRequest(Arc<HttpMeter>);
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Relaxed);
     }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn each_limit_fires_at_its_bound_and_the_first_is_remembered() {
-        let meter = Arc::new(Meter::new(HttpLimits {
+        let meter = Arc::new(HttpMeter::new(HttpLimits {
             requests: 2,
             request_bytes: 10,
             response_bytes: 10,

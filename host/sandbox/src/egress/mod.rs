@@ -21,10 +21,10 @@ pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
 use http::{Method, Request, Response};
-use meter::Meter;
+use meter::HttpMeter;
 use reqwest::Client;
 use resolve::Judge;
-use send::Exchange;
+use send::OutboundRequest;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error as ThisError;
@@ -95,7 +95,7 @@ impl Egress {
     pub fn hooks(self: &Arc<Self>, limits: &HttpLimits) -> Hooks {
         Hooks {
             egress: self.clone(),
-            meter: Arc::new(Meter::new(limits.clone())),
+            meter: Arc::new(HttpMeter::new(limits.clone())),
         }
     }
 
@@ -149,7 +149,7 @@ fn client(judge: Judge, tls: bool) -> Result<Client, EgressError> {
 #[derive(Debug)]
 pub struct Hooks {
     egress: Arc<Egress>,
-    meter: Arc<Meter>,
+    meter: Arc<HttpMeter>,
 }
 
 impl Hooks {
@@ -194,7 +194,7 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _: Io,
     ) -> Sent {
-        let exchange = Exchange {
+        let exchange = OutboundRequest {
             egress: self.egress.clone(),
             meter: self.meter.clone(),
             options: options.unwrap_or_default(),

@@ -4,7 +4,7 @@
 use super::Egress;
 use super::body::{Patience, RequestBody, ResponseBody};
 use super::headers::{header_bytes, without_secrets};
-use super::meter::{Meter, Running};
+use super::meter::{HttpMeter, RunningRequest};
 use super::redirect::{self, Next};
 use super::resolve::{LookupError, is_reachable};
 use bytes::Bytes;
@@ -26,9 +26,9 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 const MAX_URL_BYTES: usize = 16 << 10;
 
 /// A request on its way, and everything that it answers to.
-pub(super) struct Exchange {
+pub(super) struct OutboundRequest {
     pub egress: Arc<Egress>,
-    pub meter: Arc<Meter>,
+    pub meter: Arc<HttpMeter>,
     pub options: RequestOptions,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Payload {
     Stream(WasiBody),
 }
 
-impl Exchange {
+impl OutboundRequest {
     pub async fn send(self, request: Request<WasiBody>) -> Result<Response<WasiBody>, Error> {
         let (parts, body) = request.into_parts();
         let mut hop = Hop {
@@ -160,7 +160,7 @@ impl Exchange {
         &self,
         response: reqwest::Response,
         injected: bool,
-        running: Running,
+        running: RunningRequest,
         patience: Patience,
     ) -> Result<Response<WasiBody>, Error> {
         let redactor = self.egress.redactor();
@@ -225,7 +225,7 @@ fn target(uri: &http::Uri) -> Result<Url, Error> {
 }
 
 /// Where the host would go for this request under this one grant, if it goes anywhere: the checks of
-/// [`Exchange::granted`] without a client. For `host/fuzz`.
+/// [`OutboundRequest::granted`] without a client. For `host/fuzz`.
 pub(crate) fn admitted(grant: &HttpGrant, method: &Method, uri: &http::Uri) -> Option<Url> {
     let url = target(uri).ok()?;
     let is_reachable = match url.host().as_ref().and_then(literal) {

@@ -9,7 +9,7 @@ mod ticker;
 
 pub(crate) use config::Variant;
 pub use config::{Compiler, CompilerProcess, EngineConfig};
-pub use ticker::Running;
+pub use ticker::TickingCall;
 
 use crate::error::LoadError;
 use std::collections::HashMap;
@@ -23,10 +23,10 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAll
 /// Compiles components and hands out permits to run them. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<Inner>,
+    inner: Arc<EngineShared>,
 }
 
-struct Inner {
+struct EngineShared {
     wasmtime: wasmtime::Engine,
     variant: Variant,
     ticker: Ticker,
@@ -43,7 +43,7 @@ struct Family {
     rate: Rate,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
-    siblings: Mutex<HashMap<Variant, Weak<Inner>>>,
+    siblings: Mutex<HashMap<Variant, Weak<EngineShared>>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -83,7 +83,7 @@ impl Engine {
         let wasmtime = wasmtime::Engine::new(&config).map_err(failed)?;
         let ticker = Ticker::start(wasmtime.weak()).map_err(|source| LoadError::Read { source })?;
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(EngineShared {
                 wasmtime,
                 variant,
                 ticker,
@@ -145,7 +145,7 @@ impl Engine {
     }
 
     /// Keeps the clock running for as long as the guard lives.
-    pub(crate) fn running(&self) -> Running<'_> {
+    pub(crate) fn running(&self) -> TickingCall<'_> {
         self.inner.ticker.enter()
     }
 }

@@ -43,11 +43,11 @@ impl Ticker {
         })
     }
 
-    pub fn enter(&self) -> Running<'_> {
+    pub fn enter(&self) -> TickingCall<'_> {
         if self.running.fetch_add(1, Ordering::AcqRel) == 0 {
             self.thread.unpark();
         }
-        Running(self)
+        TickingCall(self)
     }
 }
 
@@ -60,9 +60,9 @@ impl Drop for Ticker {
 
 /// A call in progress, for the clock.
 #[derive(Debug)]
-pub struct Running<'a>(&'a Ticker);
+pub struct TickingCall<'a>(&'a Ticker);
 
-impl Drop for Running<'_> {
+impl Drop for TickingCall<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::AcqRel);
     }

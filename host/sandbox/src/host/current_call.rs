@@ -1,9 +1,9 @@
 //! The call that a guest serves, for a guest that asks.
 
 use crate::bindings::current_call;
-use crate::call::State;
+use crate::call::CallState;
 
-impl current_call::Host for State {
+impl current_call::Host for CallState {
     fn reserved_properties(&mut self) -> wasmtime::Result<String> {
         self.told(self.current.reserved_properties())
     }
@@ -13,7 +13,7 @@ impl current_call::Host for State {
     }
 }
 
-impl State {
+impl CallState {
     fn told(&self, text: String) -> wasmtime::Result<String> {
         self.gauge.moved(text.len() as u64)?;
         Ok(text)

@@ -5,8 +5,8 @@
 //! preopen is wasmtime's own.
 
 use super::special;
-use crate::call::State;
-use crate::call::meter::{Gauge, Refused};
+use crate::call::CallState;
+use crate::call::meter::{Gauge, RefusedResource};
 use crate::disk::quota::{ENTRY_BYTES, Quota, Taken};
 use bytes::Bytes;
 use std::io;
@@ -24,7 +24,7 @@ use wasmtime_wasi::p2::{
 };
 
 /// Puts the metered functions over wasmtime's.
-pub fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
+pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.allow_shadowing(true);
     preopens(linker)?;
     bytes(linker)?;
@@ -33,10 +33,10 @@ pub fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
     Ok(())
 }
 
-type Store<'a> = StoreContextMut<'a, State>;
+type Store<'a> = StoreContextMut<'a, CallState>;
 type Fd = Resource<Descriptor>;
 
-fn preopens(linker: &mut Linker<State>) -> Result<()> {
+fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
     linker
         .instance("wasi:filesystem/preopens@0.2.12")?
         .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
@@ -51,7 +51,7 @@ fn preopens(linker: &mut Linker<State>) -> Result<()> {
 }
 
 /// Functions that move bytes.
-fn bytes(linker: &mut Linker<State>) -> Result<()> {
+fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
     types.func_wrap_async(
         "[method]descriptor.read",
@@ -131,7 +131,7 @@ fn bytes(linker: &mut Linker<State>) -> Result<()> {
 }
 
 /// Functions that make entries.
-fn entries(linker: &mut Linker<State>) -> Result<()> {
+fn entries(linker: &mut Linker<CallState>) -> Result<()> {
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
     types.func_wrap_async(
         "[method]descriptor.open-at",
@@ -238,7 +238,7 @@ impl Room {
     }
 }
 
-impl State {
+impl CallState {
     /// Room for `bytes` more in the directory that `fd` belongs to, or nothing if it is full.
     async fn may_add(&mut self, fd: &Fd, bytes: u64) -> Option<Room> {
         let Some(quota) = self.files.quota(fd).filter(|_| bytes > 0) else {
@@ -253,7 +253,7 @@ impl State {
                 .and_then(Result::ok),
         };
         if taken.is_none() {
-            self.gauge.refuse(Refused::Quota);
+            self.gauge.refuse(RefusedResource::Quota);
         }
         taken.map(|taken| Room(Some(taken)))
     }
@@ -305,7 +305,7 @@ impl MeteredOutput {
             .take(length)
             .map(|taken| Room(Some(taken)))
             .map_err(|_| {
-                self.gauge.refuse(Refused::Quota);
+                self.gauge.refuse(RefusedResource::Quota);
                 let full = io::Error::from_raw_os_error(libc::EDQUOT);
                 StreamError::LastOperationFailed(full.into())
             })

@@ -3,15 +3,15 @@
 //! needs no grant, the call itself, is in `current`.
 
 use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
-use crate::call::State;
+use crate::call::CallState;
 use crate::disk::key_value::{KeyValueError, Namespace};
 use key_value::KeyValueError as Denial;
 use toolhold_policy::{CallError, ErrorClass};
 use toolhold_policy::{LogLevel, LogLine};
 
-impl types::Host for State {}
+impl types::Host for CallState {}
 
-impl log::Host for State {
+impl log::Host for CallState {
     fn write(&mut self, level: log::Level, message: String) {
         let level = match level {
             log::Level::Trace => LogLevel::Trace,
@@ -24,7 +24,7 @@ impl log::Host for State {
     }
 }
 
-impl progress::Host for State {
+impl progress::Host for CallState {
     fn report(&mut self, done: u64, total: u64, note: String) {
         self.logs.sink.progressed(done, total, &note);
         let of = if total == 0 {
@@ -39,7 +39,7 @@ impl progress::Host for State {
     }
 }
 
-impl key_value::Host for State {
+impl key_value::Host for CallState {
     async fn get(&mut self, key: String) -> Result<Option<Vec<u8>>, Denial> {
         let value = self.with_namespace(move |space| space.get(&key)).await?;
         self.count(value.as_ref().map_or(0, Vec::len))?;
@@ -65,7 +65,7 @@ impl key_value::Host for State {
     }
 }
 
-impl State {
+impl CallState {
     /// Runs `work` on the module's namespace, off the async threads.
     async fn with_namespace<T: Send + 'static>(
         &mut self,
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-impl secrets::Host for State {
+impl secrets::Host for CallState {
     fn available(&mut self) -> Vec<secrets::Secret> {
         let granted = self.outbound.secrets();
         let told = granted.iter().map(|secret| secrets::Secret {
@@ -101,7 +101,7 @@ impl secrets::Host for State {
     }
 }
 
-impl other_tools::Host for State {
+impl other_tools::Host for CallState {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
         let (other_tools, deadline) = (self.other_tools.clone(), self.deadline);
         let called = other_tools.call(&tool, &arguments, deadline).await;

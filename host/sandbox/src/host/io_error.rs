@@ -3,17 +3,17 @@
 //! wasmtime answers with the error's debug form. With `RUST_BACKTRACE` set that is a backtrace of the
 //! host, and 100 MiB of the host's debug information are read to make it.
 
-use crate::call::State;
+use crate::call::CallState;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::p2::bindings::io::error::Error;
 
 /// Puts an answer that names the causes, and nothing of the host, over wasmtime's.
-pub fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
+pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:io/error@0.2.12")?.func_wrap(
         "[method]error.to-debug-string",
-        |store: StoreContextMut<'_, State>, (error,): (Resource<Error>,)| {
+        |store: StoreContextMut<'_, CallState>, (error,): (Resource<Error>,)| {
             let error = store.data().table.get(&error)?;
             Ok((format!("{error:#}"),))
         },

@@ -1,4 +1,4 @@
-//! Everything a component may import: `toolhold:module` and WASI, over the [`State`] of one call.
+//! Everything a component may import: `toolhold:module` and WASI, over the [`CallState`] of one call.
 
 mod current_call;
 mod files;
@@ -7,23 +7,29 @@ mod io_error;
 mod special;
 
 use crate::bindings;
-use crate::call::State;
+use crate::call::CallState;
 use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
 /// Everything a component may import. What was not granted is linked too, and answers "empty" or
 /// "denied": most language runtimes import all of WASI whether they use it or not.
-pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<State>> {
+pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     files::add_to_linker(&mut linker)?;
     io_error::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
-    bindings::log::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    bindings::progress::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    bindings::key_value::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    bindings::secrets::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    bindings::other_tools::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
-    bindings::current_call::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
+    bindings::progress::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
+    bindings::key_value::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {
+        state
+    })?;
+    bindings::secrets::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
+    bindings::other_tools::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {
+        state
+    })?;
+    bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {
+        state
+    })?;
     Ok(linker)
 }

@@ -5,7 +5,7 @@
 //! nothing that a grant of a directory means either. A guest can make none of these, so what is there
 //! when it is asked for is what is opened.
 
-use crate::call::State;
+use crate::call::CallState;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -14,7 +14,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 
 /// Whether `path` is there and is neither a file, nor a directory, nor a link.
 pub async fn is_special(
-    state: &mut State,
+    state: &mut CallState,
     fd: &Resource<Descriptor>,
     follow: PathFlags,
     path: &str,

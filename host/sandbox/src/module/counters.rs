@@ -20,9 +20,9 @@ pub struct Counters {
 
 /// [`Counters`] that calls add to.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Counters>);
+pub(crate) struct SharedCounters(Mutex<Counters>);
 
-impl Tally {
+impl SharedCounters {
     pub fn add(&self, report: &CallReport) {
         let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counters.calls += 1;

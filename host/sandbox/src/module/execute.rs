@@ -1,6 +1,6 @@
 //! Calls of a module: checked, executed in a fresh instance, redacted, counted.
 
-use super::shield::{self, Screen, Screening, Verdict};
+use super::shield::{self, Screen, Screening, ScreeningVerdict};
 use super::typed::{self, CallFunction};
 use super::world::{self, CallTool};
 use super::{Code, Module};
@@ -80,7 +80,7 @@ impl Module {
     pub(crate) async fn screen(
         self: &Arc<Self>,
         screening: &Screening<'_>,
-    ) -> Result<Verdict, CallError> {
+    ) -> Result<ScreeningVerdict, CallError> {
         let Code::Shield(pre) = &self.code else {
             return Err(CallError::UnknownTool {
                 tool: self.name.clone(),

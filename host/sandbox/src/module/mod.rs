@@ -8,7 +8,7 @@ mod world;
 
 use crate::bindings::ToolModulePre;
 use crate::bindings::shield::ShieldPre;
-use crate::call::{DescribeTools, State};
+use crate::call::{CallState, DescribeTools};
 use crate::compile::{self, Cache};
 use crate::disk::Storage;
 use crate::docs::wit;
@@ -18,7 +18,7 @@ use crate::error::LoadError;
 use crate::grant::PreparedGrant;
 use crate::host;
 use crate::policy::{EffectivePolicy, Policy};
-use counters::{Counters, Tally};
+use counters::{Counters, SharedCounters};
 use semver::Version;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub enum ModuleKind {
 }
 
 /// What a component is loaded from.
-pub(crate) struct Source {
+pub(crate) struct ComponentSource {
     pub name: String,
     pub version: Option<Version>,
     /// The file's or folder's name: what approvals are kept under.
@@ -55,7 +55,7 @@ pub(crate) struct Source {
     pub origin: String,
     pub bytes: Vec<u8>,
     /// The `.wit` files beside it, and what was wrong with finding them.
-    pub wit: (Vec<wit::Package>, Vec<String>),
+    pub wit: (Vec<wit::WitPackage>, Vec<String>),
     pub manifest: Manifest,
     pub limits: Limits,
     pub grant: Grant,
@@ -88,16 +88,16 @@ pub struct Module {
     code: Code,
     /// Unique in the process.
     pub(crate) number: u64,
-    tally: Tally,
+    tally: SharedCounters,
 }
 
 enum Code {
-    World(ToolModulePre<State>),
+    World(ToolModulePre<CallState>),
     Typed {
-        pre: InstancePre<State>,
+        pre: InstancePre<CallState>,
         functions: HashMap<String, TypedFunction>,
     },
-    Shield(ShieldPre<State>),
+    Shield(ShieldPre<CallState>),
 }
 
 impl fmt::Debug for Module {
@@ -116,11 +116,11 @@ impl Module {
     pub(crate) async fn load(
         engine: &Engine,
         cache: Option<&Cache>,
-        source: Source,
+        source: ComponentSource,
         compiling: &(dyn Fn() + Sync),
     ) -> Result<Self, LoadError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let Source {
+        let ComponentSource {
             name,
             version,
             slot,
@@ -178,12 +178,13 @@ impl Module {
         } else {
             let texts = manifest.tools.clone();
             // Parsing what the author wrote takes its time, like compiling.
-            let sources =
-                tokio::task::spawn_blocking(move || typed::Sources::read(&bytes, &packages, texts))
-                    .await
-                    .map_err(|error| LoadError::Read {
-                        source: std::io::Error::other(error),
-                    })?;
+            let sources = tokio::task::spawn_blocking(move || {
+                typed::CombinedDocs::read(&bytes, &packages, texts)
+            })
+            .await
+            .map_err(|error| LoadError::Read {
+                source: std::io::Error::other(error),
+            })?;
             let exports = typed::exports(engine, &name, &component, &sources)?;
             notes.extend(sources.into_notes(exports.functions.keys()));
             let code = Code::Typed {
@@ -214,7 +215,7 @@ impl Module {
             engine: engine.clone(),
             code,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            tally: Tally::default(),
+            tally: SharedCounters::default(),
         })
     }
 

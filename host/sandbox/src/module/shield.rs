@@ -6,7 +6,7 @@
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
 use crate::bindings::types::ScopedValue;
-use crate::call::{GuestCall, State, shallow};
+use crate::call::{CallState, GuestCall, shallow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
@@ -20,7 +20,7 @@ const MAX_REASON_CHARS: usize = 1_000;
 
 /// Where a shield stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ScreeningPlace {
     Input,
     ToolInput,
     ToolOutput,
@@ -30,7 +30,7 @@ pub enum Place {
 /// What a shield is shown.
 #[derive(Debug, Clone)]
 pub struct Screening<'a> {
-    pub place: Place,
+    pub place: ScreeningPlace,
     pub tool: Option<&'a str>,
     pub value: &'a Value,
     /// What a call is shown of the context: path and value.
@@ -43,7 +43,7 @@ pub struct Screening<'a> {
 
 /// What a shield says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum ScreeningVerdict {
     Pass,
     Redact { value: Value, reason: String },
     Block { reason: String },
@@ -57,10 +57,10 @@ impl Screening<'_> {
         });
         shields::Screening {
             place: match self.place {
-                Place::Input => GuestPlace::Input,
-                Place::ToolInput => GuestPlace::ToolInput,
-                Place::ToolOutput => GuestPlace::ToolOutput,
-                Place::Output => GuestPlace::Output,
+                ScreeningPlace::Input => GuestPlace::Input,
+                ScreeningPlace::ToolInput => GuestPlace::ToolInput,
+                ScreeningPlace::ToolOutput => GuestPlace::ToolOutput,
+                ScreeningPlace::Output => GuestPlace::Output,
             },
             tool: self.tool.map(str::to_owned),
             value: self.value.to_string(),
@@ -72,14 +72,14 @@ impl Screening<'_> {
 
 /// `screen` of a shield.
 pub(super) struct Screen<'a> {
-    pub pre: &'a ShieldPre<State>,
+    pub pre: &'a ShieldPre<CallState>,
     pub screening: shields::Screening,
 }
 
 impl GuestCall for Screen<'_> {
     type Return = Result<Guest, String>;
 
-    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+    async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         let instance = self.pre.instantiate_async(&mut *store).await?;
         instance
             .toolhold_module_shields()
@@ -121,19 +121,19 @@ pub(crate) fn output(
 }
 
 /// The verdict in the report of a screening.
-pub(crate) fn verdict(report: CallReport) -> Result<Verdict, CallError> {
+pub(crate) fn verdict(report: CallReport) -> Result<ScreeningVerdict, CallError> {
     let (Output::Value(mut said) | Output::Message(mut said)) = report.result?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if let Some(reason) = said.get("block") {
-        return Ok(Verdict::Block {
+        return Ok(ScreeningVerdict::Block {
             reason: text(reason),
         });
     }
     match said.get_mut("redact").map(Value::take) {
-        Some(value) => Ok(Verdict::Redact {
+        Some(value) => Ok(ScreeningVerdict::Redact {
             value,
             reason: said.get("reason").map(text).unwrap_or_default(),
         }),
-        None => Ok(Verdict::Pass),
+        None => Ok(ScreeningVerdict::Pass),
     }
 }

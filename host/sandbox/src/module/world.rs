@@ -2,7 +2,7 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{
-    self, CallContext, CurrentCall, GuestCall, GuestLogSink, OtherTools, State, shallow,
+    self, CallContext, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools, shallow,
 };
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -26,7 +26,7 @@ pub(super) async fn list_tools(
     engine: &Engine,
     module: &str,
     limits: &Limits,
-    pre: &ToolModulePre<State>,
+    pre: &ToolModulePre<CallState>,
 ) -> Result<Vec<ToolSpec>, LoadError> {
     let context = CallContext {
         engine,
@@ -56,12 +56,12 @@ pub(super) async fn list_tools(
 }
 
 /// `list-tools` of a module of the tool world.
-struct ListTools<'a>(&'a ToolModulePre<State>);
+struct ListTools<'a>(&'a ToolModulePre<CallState>);
 
 impl GuestCall for ListTools<'_> {
     type Return = Vec<types::Tool>;
 
-    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+    async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         let instance = self.0.instantiate_async(&mut *store).await?;
         instance
             .toolhold_module_tools()
@@ -72,14 +72,14 @@ impl GuestCall for ListTools<'_> {
 
 /// `call` of a module of the tool world.
 pub(super) struct CallTool<'a> {
-    pub pre: &'a ToolModulePre<State>,
+    pub pre: &'a ToolModulePre<CallState>,
     pub invocation: types::Invocation,
 }
 
 impl GuestCall for CallTool<'_> {
     type Return = Result<types::Output, types::ToolError>;
 
-    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+    async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         let instance = self.pre.instantiate_async(&mut *store).await?;
         instance
             .toolhold_module_tools()

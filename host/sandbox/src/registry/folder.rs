@@ -12,7 +12,7 @@ use toolhold_policy::manifest::Manifest;
 use toolhold_policy::text;
 
 /// Something in the folder that may be a module.
-pub(crate) struct Candidate {
+pub(crate) struct ModuleCandidate {
     /// The file's or folder's name without its ending: `name` or `name@version`.
     pub slot: String,
     pub origin: String,
@@ -33,7 +33,7 @@ pub(crate) struct Files {
     pub manifest: Manifest,
     pub component: Vec<u8>,
     /// The `.wit` files beside the component, and what was wrong with them.
-    pub wit: (Vec<wit::Package>, Vec<String>),
+    pub wit: (Vec<wit::WitPackage>, Vec<String>),
 }
 
 impl Files {
@@ -54,7 +54,7 @@ impl Files {
 pub(crate) struct Stamp(blake3::Hash);
 
 /// Every candidate in `folder`, in the order of their paths.
-pub(crate) fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
+pub(crate) fn find(folder: &Path) -> io::Result<Vec<ModuleCandidate>> {
     let at =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
     let root = Dir::open_ambient_dir(folder, ambient_authority()).map_err(at)?;
@@ -72,7 +72,7 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
             let has_manifest = sub.exists("module.toml");
             let file = PathBuf::from(format!("{name}.wasm"));
             if has_manifest || sub.exists(&file) {
-                found.push(Candidate {
+                found.push(ModuleCandidate {
                     slot: name.to_owned(),
                     origin,
                     folder: sub,
@@ -82,7 +82,7 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
                 });
             }
         } else if let Some((stem, "wasm" | "cwasm")) = name.rsplit_once('.') {
-            found.push(Candidate {
+            found.push(ModuleCandidate {
                 slot: stem.to_owned(),
                 origin,
                 folder: root.try_clone()?,
@@ -98,7 +98,7 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<Candidate>> {
 
 /// The component at `file` below `root`, as what it would be in a modules folder: part of the module
 /// whose folder it lies in, if that module is made from it, and else a module of its own.
-pub(crate) fn at(root: &Path, file: &Path) -> Result<Candidate, LoadError> {
+pub(crate) fn at(root: &Path, file: &Path) -> Result<ModuleCandidate, LoadError> {
     let failed = |source| LoadError::Read { source };
     let name = file.file_name().and_then(|name| name.to_str());
     let Some((name, stem)) = name.and_then(|name| Some((name, name.strip_suffix(".wasm")?))) else {
@@ -112,7 +112,7 @@ pub(crate) fn at(root: &Path, file: &Path) -> Result<Candidate, LoadError> {
     if let Some(parent) = parent
         && let Some(own) = parent.file_name().and_then(|own| own.to_str())
     {
-        let owner = Candidate {
+        let owner = ModuleCandidate {
             slot: own.to_owned(),
             origin: root.join(parent).display().to_string(),
             file: PathBuf::from(format!("{own}.wasm")),
@@ -128,7 +128,7 @@ pub(crate) fn at(root: &Path, file: &Path) -> Result<Candidate, LoadError> {
             return Ok(owner);
         }
     }
-    Ok(Candidate {
+    Ok(ModuleCandidate {
         slot: stem.to_owned(),
         origin: root.join(file).display().to_string(),
         folder,
@@ -138,7 +138,7 @@ pub(crate) fn at(root: &Path, file: &Path) -> Result<Candidate, LoadError> {
     })
 }
 
-impl Candidate {
+impl ModuleCandidate {
     /// The module's name as far as it is known before its files are read.
     pub fn presumed_name(&self) -> &str {
         self.slot.split('@').next().unwrap_or_default()

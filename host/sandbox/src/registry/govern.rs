@@ -1,6 +1,6 @@
 //! Changing the policy while modules are loaded and run.
 
-use super::{Registry, Shared};
+use super::{Registry, RegistryState};
 use crate::error::LoadError;
 use crate::module::Module;
 use crate::policy::Policy;
@@ -32,7 +32,7 @@ impl Registry {
     }
 }
 
-impl Shared {
+impl RegistryState {
     /// Applies `policy` to every module that is still held. Returns those whose grant cannot be prepared.
     async fn apply_policy(self: &Arc<Self>, policy: Arc<Policy>) -> Vec<(Arc<Module>, String)> {
         let shared = self.clone();

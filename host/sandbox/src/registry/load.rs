@@ -1,10 +1,10 @@
 //! Loading: what changed is read and compiled, and takes its place in one step.
 
-use super::folder::{self, Candidate, Files, Stamp};
+use super::folder::{self, Files, ModuleCandidate, Stamp};
 use super::snapshot::ModuleEntry;
-use super::{LoadEvent, Registry, Shared, blocking};
+use super::{LoadEvent, Registry, RegistryState, blocking};
 use crate::error::LoadError;
-use crate::module::{Module, Source};
+use crate::module::{ComponentSource, Module};
 use futures_util::stream::{self, StreamExt as _};
 use std::io;
 use std::path::Path;
@@ -236,10 +236,10 @@ impl Registry {
     }
 }
 
-impl Shared {
+impl RegistryState {
     async fn load(
         self: &Arc<Self>,
-        candidate: Candidate,
+        candidate: ModuleCandidate,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> (Option<Stamp>, Result<Module, LoadError>) {
         let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
@@ -311,7 +311,7 @@ impl Shared {
         .await
     }
 
-    fn source(&self, slot: &str, origin: &str, files: Files) -> Result<Source, LoadError> {
+    fn source(&self, slot: &str, origin: &str, files: Files) -> Result<ComponentSource, LoadError> {
         let policy = self.policy();
         if !toolhold_policy::text::is_name(&files.name) {
             return Err(LoadError::Manifest {
@@ -323,7 +323,7 @@ impl Shared {
             return Err(LoadError::Grant { reason });
         }
         let limits = policy.limits_of(&files.name, &files.manifest.limits);
-        Ok(Source {
+        Ok(ComponentSource {
             name: files.name,
             version: files.version,
             slot: slot.to_owned(),

@@ -21,7 +21,7 @@ use crate::compile::cache::{Cache, Lookups};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::module::Module;
-use crate::module::shield::{Screening, Verdict};
+use crate::module::shield::{Screening, ScreeningVerdict};
 use crate::policy::CallPolicy;
 use crate::policy::Policy;
 use crate::policy::{ApproveError, Trust};
@@ -32,7 +32,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use toolhold_policy::CallError;
 use toolhold_policy::ToolSpec;
-use toolhold_policy::{ApprovedBy, Change};
+use toolhold_policy::{ApprovedBy, GrantChange};
 use toolhold_policy::{CallReport, Invocation};
 
 /// What loading is doing, for progress bars and logs.
@@ -83,12 +83,12 @@ pub enum LoadEvent {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Registry {
-    shared: Arc<Shared>,
+    shared: Arc<RegistryState>,
 }
 
 /// What the registry, its clones and running calls share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct RegistryState {
     engine: Engine,
     cache: Option<Cache>,
     policy: RwLock<Arc<Policy>>,
@@ -102,7 +102,7 @@ pub(crate) struct Shared {
 impl Registry {
     pub fn new(engine: Engine, cache: Option<Cache>, policy: Policy) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RegistryState {
                 engine,
                 cache,
                 policy: RwLock::new(Arc::new(policy)),
@@ -160,7 +160,7 @@ impl Registry {
         &self,
         module: &Arc<Module>,
         screening: &Screening<'_>,
-    ) -> Result<Verdict, CallError> {
+    ) -> Result<ScreeningVerdict, CallError> {
         if !module.may_run() {
             self.shared.judge(vec![module.clone()]).await;
         }
@@ -176,7 +176,7 @@ impl Registry {
         &self,
         module: &Arc<Module>,
         etag: &str,
-    ) -> Result<Vec<Change>, ApproveError> {
+    ) -> Result<Vec<GrantChange>, ApproveError> {
         let Trust::Approved { approvals, .. } = self.shared.policy().trust.clone() else {
             return Err(ApproveError::Trusted);
         };
@@ -210,7 +210,7 @@ impl Registry {
     }
 }
 
-impl Shared {
+impl RegistryState {
     fn snapshot(&self) -> Arc<ModuleSnapshot> {
         self.snapshot
             .read()

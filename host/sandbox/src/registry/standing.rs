@@ -1,13 +1,13 @@
 //! Which modules may run: judged by the approvals, again and again, because another process writes them.
 
-use super::Shared;
+use super::RegistryState;
 use crate::module::Module;
 use crate::policy::EffectivePolicy;
 use crate::policy::Trust;
 use std::sync::Arc;
 use toolhold_policy::{Approval, ApprovedBy, Grant, Standing};
 
-impl Shared {
+impl RegistryState {
     pub(super) async fn reconsider(self: &Arc<Self>) {
         self.judge(self.snapshot().modules()).await;
     }

@@ -1,7 +1,7 @@
 //! Component values → JSON, within a size that is counted while it grows.
 
 use super::misfit::Misfit;
-use crate::value::shape::{Case, Part, Shape};
+use crate::value::shape::{Case, Shape, ShapeMember};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Number, Value};
@@ -23,17 +23,17 @@ pub enum Unliftable {
 /// [`Unliftable`]; numbers that are not finite have no form.
 pub fn to_json(value: Val, shape: &Shape, limit: u64) -> Result<Value, Unliftable> {
     lift(value, shape, &mut Room(limit)).map_err(|stop| match stop {
-        Stop::Full => Unliftable::TooLarge,
-        Stop::Misfit(misfit) => Unliftable::NoForm(misfit.to_string()),
+        LiftStop::Full => Unliftable::TooLarge,
+        LiftStop::Misfit(misfit) => Unliftable::NoForm(misfit.to_string()),
     })
 }
 
-enum Stop {
+enum LiftStop {
     Full,
     Misfit(Misfit),
 }
 
-impl Stop {
+impl LiftStop {
     fn at_key(self, key: &str) -> Self {
         match self {
             Self::Full => Self::Full,
@@ -49,7 +49,7 @@ impl Stop {
     }
 }
 
-type Lifted<T = Value> = Result<T, Stop>;
+type Lifted<T = Value> = Result<T, LiftStop>;
 
 fn lift(value: Val, shape: &Shape, room: &mut Room) -> Lifted {
     Ok(match (value, shape) {
@@ -149,7 +149,7 @@ fn lift(value: Val, shape: &Shape, room: &mut Room) -> Lifted {
     })
 }
 
-fn record(values: Vec<(String, Val)>, fields: &[Part], room: &mut Room) -> Lifted {
+fn record(values: Vec<(String, Val)>, fields: &[ShapeMember], room: &mut Room) -> Lifted {
     room.brackets(values.len())?;
     let mut out = Map::with_capacity(values.len());
     for ((name, value), field) in values.into_iter().zip(fields) {
@@ -190,8 +190,8 @@ fn one(name: String, value: Value) -> Value {
 }
 
 /// The value does not belong to the shape: a mistake of ours, which must not end in a wrong answer.
-fn no_form() -> Stop {
-    Stop::Misfit(Misfit::new("the value is not of its declared type"))
+fn no_form() -> LiftStop {
+    LiftStop::Misfit(Misfit::new("the value is not of its declared type"))
 }
 
 /// The double whose shortest decimal form is that of `value`: 0.1 and not 0.10000000149011612.
@@ -209,7 +209,7 @@ struct Room(u64);
 
 impl Room {
     fn take(&mut self, bytes: u64) -> Lifted<()> {
-        self.0 = self.0.checked_sub(bytes).ok_or(Stop::Full)?;
+        self.0 = self.0.checked_sub(bytes).ok_or(LiftStop::Full)?;
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Room {
 
     fn float(&mut self, value: f64) -> Lifted {
         let Some(number) = Number::from_f64(value) else {
-            return Err(Stop::Misfit(Misfit::new(format!(
+            return Err(LiftStop::Misfit(Misfit::new(format!(
                 "{value} is not a JSON number"
             ))));
         };

@@ -1,7 +1,7 @@
 //! JSON → component values.
 
 use super::misfit::Misfit;
-use crate::value::shape::{Case, Part, Shape};
+use crate::value::shape::{Case, Shape, ShapeMember};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ type Lowered<T = Val> = Result<T, Misfit>;
 ///
 /// # Errors
 /// The JSON path and what was expected there.
-pub fn arguments(arguments: &Value, params: &[Part]) -> Result<Vec<Val>, String> {
+pub fn arguments(arguments: &Value, params: &[ShapeMember]) -> Result<Vec<Val>, String> {
     let mut values = Vec::with_capacity(params.len());
     each_field(arguments, params, |_, value| values.push(value))
         .map(|()| values)
@@ -113,7 +113,7 @@ fn lower(value: &Value, shape: &Shape) -> Lowered {
 /// Hands each field's value to `take` in the order of `fields`, and refuses fields that are unknown.
 fn each_field<'a>(
     value: &Value,
-    fields: &'a [Part],
+    fields: &'a [ShapeMember],
     mut take: impl FnMut(&'a str, Val),
 ) -> Lowered<()> {
     let Value::Object(object) = value else {
@@ -121,7 +121,7 @@ fn each_field<'a>(
     };
     let mut given = object.iter();
     let mut found = 0;
-    for Part { name, shape } in fields {
+    for ShapeMember { name, shape } in fields {
         // Writers that follow the schema keep its order: then no key needs to be looked up.
         let value = match given.next() {
             Some((key, value)) if key == name => Some(value),
@@ -143,7 +143,7 @@ fn each_field<'a>(
     Ok(())
 }
 
-fn unknown(object: &Map<String, Value>, fields: &[Part]) -> Misfit {
+fn unknown(object: &Map<String, Value>, fields: &[ShapeMember]) -> Misfit {
     let known: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
     let extra = object.keys().find(|key| !known.contains(&key.as_str()));
     Misfit::new(format!(

@@ -5,36 +5,36 @@ use std::fmt;
 
 /// A value that does not fit its type. One pointer: the good case carries its size too.
 #[derive(Debug)]
-pub(super) struct Misfit(Box<Inner>);
+pub(super) struct Misfit(Box<MisfitDetails>);
 
 #[derive(Debug)]
-struct Inner {
+struct MisfitDetails {
     /// Innermost first.
-    path: Vec<Step>,
+    path: Vec<PathStep>,
     reason: String,
 }
 
 #[derive(Debug)]
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
 
 impl Misfit {
     pub fn new(reason: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
+        Self(Box::new(MisfitDetails {
             path: Vec::new(),
             reason: reason.into(),
         }))
     }
 
     pub fn at_key(mut self, key: &str) -> Self {
-        self.0.path.push(Step::Key(key.to_owned()));
+        self.0.path.push(PathStep::Key(key.to_owned()));
         self
     }
 
     pub fn at_index(mut self, index: usize) -> Self {
-        self.0.path.push(Step::Index(index));
+        self.0.path.push(PathStep::Index(index));
         self
     }
 }
@@ -45,12 +45,14 @@ impl fmt::Display for Misfit {
         f.write_str("$")?;
         for step in self.0.path.iter().rev() {
             match step {
-                Step::Index(index) => write!(f, "[{index}]")?,
+                PathStep::Index(index) => write!(f, "[{index}]")?,
                 // WIT's names have dashes; they read better than brackets and stay unambiguous.
-                Step::Key(key) if key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') => {
+                PathStep::Key(key)
+                    if key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') =>
+                {
                     write!(f, ".{key}")?;
                 }
-                Step::Key(key) => write!(f, "[{key:?}]")?,
+                PathStep::Key(key) => write!(f, "[{key:?}]")?,
             }
         }
         write!(f, ": {}", self.0.reason)

@@ -5,13 +5,13 @@
 //! converts exactly what these schemas accept. What people wrote about types goes into `title` and
 //! `description`, which constrain nothing.
 
-use crate::docs::{Docs, Entry, FunctionDocs, Glossary, shown};
-use crate::value::shape::{Part, Shape};
+use crate::docs::{Docs, FunctionDocs, Glossary, GlossaryEntry, shown};
+use crate::value::shape::{Shape, ShapeMember};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
 /// The schema of a function's parameters: one closed object.
-pub fn parameters(params: &[Part]) -> Value {
+pub fn parameters(params: &[ShapeMember]) -> Value {
     documented_parameters(params, None)
 }
 
@@ -21,7 +21,7 @@ pub fn of(shape: &Shape) -> Value {
 }
 
 pub(crate) fn documented_parameters(
-    params: &[Part],
+    params: &[ShapeMember],
     docs: Option<(&Docs, &FunctionDocs)>,
 ) -> Value {
     object(params, |name| {
@@ -126,10 +126,13 @@ fn nested(shape: &Shape, glossary: Glossary<'_>) -> Value {
     described(schema, entry.name, entry.description)
 }
 
-fn object<'a>(parts: &[Part], docs: impl Fn(&str) -> (Option<String>, Glossary<'a>)) -> Value {
+fn object<'a>(
+    parts: &[ShapeMember],
+    docs: impl Fn(&str) -> (Option<String>, Glossary<'a>),
+) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for Part { name, shape } in parts {
+    for ShapeMember { name, shape } in parts {
         let (description, of) = docs(name);
         let schema = described(nested(shape, of), None, description);
         if !shape.is_optional() {
@@ -141,7 +144,7 @@ fn object<'a>(parts: &[Part], docs: impl Fn(&str) -> (Option<String>, Glossary<'
 }
 
 /// What the names of an enum or of flags mean, one a line: a schema has no place at each.
-fn meanings(names: &[String], glossary: Glossary<'_>, entry: &Entry<'_>) -> Option<String> {
+fn meanings(names: &[String], glossary: Glossary<'_>, entry: &GlossaryEntry<'_>) -> Option<String> {
     let mut lines = String::new();
     for name in names {
         if let (Some(meaning), _) = glossary.part(entry, name) {

@@ -43,7 +43,7 @@ pub enum Shape {
     /// A list of `{"key": …, "value": …}`: keys of any type, order and duplicates kept.
     Map(Box<Shape>, Box<Shape>),
     /// An object. A field whose value is [`Shape::Option`] may be left out.
-    Record(Vec<Part>),
+    Record(Vec<ShapeMember>),
     /// A list of exactly these items.
     Tuple(Vec<Shape>),
     /// `"case"`, or `{"case": payload}`.
@@ -61,7 +61,7 @@ pub enum Shape {
 
 /// A parameter of a function or a field of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct ShapeMember {
     pub name: String,
     pub shape: Shape,
 }
@@ -79,7 +79,7 @@ impl Shape {
     /// # Errors
     /// The reason, for resources, streams, futures, error contexts and types too deep or too large.
     pub fn of(ty: &Type) -> Result<Self, String> {
-        Reader::new(&[]).shape(ty)
+        ShapeReader::new(&[]).shape(ty)
     }
 
     /// Whether a record may leave out a field of this shape.
@@ -89,13 +89,13 @@ impl Shape {
 }
 
 /// Reads the types of one function.
-pub(crate) struct Reader<'a> {
+pub(crate) struct ShapeReader<'a> {
     /// The names under which the component exports its resources.
     resources: &'a [(ResourceType, String)],
     left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ShapeReader<'a> {
     pub fn new(resources: &'a [(ResourceType, String)]) -> Self {
         Self {
             resources,
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
                     .fields()
                     .map(|field| {
                         let shape = self.nested(&field.ty, deeper);
-                        Ok(Part {
+                        Ok(ShapeMember {
                             name: field.name.to_owned(),
                             shape: shape.map_err(|reason| format!("{}: {reason}", field.name))?,
                         })

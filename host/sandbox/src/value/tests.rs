@@ -1,5 +1,5 @@
 use super::{Unliftable, arguments, from_json, to_json};
-use crate::value::shape::{Case, Part, Shape};
+use crate::value::shape::{Case, Shape, ShapeMember};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use wasmtime::component::Val;
@@ -89,7 +89,7 @@ fn numbers_keep_their_value_or_are_refused() {
 
 #[test]
 fn what_json_cannot_hold_is_named_with_its_path() {
-    let shape = Shape::List(Box::new(Shape::Record(vec![Part {
+    let shape = Shape::List(Box::new(Shape::Record(vec![ShapeMember {
         name: "unit-price".into(),
         shape: Shape::F64,
     }])));
@@ -116,7 +116,7 @@ fn a_payload_that_has_no_place_is_refused() {
 
 #[test]
 fn fields_come_in_any_order_and_odd_keys_are_quoted() {
-    let part = |name: &str, shape| Part {
+    let part = |name: &str, shape| ShapeMember {
         name: name.into(),
         shape,
     };
@@ -207,7 +207,7 @@ fn any_case() -> impl Strategy<Value = (Shape, Value)> {
                 for (i, (shape, value)) in items.into_iter().enumerate() {
                     let name = format!("field-{i}");
                     object.insert(name.clone(), value);
-                    parts.push(Part { name, shape });
+                    parts.push(ShapeMember { name, shape });
                 }
                 (Shape::Record(parts), Value::Object(object))
             }),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::{Event, EventKind};
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ impl EventRedactor {
 
     fn look(&mut self, kind: &EventKind) {
         if let EventKind::Run { request, .. } = kind {
-            self.is_screened = request.policy.screens.contains(&Place::Output);
+            self.is_screened = request.policy.screens.contains(&ShieldPlace::Output);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolhold_admission::{FairQueue, Lane, Refusal};
+use toolhold_admission::{FairQueue, Lane, QueueRefusal};
 use toolhold_agent::Run;
 use toolhold_protocol::event::Event;
 use toolhold_protocol::settings::RunRequest;
@@ -323,8 +323,8 @@ impl Dispatcher {
             biased;
             () = inner.closing.cancelled() => Err(Refused::Closing),
             place = entered => place.map_err(|refusal| match refusal {
-                Refusal::Full => Refused::Full,
-                Refusal::Deadline => Refused::Late,
+                QueueRefusal::Full => Refused::Full,
+                QueueRefusal::Deadline => Refused::Late,
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::run::approval::Approver;
-use toolhold_agent::{Driver, Module, ToolCall, Toolbox};
-use toolhold_model::{ChatRequest, Counter, Model, ModelError, Session, Watch};
+use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_model::{ChatRequest, Counter, Model, ModelError, RunContext, Watch};
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::result::ToolResult;
@@ -233,7 +233,7 @@ impl Model for PermittedModel {
         })
     }
 
-    fn session(&self, session: &Session<'_>) -> Option<Arc<dyn Model>> {
+    fn session(&self, session: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         let model = self.model.session(session)?;
         Some(Arc::new(Self {
             permit: self.permit.clone(),
@@ -261,7 +261,7 @@ impl Toolbox for PermittedToolbox {
         self.toolbox.tool(name)
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.toolbox.module(name)
     }
 

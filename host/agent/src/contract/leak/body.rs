@@ -13,14 +13,14 @@ use toolhold_protocol::tool::Tool;
 /// Members that hold a tool's name, and those that hold its arguments.
 const NAMES: [&str; 5] = ["name", "tool", "tool_name", "function", "function_name"];
 const ARGUMENTS: [&str; 5] = ["arguments", "parameters", "args", "tool_input", "input"];
-/// Members that say nothing.
+/// Members that carry no information for the call.
 const IDLE: [&str; 5] = ["id", "type", "index", "call_id", "tool_call_id"];
 
 /// The names that a call may have.
 #[derive(Debug, Clone, Default)]
-pub(in crate::contract) struct Offer(BTreeSet<String>);
+pub(in crate::contract) struct CallableNames(BTreeSet<String>);
 
-impl Offer {
+impl CallableNames {
     pub(in crate::contract) fn of(tools: &[Tool]) -> Self {
         Self(tools.iter().map(|tool| tool.name.clone()).collect())
     }
@@ -63,7 +63,7 @@ impl Offer {
 }
 
 /// The calls between two marks.
-pub(super) fn read(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let text = text.trim();
     if tags::begin(text) {
         return tags::all(text, offer, end);
@@ -85,15 +85,15 @@ pub(super) fn read(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
         .or_else(|| after_name(text, offer, end))
 }
 
-/// A message of Harmony to somebody.
-fn message(header: &Header<'_>, offer: &Offer, end: End) -> Option<Leaked> {
+/// A Harmony message with a recipient.
+fn message(header: &Header<'_>, offer: &CallableNames, end: End) -> Option<Leaked> {
     let content = header.content.trim_end();
     let content = content.strip_suffix("<|call|>").unwrap_or(content);
     named(header.recipient?, content.trim(), offer, end)
 }
 
 /// The calls of an answer that is nothing else, in a form without a mark.
-pub(super) fn unmarked(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let text = answer.trim();
     let unmarked = harmony::unmarked_calls(text);
     if !unmarked.is_empty() {
@@ -138,7 +138,7 @@ pub(super) fn unfenced(text: &str) -> Option<&str> {
 }
 
 /// One object that is a call, or a list of them. `whole`: they must have arguments.
-fn json(text: &str, offer: &Offer, end: End, whole: bool) -> Option<Leaked> {
+fn json(text: &str, offer: &CallableNames, end: End, whole: bool) -> Option<Leaked> {
     let Repaired { value, repairs } = value(text, end)?;
     let calls = match value {
         Value::Array(items) if !items.is_empty() => items
@@ -151,7 +151,7 @@ fn json(text: &str, offer: &Offer, end: End, whole: bool) -> Option<Leaked> {
 }
 
 /// Objects one after the other, as Llama writes several calls: `{…}; {…}`.
-fn several(text: &str, offer: &Offer) -> Option<Leaked> {
+fn several(text: &str, offer: &CallableNames) -> Option<Leaked> {
     let mut calls = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -193,7 +193,7 @@ fn value(text: &str, end: End) -> Option<Repaired> {
 }
 
 /// An object that says what to call, and nothing else.
-fn call(value: Value, offer: &Offer, whole: bool) -> Option<Leak> {
+fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
     let Value::Object(mut object) = value else {
         return None;
     };
@@ -263,14 +263,14 @@ fn arguments(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// What defines a tool is no call of it.
+/// Whether the object is a tool's definition rather than a call.
 fn is_schema(arguments: &Map<String, Value>) -> bool {
     arguments.get("type").is_some_and(|ty| ty == "object")
         && arguments.get("properties").is_some_and(Value::is_object)
 }
 
 /// A name and then an object: `NAME{…}`, `NAME[ARGS]{…}`, `function<｜tool▁sep｜>NAME` and a fence.
-fn after_name(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+fn after_name(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let text = match text.strip_prefix("function") {
         Some(rest) => strip_separator(rest).unwrap_or(text),
         None => text,
@@ -302,10 +302,10 @@ fn strip_separator(text: &str) -> Option<&str> {
 }
 
 /// A call of `name` with an object as its arguments; without any where there is no text.
-pub(super) fn named(name: &str, text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn named(name: &str, text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let tool = offer.tool(name)?;
     if text.is_empty() {
-        // That nothing was to follow, only the model's own end says.
+        // Only the model's own end proves that no arguments were to follow.
         return (end == End::Own).then(|| Leaked {
             calls: vec![Leak {
                 tool,

@@ -1,7 +1,7 @@
 //! Calls as FunctionGemma and Gemma 4 write them: `call:NAME{city:<escape>Rome<escape>,days:[1,2]}`. Texts
 //! stand between two marks of their own, keys are bare, and what else there is are literals of JSON.
 
-use super::body::Offer;
+use super::body::CallableNames;
 use super::tags::{one, put};
 use super::{Leaked, MAX_CALLS};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub(super) fn begin(text: &str) -> bool {
 }
 
 /// One call after the other, whole. Where one is cut its last value may be another.
-pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
+pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<Leaked> {
     let mut leaked = Leaked::default();
     let mut rest = text.trim();
     while !rest.is_empty() {

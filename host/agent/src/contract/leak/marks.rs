@@ -8,7 +8,7 @@ pub(super) struct Mark {
     pub(super) close: &'static str,
     /// Whether what opens it is part of the call: it holds the name.
     pub(super) is_named: bool,
-    /// Whether it is a token of its own, which nobody types.
+    /// Whether it is a special token, which does not occur in typed text.
     pub(super) is_token: bool,
 }
 

@@ -53,7 +53,7 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub(super) use body::Offer;
+pub(super) use body::CallableNames;
 pub(super) use reader::{Fate, LeakReader};
 
 use marks::{Follows, MARKS, Mark, follows, is_begun, past_around, trim_around};
@@ -125,7 +125,7 @@ enum Text {
 }
 
 /// The calls of a complete answer, if what it does is to call.
-pub(super) fn find(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn find(answer: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     front(answer, offer, end)
         .or_else(|| last(answer, offer, end))
         .or_else(|| body::unmarked(answer, offer, end))
@@ -133,20 +133,20 @@ pub(super) fn find(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
 }
 
 /// The calls that a complete answer begins with.
-pub(super) fn front(answer: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn front(answer: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let (leaked, _) = run(answer, offer, end);
     (!leaked.calls.is_empty()).then_some(leaked).map(noted)
 }
 
 /// The calls that a thought ends with: for answers that are empty.
-pub(super) fn of_thought(thought: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn of_thought(thought: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     front_only(thought, offer, end)
         .or_else(|| last(thought, offer, end))
         .map(noted)
 }
 
 /// Whether the answer is nothing but what looks like a call and is none: it is no answer either.
-pub(super) fn is_failed(answer: &str, offer: &Offer) -> bool {
+pub(super) fn is_failed(answer: &str, offer: &CallableNames) -> bool {
     let start = answer.trim();
     let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
         return false;
@@ -168,13 +168,13 @@ fn noted(mut leaked: Leaked) -> Leaked {
 }
 
 /// As [`front`], with nothing behind the calls.
-fn front_only(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+fn front_only(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let (leaked, is_all) = run(text, offer, end);
     (is_all && !leaked.calls.is_empty()).then_some(leaked)
 }
 
 /// Calls one after the other, and whether they are all there is.
-fn run(mut text: &str, offer: &Offer, end: End) -> (Leaked, bool) {
+fn run(mut text: &str, offer: &CallableNames, end: End) -> (Leaked, bool) {
     let mut leaked = Leaked::default();
     while leaked.calls.len() < MAX_CALLS {
         match next(text, offer, Text::Whole(end)) {
@@ -190,7 +190,7 @@ fn run(mut text: &str, offer: &Offer, end: End) -> (Leaked, bool) {
 }
 
 /// Calls that end a text in which something stands before them: as many as there are.
-fn last(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+fn last(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let mut found = None;
     let places = places(text).into_iter().rev().take(MAX_PLACES);
     for (at, mark) in places.take_while(|(at, _)| text.len() - at <= MAX_LAST) {
@@ -240,7 +240,7 @@ fn begins_line(text: &str, at: usize) -> bool {
 }
 
 /// Reads what `text` begins with.
-fn next<'t>(text: &'t str, offer: &Offer, whole: Text) -> Next<'t> {
+fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> Next<'t> {
     let start = past_around(text);
     if whole == Text::Growing && is_begun(start) {
         return Next::Open;

@@ -1,6 +1,6 @@
 //! Calls as Python writes them: `[weather.now(city="Rome", days=[1, 2]), news.top()]`, or one a line.
 
-use super::body::Offer;
+use super::body::CallableNames;
 use super::{Leak, Leaked, MAX_CALLS};
 use serde_json::Map;
 use toolhold_json::repair::RepairKind;
@@ -11,7 +11,7 @@ const PACKAGE: &str = "default_api.";
 
 /// Calls in a list, or one after the other, with arguments by name and literals as values. Nothing if
 /// anything else is there, or a name is not offered.
-pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
+pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<Leaked> {
     let text = text.trim();
     let (inner, is_list) = match text.strip_prefix('[') {
         Some(inner) => (inner.strip_suffix(']')?, true),
@@ -48,7 +48,7 @@ pub(super) fn calls(text: &str, offer: &Offer) -> Option<Leaked> {
     (!leaked.calls.is_empty()).then_some(leaked)
 }
 
-fn printed(text: &str, offer: &Offer) -> Option<Leak> {
+fn printed(text: &str, offer: &CallableNames) -> Option<Leak> {
     let (name, after) = text.trim().split_once('(')?;
     let (inner, after) = after.split_at(closing(after)?);
     if after != ")" {
@@ -57,7 +57,7 @@ fn printed(text: &str, offer: &Offer) -> Option<Leak> {
     call(name, inner, offer)
 }
 
-fn call(name: &str, inner: &str, offer: &Offer) -> Option<Leak> {
+fn call(name: &str, inner: &str, offer: &CallableNames) -> Option<Leak> {
     let name = name.trim();
     let tool = offer.identifier(name.strip_prefix(PACKAGE).unwrap_or(name))?;
     let mut arguments = Map::new();

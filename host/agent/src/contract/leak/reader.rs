@@ -1,7 +1,7 @@
 //! Leaked calls that begin an answer, while it is generated.
 
 use super::marks::{MARKS, is_begun, past_around};
-use super::{Leak, MAX_CALLS, Next, Offer, Text, front, next};
+use super::{CallableNames, Leak, MAX_CALLS, Next, Text, front, next};
 use std::mem;
 use toolhold_json::repair::End;
 
@@ -9,8 +9,8 @@ use toolhold_json::repair::End;
 /// on. What it gives out, [`super::front`] of the complete answer begins with.
 #[derive(Debug)]
 pub(in crate::contract) struct LeakReader {
-    offer: Offer,
-    place: Place,
+    offer: CallableNames,
+    place: LeakPosition,
     /// What was not given out or passed on.
     text: String,
     /// How far it was looked through for what closes the call.
@@ -22,12 +22,12 @@ pub(in crate::contract) struct LeakReader {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LeakPosition {
     /// Too little text to tell.
     Start,
     /// In a call, or between two.
     Calls,
-    /// There were calls, and something else followed; what comes is of no use.
+    /// There were calls and something else followed; the rest is ignored.
     Over,
     /// There is none.
     Other,
@@ -38,15 +38,15 @@ enum Place {
 pub(in crate::contract) enum Fate {
     /// It is kept, or completed these calls.
     Taken(Vec<Leak>),
-    /// It is for whoever reads answers.
+    /// It is answer text.
     Passed(String),
 }
 
 impl LeakReader {
-    pub(in crate::contract) fn new(offer: Offer) -> Self {
+    pub(in crate::contract) fn new(offer: CallableNames) -> Self {
         Self {
             offer,
-            place: Place::Start,
+            place: LeakPosition::Start,
             text: String::new(),
             searched: 0,
             is_waiting: false,
@@ -62,20 +62,20 @@ impl LeakReader {
     /// Takes the next text of the answer.
     pub(in crate::contract) fn push(&mut self, text: &str) -> Fate {
         match self.place {
-            Place::Other => return Fate::Passed(text.to_owned()),
-            Place::Over => return Fate::Taken(Vec::new()),
-            Place::Start | Place::Calls => self.text.push_str(text),
+            LeakPosition::Other => return Fate::Passed(text.to_owned()),
+            LeakPosition::Over => return Fate::Taken(Vec::new()),
+            LeakPosition::Start | LeakPosition::Calls => self.text.push_str(text),
         }
-        if self.place == Place::Start {
+        if self.place == LeakPosition::Start {
             let start = past_around(&self.text);
             if is_begun(start) {
                 return Fate::Taken(Vec::new());
             }
             if !MARKS.iter().any(|mark| start.starts_with(mark.open)) {
-                self.place = Place::Other;
+                self.place = LeakPosition::Other;
                 return Fate::Passed(mem::take(&mut self.text));
             }
-            self.place = Place::Calls;
+            self.place = LeakPosition::Calls;
         }
         let says_nothing = |c: char| c.is_whitespace() && c != '\n';
         if self.is_waiting && text.chars().all(says_nothing) {
@@ -94,7 +94,7 @@ impl LeakReader {
                     self.text = rest.to_owned();
                     self.searched = 0;
                     if self.given >= MAX_CALLS {
-                        self.place = Place::Over;
+                        self.place = LeakPosition::Over;
                         self.text = String::new();
                     }
                 }
@@ -105,7 +105,7 @@ impl LeakReader {
                 Next::Open | Next::Nothing => break,
                 Next::Other => {
                     if self.given > 0 {
-                        self.place = Place::Over;
+                        self.place = LeakPosition::Over;
                         self.text = String::new();
                     }
                     break;
@@ -143,14 +143,14 @@ impl LeakReader {
         found.is_some()
     }
 
-    /// The answer has ended. What it was, where no call was given out and it has none: then it is for
-    /// whoever reads answers.
+    /// The answer has ended. Returns the held text as answer text, if no call was given out and it holds
+    /// none.
     pub(in crate::contract) fn finish(&mut self) -> Option<String> {
         let text = mem::take(&mut self.text);
         let is_answer = self.given == 0
-            && matches!(self.place, Place::Start | Place::Calls)
+            && matches!(self.place, LeakPosition::Start | LeakPosition::Calls)
             && front(&text, &self.offer, End::Own).is_none();
-        self.place = Place::Over;
+        self.place = LeakPosition::Over;
         is_answer.then_some(text)
     }
 

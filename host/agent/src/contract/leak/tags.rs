@@ -1,7 +1,7 @@
 //! Arguments as pairs of tags. Their values are texts, unless the tag says that one is JSON: what type one
 //! has, the tool's schema says later (`guard::coerce`).
 
-use super::body::{self, Offer};
+use super::body::{self, CallableNames};
 use super::{Leak, Leaked, MAX_CALLS, MAX_CLOSES};
 use serde_json::{Map, Value};
 use toolhold_json::repair::End;
@@ -59,7 +59,7 @@ fn family(text: &str) -> Option<&'static Family> {
 }
 
 /// One call after the other.
-pub(super) fn all(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let mut leaked = Leaked::default();
     let mut rest = text;
     while !rest.is_empty() {
@@ -91,7 +91,7 @@ pub(super) fn all(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
 }
 
 /// `<function=NAME>…</function>` and `<invoke name="NAME">…</invoke>`, with parameters as tags or as JSON.
-fn named(family: &Family, text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+fn named(family: &Family, text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     let (name, rest) = text.strip_prefix(family.open)?.split_once('>')?;
     let name = if family.open.ends_with("name=") {
         unquoted(name)?
@@ -189,7 +189,7 @@ fn lines(value: &str) -> &str {
 }
 
 /// `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…`
-pub(super) fn pairs(text: &str, offer: &Offer, end: End) -> Option<Leaked> {
+pub(super) fn pairs(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
     // Another pair may be missing.
     if end == End::Cut {
         return None;

@@ -1,14 +1,14 @@
 //! Forms, what is quoted, and that streaming changes nothing.
 
 use super::*;
-use crate::contract::leak::body::Offer;
+use crate::contract::leak::body::CallableNames;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 use toolhold_protocol::tool::Tool;
 
-fn offer() -> Offer {
-    Offer::of(&["weather.now", "news", "a_b.c_d"].map(Tool::new))
+fn offer() -> CallableNames {
+    CallableNames::of(&["weather.now", "news", "a_b.c_d"].map(Tool::new))
 }
 
 fn found(text: &str) -> Vec<(String, Value)> {
@@ -386,12 +386,12 @@ fn values_are_what_was_written() {
 
 const NEWS: &str = "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_call>";
 
-/// The other side of the rule: whatever is talked about is not done.
+/// The other side of the rule: a call that is only quoted is not made.
 #[test]
 fn what_is_quoted_is_no_call() {
     let fence = "```json\n{\"name\": \"news\", \"arguments\": {}}\n```";
     for text in [
-        // CallEventSender prose.
+        // Within prose.
         format!("Write {NEWS} to read the news."),
         format!("Write\n{NEWS}\nto read the news."),
         format!("{NEWS} is how Hermes writes a call."),

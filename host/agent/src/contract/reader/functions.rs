@@ -1,6 +1,6 @@
 //! The function calls of the `tools` contract.
 
-use super::{Given, Piece};
+use super::{Piece, SolutionPart};
 use crate::contract::tools;
 use serde_json::Value;
 use toolhold_json::scan::{SPACE, Scan};
@@ -72,17 +72,17 @@ impl FunctionReader {
             let arguments = slot.arguments.replace(Value::Null).unwrap_or_default();
             self.given += 1;
             match tools::given(name, arguments)? {
-                Given::Call(call) => {
+                SolutionPart::Call(call) => {
                     out.push(Piece::Call {
                         index: self.calls,
                         call,
                     });
                     self.calls += 1;
                 }
-                Given::Field(name, _) if self.fields.contains(&name) => {
+                SolutionPart::Field(name, _) if self.fields.contains(&name) => {
                     return Err(format!("{name} was given twice"));
                 }
-                Given::Field(name, value) => {
+                SolutionPart::Field(name, value) => {
                     self.fields.push(name);
                     out.push(Piece::field(name, value));
                 }

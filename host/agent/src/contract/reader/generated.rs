@@ -1,4 +1,4 @@
-//! Replies to test with, made to be mistaken.
+//! Generated replies for property tests, designed to be misread.
 
 use super::call_object;
 use proptest::collection::vec;

@@ -12,9 +12,9 @@ mod tests;
 pub(super) use object::ObjectFinder;
 pub(super) use solution::SolutionReader;
 
-use crate::contract::leak::{Fate, LeakReader, Offer};
+use crate::contract::leak::{CallableNames, Fate, LeakReader};
 use crate::contract::simple;
-use crate::contract::thought::{Filter, Part};
+use crate::contract::thought::{Filter, ReplyText};
 use functions::FunctionReader;
 use serde_json::{Map, Value};
 use toolhold_protocol::completion::Delta;
@@ -38,19 +38,19 @@ pub enum Piece {
 /// here, or begin with them where something had to be put right. It keeps the text of values that are not
 /// complete and the names of members, and no thoughts.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ReplyReader {
     contract: Contract,
     thoughts: Filter,
     leaks: LeakReader,
     /// Calls that leaked.
     leaked: usize,
-    state: State,
+    state: FormatReader,
     /// What is given out when it is known to be no part of a thought.
     waiting: Vec<Piece>,
 }
 
 #[derive(Debug)]
-enum State {
+enum FormatReader {
     Schema(SolutionReader),
     Tools(FunctionReader),
     Simple(ObjectFinder),
@@ -58,7 +58,7 @@ enum State {
     Quiet,
 }
 
-impl State {
+impl FormatReader {
     fn new(contract: Contract) -> Self {
         match contract {
             Contract::Schema => Self::Schema(SolutionReader::default()),
@@ -68,14 +68,14 @@ impl State {
     }
 }
 
-impl Reader {
+impl ReplyReader {
     pub fn new(contract: Contract, tools: &[Tool]) -> Self {
         Self {
             contract,
             thoughts: Filter::default(),
-            leaks: LeakReader::new(Offer::of(tools)),
+            leaks: LeakReader::new(CallableNames::of(tools)),
             leaked: 0,
-            state: State::new(contract),
+            state: FormatReader::new(contract),
             waiting: Vec::new(),
         }
     }
@@ -86,7 +86,7 @@ impl Reader {
         match (&mut self.state, delta) {
             // Calls in the text of a reply that may have native ones are read when it has ended.
             (
-                State::Tools(reader),
+                FormatReader::Tools(reader),
                 Delta::ToolCall {
                     index,
                     name,
@@ -96,17 +96,17 @@ impl Reader {
             ) => {
                 let read = reader.push(*index, name.as_deref(), arguments, &mut pieces);
                 if read.is_err() {
-                    self.state = State::Quiet;
+                    self.state = FormatReader::Quiet;
                 }
             }
-            (State::Tools(_), _) => {}
+            (FormatReader::Tools(_), _) => {}
             (_, Delta::Content(text)) => {
                 for part in self.thoughts.push(text) {
                     match part {
-                        Part::Answer(text) => self.answer(&text, &mut pieces),
-                        Part::Restart => {
+                        ReplyText::Answer(text) => self.answer(&text, &mut pieces),
+                        ReplyText::Restart => {
                             self.leaks.restart();
-                            self.state = State::new(self.contract);
+                            self.state = FormatReader::new(self.contract);
                             self.waiting.clear();
                         }
                     }
@@ -135,13 +135,13 @@ impl Reader {
     fn read(&mut self, text: &str, pieces: &mut Vec<Piece>) {
         let is_settled = self.thoughts.is_settled();
         let read = match &mut self.state {
-            State::Schema(reader) => reader.push(text, pieces),
-            State::Simple(finder) if is_settled => turn(finder, text, pieces),
-            State::Simple(finder) => turn(finder, text, &mut self.waiting),
-            State::Tools(_) | State::Quiet => Ok(()),
+            FormatReader::Schema(reader) => reader.push(text, pieces),
+            FormatReader::Simple(finder) if is_settled => turn(finder, text, pieces),
+            FormatReader::Simple(finder) => turn(finder, text, &mut self.waiting),
+            FormatReader::Tools(_) | FormatReader::Quiet => Ok(()),
         };
         if read.is_err() {
-            self.state = State::Quiet;
+            self.state = FormatReader::Quiet;
         }
     }
 
@@ -149,7 +149,7 @@ impl Reader {
     /// arguments.
     pub fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        if let State::Tools(reader) = &mut self.state {
+        if let FormatReader::Tools(reader) = &mut self.state {
             // Whatever is wrong, this was the last that is read.
             let _ = reader.finish(&mut pieces);
         } else {
@@ -161,7 +161,7 @@ impl Reader {
             }
             pieces.append(&mut self.waiting);
         }
-        self.state = State::Quiet;
+        self.state = FormatReader::Quiet;
         pieces
     }
 
@@ -169,10 +169,10 @@ impl Reader {
     #[cfg(test)]
     fn held(&self) -> usize {
         let state = match &self.state {
-            State::Schema(reader) => reader.held(),
-            State::Tools(reader) => reader.held(),
-            State::Simple(finder) => finder.held(),
-            State::Quiet => 0,
+            FormatReader::Schema(reader) => reader.held(),
+            FormatReader::Tools(reader) => reader.held(),
+            FormatReader::Simple(finder) => finder.held(),
+            FormatReader::Quiet => 0,
         };
         state + self.leaks.held() + self.thoughts.held()
     }
@@ -181,8 +181,8 @@ impl Reader {
 fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<Piece>) -> Result<(), String> {
     if let Some(object) = finder.push(text)? {
         pieces.extend(simple::given(object)?.into_iter().map(|given| match given {
-            Given::Call(call) => Piece::Call { index: 0, call },
-            Given::Field(name, value) => Piece::field(name, value),
+            SolutionPart::Call(call) => Piece::Call { index: 0, call },
+            SolutionPart::Field(name, value) => Piece::field(name, value),
         }));
     }
     Ok(())
@@ -199,7 +199,7 @@ impl Piece {
 
 /// What a function call or a `simple` reply stands for in a solution.
 #[derive(Debug)]
-pub(super) enum Given {
+pub(super) enum SolutionPart {
     Call(Value),
     /// `meta`, `advisors` or `output`.
     Field(&'static str, Value),

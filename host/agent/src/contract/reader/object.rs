@@ -8,11 +8,11 @@ use toolhold_json::scan::{SPACE, Scan};
 #[derive(Debug)]
 pub(in crate::contract) struct ObjectFinder {
     wanted: &'static [&'static str],
-    place: Place,
+    place: ObjectPosition,
 }
 
 #[derive(Debug)]
-enum Place {
+enum ObjectPosition {
     Prose,
     /// After a brace, which begins an object if a string or its end follows.
     Brace,
@@ -24,7 +24,7 @@ impl ObjectFinder {
     pub(in crate::contract) fn new(wanted: &'static [&'static str]) -> Self {
         Self {
             wanted,
-            place: Place::Prose,
+            place: ObjectPosition::Prose,
         }
     }
 
@@ -39,35 +39,35 @@ impl ObjectFinder {
     ) -> Result<Option<Map<String, Value>>, String> {
         while !text.is_empty() {
             match &mut self.place {
-                Place::Done => return Ok(None),
-                Place::Prose => {
+                ObjectPosition::Done => return Ok(None),
+                ObjectPosition::Prose => {
                     let Some((_, rest)) = text.split_once('{') else {
                         return Ok(None);
                     };
-                    self.place = Place::Brace;
+                    self.place = ObjectPosition::Brace;
                     text = rest;
                 }
-                Place::Brace => {
+                ObjectPosition::Brace => {
                     text = text.trim_start_matches(SPACE);
                     if text.starts_with(['"', '}']) {
                         let mut scan = Scan::new(0);
                         scan.push("{")?;
-                        self.place = Place::Object(scan);
+                        self.place = ObjectPosition::Object(scan);
                     } else if !text.is_empty() {
-                        self.place = Place::Prose;
+                        self.place = ObjectPosition::Prose;
                     }
                 }
-                Place::Object(scan) => {
+                ObjectPosition::Object(scan) => {
                     let Some((value, rest)) = scan.push(text)? else {
                         return Ok(None);
                     };
                     if let Value::Object(object) = value
                         && self.wanted.iter().any(|name| object.contains_key(*name))
                     {
-                        self.place = Place::Done;
+                        self.place = ObjectPosition::Done;
                         return Ok(Some(object));
                     }
-                    self.place = Place::Prose;
+                    self.place = ObjectPosition::Prose;
                     text = rest;
                 }
             }
@@ -78,7 +78,7 @@ impl ObjectFinder {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         match &self.place {
-            Place::Object(scan) => scan.held(),
+            ObjectPosition::Object(scan) => scan.held(),
             _ => 0,
         }
     }
@@ -91,7 +91,7 @@ impl ObjectFinder {
         match self.push(text) {
             Ok(Some(object)) => Ok(object),
             Err(reason) => Err(format!("the object in the reply is not JSON: {reason}")),
-            Ok(None) if matches!(self.place, Place::Object(_)) => {
+            Ok(None) if matches!(self.place, ObjectPosition::Object(_)) => {
                 Err("the object in the reply has no end".into())
             }
             Ok(None) => Err(format!(

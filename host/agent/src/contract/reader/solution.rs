@@ -12,7 +12,7 @@ const CALLS: &str = "calls";
 /// Takes the text of one solution (docs/protocol.md, 4).
 #[derive(Debug, Default)]
 pub(in crate::contract) struct SolutionReader {
-    place: Place,
+    place: SolutionPosition,
     /// The value that is being read; where it stands is `place`.
     scan: Option<Scan>,
     names: HashSet<String>,
@@ -20,7 +20,7 @@ pub(in crate::contract) struct SolutionReader {
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum SolutionPosition {
     #[default]
     BeforeObject,
     /// Where an object or a list may end that has no element yet.
@@ -64,7 +64,7 @@ impl SolutionReader {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         let place = match &self.place {
-            Place::Colon(name) | Place::Value(name) => name.len(),
+            SolutionPosition::Colon(name) | SolutionPosition::Value(name) => name.len(),
             _ => 0,
         };
         let names: usize = self.names.iter().map(String::len).sum();
@@ -76,7 +76,7 @@ impl SolutionReader {
     fn token<'t>(&mut self, text: &'t str) -> Result<&'t str, String> {
         let text = match self.place {
             // Around the object any white space goes, as in [`Solution::parse`].
-            Place::BeforeObject | Place::AfterObject => text.trim_start(),
+            SolutionPosition::BeforeObject | SolutionPosition::AfterObject => text.trim_start(),
             _ => text.trim_start_matches(SPACE),
         };
         let mut rest = text.chars();
@@ -84,17 +84,24 @@ impl SolutionReader {
             return Ok("");
         };
         let (place, outside) = match (mem::take(&mut self.place), first) {
-            (Place::BeforeObject, '{') => (Place::FirstName, None),
-            (Place::FirstName | Place::AfterValue, '}') => (Place::AfterObject, None),
-            (Place::Colon(name), ':') => (Place::Value(name), None),
-            (Place::Value(name), '[') if name == CALLS => (Place::FirstCall, None),
-            (place @ (Place::FirstName | Place::Name), '"') | (place @ Place::Value(_), _) => {
-                (place, Some(1))
+            (SolutionPosition::BeforeObject, '{') => (SolutionPosition::FirstName, None),
+            (SolutionPosition::FirstName | SolutionPosition::AfterValue, '}') => {
+                (SolutionPosition::AfterObject, None)
             }
-            (Place::FirstCall | Place::AfterCall, ']') => (Place::AfterValue, None),
-            (place @ (Place::FirstCall | Place::Call), '{') => (place, Some(2)),
-            (Place::AfterCall, ',') => (Place::Call, None),
-            (Place::AfterValue, ',') => (Place::Name, None),
+            (SolutionPosition::Colon(name), ':') => (SolutionPosition::Value(name), None),
+            (SolutionPosition::Value(name), '[') if name == CALLS => {
+                (SolutionPosition::FirstCall, None)
+            }
+            (place @ (SolutionPosition::FirstName | SolutionPosition::Name), '"')
+            | (place @ SolutionPosition::Value(_), _) => (place, Some(1)),
+            (SolutionPosition::FirstCall | SolutionPosition::AfterCall, ']') => {
+                (SolutionPosition::AfterValue, None)
+            }
+            (place @ (SolutionPosition::FirstCall | SolutionPosition::Call), '{') => {
+                (place, Some(2))
+            }
+            (SolutionPosition::AfterCall, ',') => (SolutionPosition::Call, None),
+            (SolutionPosition::AfterValue, ',') => (SolutionPosition::Name, None),
             _ => return Err(format!("{first:?} is unexpected where it stands")),
         };
         self.place = place;
@@ -110,18 +117,18 @@ impl SolutionReader {
     /// Takes the value that stands at `place`.
     fn take(&mut self, value: Value, out: &mut Vec<Piece>) -> Result<(), String> {
         self.place = match (mem::take(&mut self.place), value) {
-            (Place::FirstName | Place::Name, Value::String(name)) => {
+            (SolutionPosition::FirstName | SolutionPosition::Name, Value::String(name)) => {
                 if !self.names.insert(name.clone()) {
                     return Err(format!("{name:?} is there twice; write it once"));
                 }
-                Place::Colon(name)
+                SolutionPosition::Colon(name)
             }
-            (Place::Value(name), value) if name != CALLS => {
+            (SolutionPosition::Value(name), value) if name != CALLS => {
                 out.push(Piece::Field { name, value });
-                Place::AfterValue
+                SolutionPosition::AfterValue
             }
-            (Place::Value(_), Value::Null) => Place::AfterValue,
-            (Place::FirstCall | Place::Call, Value::Object(mut call)) => {
+            (SolutionPosition::Value(_), Value::Null) => SolutionPosition::AfterValue,
+            (SolutionPosition::FirstCall | SolutionPosition::Call, Value::Object(mut call)) => {
                 let Some(Value::String(tool)) = call.shift_remove("_tool") else {
                     return Err("a call lacks \"_tool\", the name of the tool to call".into());
                 };
@@ -130,7 +137,7 @@ impl SolutionReader {
                     call: call_object(tool, call),
                 });
                 self.calls += 1;
-                Place::AfterCall
+                SolutionPosition::AfterCall
             }
             _ => return Err("\"calls\" must be a list".into()),
         };

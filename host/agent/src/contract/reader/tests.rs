@@ -30,7 +30,7 @@ fn contents(text: &str, cuts: &[Index]) -> Vec<Delta> {
 }
 
 fn pieces(contract: Contract, deltas: &[Delta]) -> Vec<Piece> {
-    let mut reader = Reader::new(contract, &offered());
+    let mut reader = ReplyReader::new(contract, &offered());
     let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
     pieces.extend(reader.finish());
     pieces
@@ -167,7 +167,7 @@ proptest! {
                     pieces.map(|piece| function(0, Some("a-b"), piece)).collect()
                 }
             };
-            let mut reader = Reader::new(contract, &offered());
+            let mut reader = ReplyReader::new(contract, &offered());
             let whole = pieces(contract, &deltas);
             let mut given = Vec::new();
             let mut pushed = 0;
@@ -203,7 +203,7 @@ proptest! {
 #[test]
 fn a_call_is_given_at_its_last_brace() {
     let text = r#"{"calls":[{"_tool":"a.b","x":{"y":"}"}},{"_tool":"c.d"}],"output":null}"#;
-    let mut reader = Reader::new(Contract::Schema, &offered());
+    let mut reader = ReplyReader::new(Contract::Schema, &offered());
     let mut given = Vec::new();
     for (at, c) in text.char_indices() {
         for piece in reader.push(&content(&c.to_string())) {
@@ -226,7 +226,7 @@ fn a_call_is_given_at_its_last_brace() {
 
 #[test]
 fn a_function_call_is_given_when_it_ends() {
-    let mut reader = Reader::new(Contract::Tools, &offered());
+    let mut reader = ReplyReader::new(Contract::Tools, &offered());
     let mut push = |index, name, arguments| {
         let pieces = reader.push(&function(index, name, arguments));
         calls(&pieces.into_iter().map(renumbered).collect::<Vec<_>>())
@@ -397,7 +397,7 @@ fn a_thought_before_the_reply_changes_nothing() {
                     "{contract:?} {text}"
                 );
                 // The last character completes it, not the end.
-                let mut reader = Reader::new(contract, &offered());
+                let mut reader = ReplyReader::new(contract, &offered());
                 let early: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
                 assert!(size == text.len() || early.len() == given.len(), "{text}");
             }
@@ -496,7 +496,7 @@ fn function_calls_that_are_none_give_nothing() {
 
 #[test]
 fn a_long_prose_is_not_kept() {
-    let mut reader = Reader::new(Contract::Simple, &offered());
+    let mut reader = ReplyReader::new(Contract::Simple, &offered());
     for _ in 0..1_000 {
         reader.push(&content(
             "so {I think} that it is better to think {} again, ",

@@ -1,6 +1,6 @@
 //! Thoughts, while a reply is generated.
 
-use super::{ANSWERS, MARKS, Watch};
+use super::{ANSWERS, ClosingMarkFinder, MARKS};
 use crate::contract::harmony::{self, Begins, Channel};
 use std::mem;
 
@@ -8,19 +8,19 @@ use std::mem;
 /// [`super::split`] gives.
 #[derive(Debug, Default)]
 pub(in crate::contract) struct Filter {
-    place: Place,
+    place: FilterState,
     /// Text that may be the beginning of a mark, or what is said before calls.
     held: String,
 }
 
 #[derive(Debug, Default)]
-enum Place {
+enum FilterState {
     #[default]
     Start,
     /// Until this mark.
     Thought(&'static str),
     /// Of which a closing mark may still make a thought.
-    Answer(Watch),
+    Answer(ClosingMarkFinder),
     /// In a message of Harmony that is thought if another one follows. How far it was looked through.
     Commentary(usize),
     /// In Harmony's last message, until the mark that may end it.
@@ -30,7 +30,7 @@ enum Place {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::contract) enum Part {
+pub(in crate::contract) enum ReplyText {
     Answer(String),
     /// All of the answer so far was thought.
     Restart,
@@ -38,7 +38,7 @@ pub(in crate::contract) enum Part {
 
 impl Filter {
     /// Takes the next text, and gives what of it is answer.
-    pub(in crate::contract) fn push(&mut self, text: &str) -> Vec<Part> {
+    pub(in crate::contract) fn push(&mut self, text: &str) -> Vec<ReplyText> {
         let mut parts = Vec::new();
         let mut text = if self.held.is_empty() {
             text.to_owned()
@@ -47,15 +47,15 @@ impl Filter {
         };
         loop {
             text = match &mut self.place {
-                Place::Start => {
+                FilterState::Start => {
                     let start = text.trim_start();
                     let begins = harmony::begins(start);
                     if let Begins::With(header) = begins {
                         self.place = match (header.channel, header.recipient) {
-                            (_, Some(_)) => Place::Settled,
-                            (Channel::Analysis, None) => Place::Thought(harmony::END),
-                            (Channel::Commentary, None) => Place::Commentary(0),
-                            (Channel::Final, None) => Place::Final,
+                            (_, Some(_)) => FilterState::Settled,
+                            (Channel::Analysis, None) => FilterState::Thought(harmony::END),
+                            (Channel::Commentary, None) => FilterState::Commentary(0),
+                            (Channel::Final, None) => FilterState::Final,
                         };
                         match header.recipient {
                             Some(_) => start.to_owned(),
@@ -67,7 +67,7 @@ impl Filter {
                     } else if let Some((open, close)) =
                         MARKS.into_iter().find(|(open, _)| start.starts_with(open))
                     {
-                        self.place = Place::Thought(close);
+                        self.place = FilterState::Thought(close);
                         start[open.len()..].to_owned()
                     } else if let Some(rest) = MARKS
                         .iter()
@@ -82,17 +82,17 @@ impl Filter {
                         return parts;
                     } else {
                         self.place = if start.starts_with(ANSWERS) {
-                            Place::Settled
+                            FilterState::Settled
                         } else {
-                            Place::Answer(Watch::default())
+                            FilterState::Answer(ClosingMarkFinder::default())
                         };
                         start.to_owned()
                     }
                 }
-                Place::Thought(close) => {
+                FilterState::Thought(close) => {
                     if let Some(at) = text.find(*close) {
                         let rest = text[at + close.len()..].to_owned();
-                        self.place = Place::Start;
+                        self.place = FilterState::Start;
                         rest
                     } else {
                         let mut from = text.len().saturating_sub(close.len() - 1);
@@ -103,20 +103,20 @@ impl Filter {
                         return parts;
                     }
                 }
-                Place::Answer(watch) => match watch.find(&text) {
+                FilterState::Answer(watch) => match watch.find(&text) {
                     Some(end) => {
-                        parts.push(Part::Restart);
-                        self.place = Place::Start;
+                        parts.push(ReplyText::Restart);
+                        self.place = FilterState::Start;
                         text[end..].to_owned()
                     }
                     None => {
-                        parts.push(Part::Answer(text));
+                        parts.push(ReplyText::Answer(text));
                         return parts;
                     }
                 },
-                Place::Commentary(searched) => {
+                FilterState::Commentary(searched) => {
                     if let Some(at) = harmony::next_message(&text, *searched) {
-                        self.place = Place::Start;
+                        self.place = FilterState::Start;
                         text.split_off(at)
                     } else {
                         *searched =
@@ -125,13 +125,13 @@ impl Filter {
                         return parts;
                     }
                 }
-                Place::Final => {
+                FilterState::Final => {
                     self.held = text.split_off(harmony::open_ending(&text));
-                    parts.push(Part::Answer(text));
+                    parts.push(ReplyText::Answer(text));
                     return parts;
                 }
-                Place::Settled => {
-                    parts.push(Part::Answer(text));
+                FilterState::Settled => {
+                    parts.push(ReplyText::Answer(text));
                     return parts;
                 }
             };
@@ -140,18 +140,18 @@ impl Filter {
 
     /// Whether nothing that follows can make a thought of what was given.
     pub(in crate::contract) fn is_settled(&self) -> bool {
-        matches!(self.place, Place::Final | Place::Settled)
+        matches!(self.place, FilterState::Final | FilterState::Settled)
     }
 
     /// The reply has ended: what was held is answer.
     pub(in crate::contract) fn finish(&mut self) -> Option<String> {
         let mut held = mem::take(&mut self.held);
         match self.place {
-            Place::Start => {}
-            Place::Commentary(_) | Place::Final => {
+            FilterState::Start => {}
+            FilterState::Commentary(_) | FilterState::Final => {
                 held.truncate(harmony::ending(&held).unwrap_or(held.len()));
             }
-            Place::Thought(_) | Place::Answer(_) | Place::Settled => return None,
+            FilterState::Thought(_) | FilterState::Answer(_) | FilterState::Settled => return None,
         }
         (!held.is_empty()).then_some(held)
     }

@@ -1,5 +1,5 @@
-//! What a model thinks, where it stands in its answer: the server has no parser for it, or another
-//! model's.
+//! Separates a model's thoughts from its answer, for servers without a parser for them, or with the
+//! parser of another model.
 //!
 //! A thought stands before the answer, between marks: `<think>…</think>` and its like. Three things
 //! happen to it. The mark that opens it is missing, because the chat template wrote it into the prompt:
@@ -16,7 +16,7 @@ mod filter;
 #[cfg(test)]
 mod tests;
 
-pub(super) use filter::{Filter, Part};
+pub(super) use filter::{Filter, ReplyText};
 
 use super::harmony::{self, Begins, Channel, Header, UnmarkedThought};
 
@@ -89,7 +89,7 @@ fn past_thought(text: &str) -> Option<&str> {
     if start.starts_with(ANSWERS) {
         return None;
     }
-    let mut watch = Watch::default();
+    let mut watch = ClosingMarkFinder::default();
     let end = watch.find(start)?;
     start.get(end..)
 }
@@ -110,14 +110,14 @@ fn past_message<'t>(header: &Header<'t>) -> Option<&'t str> {
 /// Looks for a closing mark that begins a line and does not stand in code, and for the answer behind a
 /// thought that lost its marks.
 #[derive(Debug)]
-struct Watch {
+struct ClosingMarkFinder {
     /// The line so far, as long as it may be a mark.
     line: Option<String>,
     in_code: bool,
     unmarked: UnmarkedThought,
 }
 
-impl Default for Watch {
+impl Default for ClosingMarkFinder {
     fn default() -> Self {
         Self {
             line: Some(String::new()),
@@ -127,7 +127,7 @@ impl Default for Watch {
     }
 }
 
-impl Watch {
+impl ClosingMarkFinder {
     /// The end of the mark, in bytes of `text`.
     fn find(&mut self, text: &str) -> Option<usize> {
         for (at, c) in text.char_indices() {

@@ -146,15 +146,19 @@ fn streamed(pieces: &[&str]) -> String {
     let mut filter = Filter::default();
     let mut answer = String::new();
     let mut take = |part| match part {
-        Part::Answer(text) => answer += &text,
-        Part::Restart => answer.clear(),
+        ReplyText::Answer(text) => answer += &text,
+        ReplyText::Restart => answer.clear(),
     };
     for piece in pieces {
         for part in filter.push(piece) {
             take(part);
         }
     }
-    filter.finish().map(Part::Answer).into_iter().for_each(take);
+    filter
+        .finish()
+        .map(ReplyText::Answer)
+        .into_iter()
+        .for_each(take);
     answer
 }
 

@@ -74,7 +74,7 @@ fn instances_do_not_get_each_others_values() {
         (None, "<email_1> <email_2> eve@e.org"),
         (Some("c"), "<email_1> <email_2> eve@e.org"),
     ] {
-        // Being shown to the model makes it nobody else's.
+        // Showing it to the model does not make it another instance's.
         vault.hide("ann@a.org bob@b.org");
         assert_eq!(vault.reveal(text, instance), expect, "{instance:?}");
     }

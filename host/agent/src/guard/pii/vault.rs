@@ -1,4 +1,4 @@
-//! Placeholders in the place of data: what a run knows and its model does not.
+//! The vault of a run: replaces data by placeholders before the model sees it.
 //!
 //! Inside of a run all data is real, so that references wire real values. On its way to the model it
 //! is hidden, and what the model writes is revealed; tools that the policy does not let see it get the
@@ -6,8 +6,8 @@
 //!
 //! - The same value always has the same placeholder, numbered by its first occurrence, so that a run
 //!   that is replayed comes to the same.
-//! - Text that looks like a placeholder is hidden like data. So nobody but this vault can write one:
-//!   a page that says `<email_1>` does not get an address into an answer or a call.
+//! - Text that looks like a placeholder is hidden like data. So only this vault can write one: a page that
+//!   says `<email_1>` does not get an address into an answer or a call.
 //! - A value that occurs only in the data of some instances is revealed only to their calls: a model
 //!   that mixes instances up passes on a placeholder and no data (docs/protocol.md, 9).
 //! - Values that are known are hidden wherever they occur, also where nothing around them says what
@@ -22,16 +22,16 @@ use toolhold_policy::pii::Kind;
 use toolhold_policy::pii::find;
 use toolhold_protocol::privacy::Privacy;
 
-/// Values that are told apart. More are hidden for good.
+/// Maximum values with a placeholder of their own. Further values are hidden permanently.
 const MAX_VALUES: usize = 10_000;
-/// How often the rest of a text is searched again: what is found may be the end of what hid it.
+/// Maximum passes over the rest of a text: a match may reveal another one that it had covered.
 const ROUNDS: usize = 6;
 
 /// The values that a run hides, and what stands for each.
 #[derive(Default)]
 pub struct Vault {
     privacy: Privacy,
-    entries: Vec<Entry>,
+    entries: Vec<VaultEntry>,
     /// Values, and the same as they are written in JSON text.
     by_value: HashMap<String, usize>,
     by_placeholder: HashMap<String, usize>,
@@ -39,7 +39,7 @@ pub struct Vault {
     known: Option<Known>,
 }
 
-struct Entry {
+struct VaultEntry {
     /// Absent: text that looks like a placeholder.
     kind: Option<Kind>,
     value: String,
@@ -63,7 +63,7 @@ pub struct Masked(BTreeMap<String, String>);
 /// In whose data a value is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner<'a> {
-    /// It is shown, which makes it nobody else's.
+    /// The owner is unknown; showing the value makes it no instance's property.
     Unknown,
     All,
     Instance(&'a str),
@@ -78,9 +78,9 @@ struct Span {
 }
 
 /// What is hidden.
-struct Scope<'a> {
+struct HidingScope<'a> {
     kinds: &'a dyn Fn(Kind) -> bool,
-    /// Whether placeholders of this vault mean what they stand for: in text that the model wrote.
+    /// Whether placeholders of this vault are kept: true for text that the model wrote.
     keeps: bool,
     owner: Owner<'a>,
 }
@@ -154,7 +154,7 @@ impl Vault {
         self.value(data, Owner::of(instance), false, hides)
     }
 
-    /// For the user: secrets stay hidden. Doing it twice does no more than doing it once.
+    /// For the user: secrets stay hidden. Idempotent.
     pub fn conceal(&mut self, output: &Value) -> Value {
         self.value(output, Owner::Unknown, true, &Kind::is_secret)
     }
@@ -172,7 +172,7 @@ impl Vault {
         strings(data, 0, &mut |text| Some(self.reveal(text, instance)))
     }
 
-    /// Everything, whoever it belongs to: for whom all instances belong to.
+    /// Reveals the values of all instances, for a recipient that owns all of them.
     pub fn reveal_all(&self, data: &Value) -> Value {
         strings(data, 0, &mut |text| {
             Some(replaced(text, |placeholder| {
@@ -205,7 +205,7 @@ impl Vault {
         let Some((end, _)) = text.char_indices().nth(max).filter(|_| !self.is_off()) else {
             return max;
         };
-        let scope = Scope {
+        let scope = HidingScope {
             kinds: &|_| true,
             keeps: true,
             owner: Owner::Unknown,
@@ -218,7 +218,7 @@ impl Vault {
         })
     }
 
-    fn entry_of(&self, placeholder: &str) -> Option<&Entry> {
+    fn entry_of(&self, placeholder: &str) -> Option<&VaultEntry> {
         let index = self.by_placeholder.get(placeholder)?;
         self.entries.get(*index)
     }
@@ -270,7 +270,7 @@ impl Vault {
         keeps: bool,
         kinds: &dyn Fn(Kind) -> bool,
     ) -> String {
-        let scope = Scope {
+        let scope = HidingScope {
             kinds,
             keeps,
             owner,
@@ -320,7 +320,7 @@ impl Vault {
     }
 
     /// What is hidden of `text`, in its order and without overlaps.
-    fn spans(&self, text: &str, scope: &Scope<'_>) -> Vec<Span> {
+    fn spans(&self, text: &str, scope: &HidingScope<'_>) -> Vec<Span> {
         let mut spans = Vec::new();
         self.cover(text, 0, ROUNDS, scope, &mut spans);
         spans.sort_by_key(|span| span.start);
@@ -332,7 +332,7 @@ impl Vault {
         text: &str,
         offset: usize,
         rounds: usize,
-        scope: &Scope<'_>,
+        scope: &HidingScope<'_>,
         spans: &mut Vec<Span>,
     ) {
         let found = self.once(text, scope);
@@ -340,7 +340,7 @@ impl Vault {
             return;
         };
         if rounds == 0 {
-            // Nobody writes such a text by accident.
+            // Such a text does not occur by accident.
             spans.push(Span {
                 start: offset,
                 end: offset + text.len(),
@@ -363,7 +363,7 @@ impl Vault {
         self.cover(rest, offset + end, rounds - 1, scope, spans);
     }
 
-    fn once(&self, text: &str, scope: &Scope<'_>) -> Vec<Span> {
+    fn once(&self, text: &str, scope: &HidingScope<'_>) -> Vec<Span> {
         let wanted = |kind: Kind| self.privacy.hide.contains(&kind) && (scope.kinds)(kind);
         let mut found: Vec<Span> = find(text, wanted)
             .into_iter()
@@ -431,7 +431,7 @@ impl Vault {
             self.by_value.entry(escaped).or_insert(index);
         }
         self.by_placeholder.insert(placeholder.clone(), index);
-        self.entries.push(Entry {
+        self.entries.push(VaultEntry {
             kind,
             value: value.to_owned(),
             placeholder: placeholder.clone(),
@@ -454,7 +454,7 @@ impl<'a> Owner<'a> {
     }
 }
 
-impl Entry {
+impl VaultEntry {
     /// Whether the data of `instance`, or that of all, holds the value.
     fn is_seen_by(&self, instance: Option<&str>) -> bool {
         self.owners.contains(&None)
@@ -478,7 +478,7 @@ impl Masked {
     }
 }
 
-/// Values are nobody's business, not even a log's.
+/// `Debug` shows no values, so that they reach no log.
 impl Debug for Vault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vault")

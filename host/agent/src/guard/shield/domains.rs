@@ -1,19 +1,19 @@
-//! Lets only known hosts be named in what tools are given.
+//! A shield that lets tool arguments name only allowed hosts.
 //!
-//! What a module may really reach is its grant's to say. This one speaks earlier and about every tool,
-//! also those that no sandbox holds: a server that fetches whatever URL it is given.
+//! The module's grant decides what it can really reach. This shield acts earlier, and on every tool, also
+//! those outside of the sandbox: a server that fetches any URL it is given.
 
 use super::personal::{aside, every_text};
-use super::{Screening, Shield, Verdict};
+use super::{Screening, Shield, ShieldVerdict};
 use futures_util::future::BoxFuture;
 use regex::Regex;
 use std::sync::LazyLock;
 use toolhold_model::Watch;
 use url::Url;
 
-/// Characters of a URL that are looked at: its host is at the beginning.
+/// Maximum characters of a URL that are examined: its host is at the beginning.
 const MAX_URL: usize = 2_000;
-/// Hosts that one reason names.
+/// Maximum hosts named in one reason.
 const MAX_NAMED: usize = 5;
 
 /// Built in: URLs of these hosts pass.
@@ -41,7 +41,7 @@ impl Domains {
     /// `example.com` is that host alone, `*.example.com` every host below it.
     ///
     /// # Errors
-    /// What is no host.
+    /// An entry that is no host.
     pub fn new(allow: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let allow = allow.into_iter().map(|host| {
             let name = host.strip_prefix("*.").unwrap_or(&host);
@@ -107,14 +107,14 @@ impl Shield for Domains {
         &'a self,
         screening: &'a Screening,
         _: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         let shield = self.clone();
         aside(screening, move |screening| shield.judge(screening))
     }
 }
 
 impl Domains {
-    fn judge(&self, screening: &Screening) -> Verdict {
+    fn judge(&self, screening: &Screening) -> ShieldVerdict {
         let mut found = Vec::new();
         let context = screening.context.iter().map(|(_, value)| value);
         for value in std::iter::once(&screening.value).chain(context) {
@@ -127,9 +127,9 @@ impl Domains {
             });
         }
         if found.is_empty() {
-            return Verdict::Pass;
+            return ShieldVerdict::Pass;
         }
-        Verdict::Block {
+        ShieldVerdict::Block {
             reason: format!(
                 "{} is not among the allowed hosts ({})",
                 found.join(", "),

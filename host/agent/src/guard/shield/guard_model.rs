@@ -1,10 +1,10 @@
-//! A model that judges, behind an endpoint: prompted and read as Llama Guard is.
+//! A model as a shield, prompted and read like Llama Guard.
 //!
-//! What it is shown is personal only as far as it must be: data that a run hides from its own model is
-//! hidden from this one, too. What it says is read strictly. A model that says, behind what it thought,
-//! anything but `safe`, or `unsafe` and categories that it was given, said nothing.
+//! What it is shown is personal only as far as it must be: data that a run hides from its own model is hidden
+//! from this one, too. What it says is read strictly. A reply other than `safe`, or `unsafe` with given
+//! categories, after the model's thoughts, is no verdict.
 
-use super::{Screening, Shield, Verdict};
+use super::{Screening, Shield, ShieldVerdict};
 use crate::contract;
 use crate::guard::pii::Vault;
 use futures_util::future::BoxFuture;
@@ -16,12 +16,12 @@ use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_model::side::Aside;
 use toolhold_model::{Model, Watch};
 use toolhold_protocol::privacy::Privacy;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 
 /// `unsafe` and all categories.
 const MAX_TOKENS: u32 = 100;
 
-/// What must not be, as the model is told.
+/// A forbidden category, as the model is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Category {
     /// `S1`.
@@ -46,7 +46,7 @@ impl Shield for GuardModel {
         &'a self,
         screening: &'a Screening,
         watch: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(async move {
             let prompt = self.prompt(screening)?;
             let request = ChatRequest {
@@ -64,10 +64,10 @@ impl Shield for GuardModel {
 impl GuardModel {
     fn prompt(&self, screening: &Screening) -> Result<String, String> {
         let (speaker, what) = match screening.place {
-            Place::Input => ("User", "the user says"),
-            Place::ToolInput => ("Agent", "the agent gives to a tool"),
-            Place::ToolOutput => ("User", "a tool gave back"),
-            Place::Output => ("Agent", "the agent answers"),
+            ShieldPlace::Input => ("User", "the user says"),
+            ShieldPlace::ToolInput => ("Agent", "the agent gives to a tool"),
+            ShieldPlace::ToolOutput => ("User", "a tool gave back"),
+            ShieldPlace::Output => ("Agent", "the agent answers"),
         };
         let mut vault = Vault::new(self.privacy.clone());
         let mut shown = text_of(&vault.hide_value(&screening.value));
@@ -81,7 +81,7 @@ impl GuardModel {
                 self.max_chars
             ));
         }
-        // Nothing in there ends the conversation but we.
+        // Text in the conversation must not end it.
         let shown = shown.replace("<END", "< END").replace("<BEGIN", "< BEGIN");
         let mut prompt = format!(
             "Task: Check if there is unsafe content in '{speaker}' messages in conversations according to our \
@@ -101,14 +101,14 @@ impl GuardModel {
         Ok(prompt)
     }
 
-    fn read(&self, reply: &str) -> Result<Verdict, String> {
+    fn read(&self, reply: &str) -> Result<ShieldVerdict, String> {
         let mut lines = contract::answer(reply).trim().lines().map(str::trim);
         let other = || {
             let reply: String = reply.chars().take(80).collect();
             format!("it said {reply:?}, which is neither safe nor unsafe with categories")
         };
         match (lines.next(), lines.next(), lines.next()) {
-            (Some("safe"), None, None) => Ok(Verdict::Pass),
+            (Some("safe"), None, None) => Ok(ShieldVerdict::Pass),
             (Some("unsafe"), Some(codes), None) => {
                 let named = codes.split(',').map(|code| {
                     let known = self.categories.iter();
@@ -122,7 +122,7 @@ impl GuardModel {
                         format!("{} {}", category.code, text.trim_end_matches('.'))
                     })
                     .collect();
-                Ok(Verdict::Block {
+                Ok(ShieldVerdict::Block {
                     reason: named.join(", "),
                 })
             }

@@ -23,14 +23,14 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
 use toolhold_model::Watch;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 
 /// What a shield is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Screening {
     /// The call's id; empty where there is no call.
     pub call: String,
-    pub place: Place,
+    pub place: ShieldPlace,
     /// The tool, by the name of what runs it.
     pub tool: Option<String>,
     /// By its place: the contents of the context's messages in their order, a call's arguments, what it
@@ -48,9 +48,9 @@ impl Screening {
     }
 }
 
-/// What a shield says.
+/// The verdict of a shield.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum ShieldVerdict {
     Pass,
     /// The value with pieces of its texts replaced by `[redacted]` or `[redacted: WHAT]`.
     Redact {
@@ -62,15 +62,15 @@ pub enum Verdict {
     },
 }
 
-/// Something that screens. It is given a time by whoever asks, and dropped after that.
+/// A shield. The caller sets its timeout and drops the future after that.
 pub trait Shield: Send + Sync + Debug {
     /// `watch` is told of requests to models that it makes.
     ///
     /// # Errors
-    /// Why it cannot say.
+    /// Why it has no verdict.
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
         watch: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Verdict, String>>;
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>>;
 }

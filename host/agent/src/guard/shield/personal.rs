@@ -1,6 +1,6 @@
-//! Blocks what holds personal data or secrets that must not be there at all.
+//! A shield that blocks values which hold personal data or secrets.
 
-use super::{Screening, Shield, Verdict};
+use super::{Screening, Shield, ShieldVerdict};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -19,14 +19,14 @@ impl Shield for PersonalData {
         &'a self,
         screening: &'a Screening,
         _: &'a mut dyn Watch,
-    ) -> BoxFuture<'a, Result<Verdict, String>> {
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         let shield = self.clone();
         aside(screening, move |screening| shield.judge(screening))
     }
 }
 
 impl PersonalData {
-    fn judge(&self, screening: &Screening) -> Verdict {
+    fn judge(&self, screening: &Screening) -> ShieldVerdict {
         let mut found = BTreeSet::new();
         let context = screening.context.iter().map(|(_, value)| value);
         for value in std::iter::once(&screening.value).chain(context) {
@@ -37,19 +37,19 @@ impl PersonalData {
         }
         let names: Vec<_> = found.into_iter().collect();
         if names.is_empty() {
-            return Verdict::Pass;
+            return ShieldVerdict::Pass;
         }
-        Verdict::Block {
+        ShieldVerdict::Block {
             reason: format!("it holds {}, which may not be there", names.join(", ")),
         }
     }
 }
 
-/// Judges where a large value holds nobody up.
+/// Judges on a blocking thread, so that a large value does not hold up other tasks.
 pub(super) fn aside(
     screening: &Screening,
-    judge: impl FnOnce(&Screening) -> Verdict + Send + 'static,
-) -> BoxFuture<'static, Result<Verdict, String>> {
+    judge: impl FnOnce(&Screening) -> ShieldVerdict + Send + 'static,
+) -> BoxFuture<'static, Result<ShieldVerdict, String>> {
     let screening = screening.clone();
     let judged = tokio::task::spawn_blocking(move || judge(&screening));
     Box::pin(async move { judged.await.map_err(|_| "its code crashed".to_owned()) })

@@ -1,7 +1,7 @@
-//! Which shields stand where, in which order, and what holds of all of it: the policy and its hash.
+//! The shield policy: which shields screen which places in which order, and the policy's hash.
 
 use super::redaction::only_takes_away;
-use super::{Screening, Shield, Verdict};
+use super::{Screening, Shield, ShieldVerdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use toolhold_json::hex::sha256;
 use toolhold_model::Watch;
 use toolhold_protocol::settings::Settings;
-use toolhold_protocol::shield::{Judgement, Place, Policy, Ruling, Screened};
+use toolhold_protocol::shield::{Judgement, Policy, Ruling, Screened, ShieldPlace};
 
-/// The most characters of a reason: it is a shield's text, and a model reads it.
+/// Maximum characters of a reason, which a shield writes and a model reads.
 const MAX_REASON: usize = 300;
 
 /// A shield, and the calls and places that it screens.
 #[derive(Debug, Clone)]
 pub struct ShieldBinding {
     pub name: String,
-    pub places: BTreeSet<Place>,
+    pub places: BTreeSet<ShieldPlace>,
     /// The tools whose calls it screens, or modules for all of their tools. Empty: all.
     pub tools: BTreeSet<String>,
     /// The most time for one answer.
@@ -30,7 +30,7 @@ pub struct ShieldBinding {
     pub shield: Arc<dyn Shield>,
 }
 
-/// What holds when a shield gives no verdict.
+/// What happens when a shield gives no verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
@@ -51,8 +51,9 @@ impl Shields {
     /// What a run with these settings is under. The input of a sub-agent is a call's input, and its
     /// output a call's output: they are screened as such.
     pub fn policy(&self, settings: &Settings, depth: u32) -> Policy {
-        let stands = |place: Place| self.posts.iter().any(|post| post.places.contains(&place));
-        let screens = [Place::Input, Place::Output].into_iter();
+        let stands =
+            |place: ShieldPlace| self.posts.iter().any(|post| post.places.contains(&place));
+        let screens = [ShieldPlace::Input, ShieldPlace::Output].into_iter();
         Policy {
             hash: self.hash(settings),
             screens: screens
@@ -79,8 +80,8 @@ impl Shields {
         sha256(effective.to_string())
     }
 
-    /// Whether somebody stands at `place` for calls of the tool.
-    pub fn applies_to(&self, place: Place, tool: Option<&str>) -> bool {
+    /// Whether a shield screens `place` for calls of the tool.
+    pub fn applies_to(&self, place: ShieldPlace, tool: Option<&str>) -> bool {
         self.posts.iter().any(|post| post.screens(place, tool))
     }
 
@@ -99,9 +100,9 @@ impl Shields {
             let started = Instant::now();
             let verdict = post.ask(&screening, watch).await;
             let (ruling, reason) = match &verdict {
-                Ok(Verdict::Pass) => (Ruling::Pass, ""),
-                Ok(Verdict::Redact { reason, .. }) => (Ruling::Redact, reason.as_str()),
-                Ok(Verdict::Block { reason }) => (Ruling::Block, reason.as_str()),
+                Ok(ShieldVerdict::Pass) => (Ruling::Pass, ""),
+                Ok(ShieldVerdict::Redact { reason, .. }) => (Ruling::Redact, reason.as_str()),
+                Ok(ShieldVerdict::Block { reason }) => (Ruling::Block, reason.as_str()),
                 Err(reason) if post.on_failure == OnFailure::Pass => {
                     (Ruling::FailedPass, reason.as_str())
                 }
@@ -127,7 +128,7 @@ impl Shields {
                     let reason = format!("it gave no verdict ({reason})");
                     return (blocked(reason), judgements);
                 }
-                (_, Ok(Verdict::Redact { value, .. })) => {
+                (_, Ok(ShieldVerdict::Redact { value, .. })) => {
                     is_redacted = is_redacted || value != screening.value;
                     screening.value = value;
                 }
@@ -146,13 +147,17 @@ impl Shields {
 }
 
 impl ShieldBinding {
-    async fn ask(&self, screening: &Screening, watch: &mut dyn Watch) -> Result<Verdict, String> {
+    async fn ask(
+        &self,
+        screening: &Screening,
+        watch: &mut dyn Watch,
+    ) -> Result<ShieldVerdict, String> {
         let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening, watch));
         let verdict = asked
             .await
             .map_err(|_| format!("no answer within {} ms", self.timeout.as_millis()))??;
         match &verdict {
-            Verdict::Redact { value, .. } if !only_takes_away(&screening.value, value) => Err(
+            ShieldVerdict::Redact { value, .. } if !only_takes_away(&screening.value, value) => Err(
                 "it changed more than it may: a redaction puts [redacted] in the place of pieces of texts"
                     .into(),
             ),
@@ -160,7 +165,7 @@ impl ShieldBinding {
         }
     }
 
-    fn screens(&self, place: Place, tool: Option<&str>) -> bool {
+    fn screens(&self, place: ShieldPlace, tool: Option<&str>) -> bool {
         let is_meant = tool.is_none_or(|tool| self.tools.is_empty() || is_named(&self.tools, tool));
         self.places.contains(&place) && is_meant
     }
@@ -188,7 +193,7 @@ fn is_named(names: &BTreeSet<String>, tool: &str) -> bool {
         || names.contains(&format!("{module}.{own}"))
 }
 
-/// One line of what somebody else says.
+/// A foreign text as one line.
 fn plain(reason: &str) -> String {
     let shown = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
     shown.take(MAX_REASON).collect()

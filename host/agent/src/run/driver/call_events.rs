@@ -1,4 +1,4 @@
-//! What happens within a run's calls, on its way into the run's record.
+//! Carries events that happen within a run's calls into the run's record.
 
 use tokio::sync::{mpsc, oneshot};
 use toolhold_protocol::event::EventKind;
@@ -42,7 +42,7 @@ impl CallEventSender {
         let (recorded, is_recorded) = oneshot::channel();
         self.send(last, Some(recorded)).await;
         if is_recorded.await.is_err() {
-            // The run ended, or could not record it, and drops whoever waits here.
+            // The run ended or could not record the events; it drops the task that waits here.
             std::future::pending::<()>().await;
         }
     }

@@ -34,10 +34,11 @@ use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::Place;
+use toolhold_protocol::shield::ShieldPlace;
 use uuid::Uuid;
 
-/// Readers that fall further behind than this hold the run up rather than memory.
+/// Capacity of the event channel, in events: a reader that falls further behind slows the run
+/// instead of filling memory.
 const EVENT_QUEUE: usize = 256;
 
 /// Starts runs: a model, tools, and what they are put together with.
@@ -87,7 +88,7 @@ impl Drop for Run {
 }
 
 impl Driver {
-    /// Without activities and shields, and with nobody to approve anything.
+    /// A driver without activities, shields and approver.
     pub fn new(model: Arc<dyn Model>, toolbox: Arc<dyn Toolbox>) -> Self {
         Self {
             model,
@@ -188,7 +189,7 @@ impl Driver {
             bind::bind(&context, offered, self.toolbox.as_ref(), &activities).await?;
         let screened = tools.iter().filter(|bound| {
             let tool = Some(bound.called());
-            self.shields.applies_to(Place::ToolInput, tool)
+            self.shields.applies_to(ShieldPlace::ToolInput, tool)
         });
         request.policy.tool_inputs = screened.map(|bound| bound.tool.name.clone()).collect();
         Machine::new(request, self.model.name().to_owned(), tools, warnings)
@@ -232,9 +233,9 @@ impl Driver {
     }
 }
 
-/// Where a machine is taken up.
+/// The point at which a machine begins or resumes.
 pub(super) struct Begin {
-    /// Events that it came to before, and that nobody was told of.
+    /// Events that are computed but not published yet.
     pub unsaid: Vec<EventKind>,
     pub input: Input,
     pub elapsed: Duration,

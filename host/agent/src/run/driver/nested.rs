@@ -41,7 +41,7 @@ impl NestedUsage {
     }
 }
 
-/// Asks whoever approves the run's own calls.
+/// Asks the approver of the run's own calls.
 #[derive(Debug)]
 pub(super) struct RunApprover {
     pub approver: Arc<dyn Approver>,

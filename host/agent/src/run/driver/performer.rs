@@ -1,4 +1,4 @@
-//! One run: tells the machine what event, and does what it asks for.
+//! Performs one run: feeds the machine with what happens, and carries out its actions.
 
 use super::call_events::CallEvent;
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use toolhold_model::{Model, Session, Watch};
+use toolhold_model::{Model, RunContext, Watch};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::Runner;
@@ -32,11 +32,11 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::shield::{Screened, ShieldPlace};
 use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
-/// Events that are recorded in one go, and a few more.
+/// Events recorded in one batch, approximately.
 const TOGETHER: usize = 64;
 
 pub(super) struct Performer {
@@ -62,7 +62,7 @@ pub(super) struct Performer {
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// What a task does, in case that it panics.
+/// What a task does, kept for the case that it panics.
 pub(super) enum Doing {
     Ask,
     Call(String),
@@ -138,9 +138,9 @@ impl Performer {
         }
     }
 
-    fn told(&mut self, event: CallEvent) -> Told {
+    fn told(&mut self, event: CallEvent) -> TaskUpdate {
         self.waiting.extend(event.recorded);
-        Told::Event(Box::new(event.kind))
+        TaskUpdate::Event(Box::new(event.kind))
     }
 
     /// What a task came to.
@@ -192,7 +192,7 @@ impl Performer {
     fn model(&mut self, task: &str) -> Arc<dyn Model> {
         let (model, class) = (&self.driver.model, self.class.as_deref());
         let session = self.session.get_or_insert_with(|| {
-            let session = Session { task, class };
+            let session = RunContext { task, class };
             model.session(&session).unwrap_or_else(|| model.clone())
         });
         session.clone()
@@ -208,7 +208,7 @@ impl Performer {
         &mut self,
         effects: Effects,
         spent: Spent,
-        heard: &mpsc::UnboundedSender<Told>,
+        heard: &mpsc::UnboundedSender<TaskUpdate>,
     ) -> Result<Option<Ended>, RunError> {
         let mut ended = None;
         for kind in &effects.events {
@@ -374,7 +374,7 @@ impl Performer {
             let outcome = revealed(&work.masked, result.outcome);
             // Where no shield stands, the machine checks the result, and nothing comes between.
             let tool = &work.call.tool;
-            let is_screened = shields.applies_to(Place::ToolOutput, Some(tool));
+            let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(tool));
             let check = is_screened.then_some(&*work.check);
             let (outcome, said) = released(&shields, &id, tool, outcome, check).await;
             told.tell_all(said).await;
@@ -406,14 +406,14 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// What a task tells while it works.
-enum Told {
+enum TaskUpdate {
     /// By the model.
     Wrote(Delta),
-    /// Of something else that event, which may change nothing of the run.
+    /// Another event, which must not change the state of the run.
     Event(Box<EventKind>),
 }
 
-impl Told {
+impl TaskUpdate {
     fn to(self, machine: &mut Machine, elapsed: Duration) -> Effects {
         let input = match self {
             Self::Wrote(delta) => Input::Wrote(delta),
@@ -432,28 +432,28 @@ impl Told {
 }
 
 struct Listener {
-    run: mpsc::UnboundedSender<Told>,
+    run: mpsc::UnboundedSender<TaskUpdate>,
     /// When the last attempt began: what went before is no time of the endpoint.
     asked: Instant,
 }
 
 impl Listener {
-    fn new(run: mpsc::UnboundedSender<Told>) -> Self {
+    fn new(run: mpsc::UnboundedSender<TaskUpdate>) -> Self {
         Self {
             run,
             asked: Instant::now(),
         }
     }
 
-    fn tell(&self, told: Told) {
-        // A run that is over listens to nobody.
+    fn tell(&self, told: TaskUpdate) {
+        // An ended run drops updates.
         let _ = self.run.send(told);
     }
 }
 
 impl Watch for Listener {
     fn delta(&mut self, delta: Delta) {
-        self.tell(Told::Wrote(delta));
+        self.tell(TaskUpdate::Wrote(delta));
     }
 
     fn routing(&mut self, routing: Routing) {
@@ -466,10 +466,10 @@ impl Watch for Listener {
             Routing::Waited { .. } | Routing::MemberFailed { .. } => self.asked = Instant::now(),
             _ => {}
         }
-        self.tell(Told::Event(Box::new(EventKind::Routing(routing))));
+        self.tell(TaskUpdate::Event(Box::new(EventKind::Routing(routing))));
     }
 
     fn side_request(&mut self, request: SideRequest) {
-        self.tell(Told::Event(Box::new(EventKind::SideRequest(request))));
+        self.tell(TaskUpdate::Event(Box::new(EventKind::SideRequest(request))));
     }
 }

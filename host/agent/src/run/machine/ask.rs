@@ -1,8 +1,8 @@
 //! The next Request: whether there may be one, and what is in it.
 
 use super::budget::Composed;
-use super::{Action, Effects, Machine, Step};
-use crate::contract::{self, Reader, View};
+use super::{Action, Effects, Machine, StepState};
+use crate::contract::{self, ReplyReader, RequestView};
 use crate::run::budget_tracker::Budgets;
 use serde_json::Value;
 use std::sync::Arc;
@@ -64,12 +64,12 @@ impl Machine {
             Some(_) => Vec::new(),
             None => advisor::taking_part(&self.context.advisors, moment),
         };
-        self.step = Step {
+        self.step = StepState {
             moment,
-            reader: Some(Reader::new(self.contract(), self.offered())),
+            reader: Some(ReplyReader::new(self.contract(), self.offered())),
             advisors: (!advisors.is_empty())
                 .then(|| advisor::schema(&advisors, &self.context.instances)),
-            ..Step::default()
+            ..StepState::default()
         };
         self.send_fitting(effects);
     }
@@ -101,7 +101,7 @@ impl Machine {
     pub(super) fn compose(&mut self, effects: &mut Effects) -> Composed {
         let (turns, instructions) = self.shown(effects);
         let meta = self.needed_meta().map(meta::schema);
-        let view = View {
+        let view = RequestView {
             instructions: &instructions,
             ..self.view(&turns, meta.as_ref())
         };
@@ -110,10 +110,14 @@ impl Machine {
         self.composed(request, &turns)
     }
 
-    pub(super) fn view<'a>(&'a self, turns: &'a [Turn], meta: Option<&'a Value>) -> View<'a> {
+    pub(super) fn view<'a>(
+        &'a self,
+        turns: &'a [Turn],
+        meta: Option<&'a Value>,
+    ) -> RequestView<'a> {
         let settings = &self.request.settings;
         let forced = self.forced();
-        View {
+        RequestView {
             model: self.model(),
             instructions: &self.request.instructions,
             turns,

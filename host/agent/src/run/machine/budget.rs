@@ -11,8 +11,8 @@ use toolhold_protocol::turn::Turn;
 use toolhold_protocol::window::Counted;
 use toolhold_protocol::window::{Part, Parts};
 
-/// How often texts of one Request are counted: all of it first, then what took the place of history
-/// that was dropped. What is not counted by then is estimated.
+/// Maximum rounds of counting for one Request: first all of it, then what replaced dropped history.
+/// The rest is estimated.
 const MAX_COUNTS: u32 = 4;
 /// What a chat template commonly writes around a message, until the endpoint has counted a prompt.
 const TEMPLATE_TOKENS: u64 = 4;
@@ -20,7 +20,7 @@ const TEMPLATE_TOKENS: u64 = 4;
 /// more than this and [`MAX_PER_MESSAGE`] beyond the texts has counted something else.
 const MAX_PREAMBLE: u64 = 1_024;
 const MAX_PER_MESSAGE: u64 = 64;
-/// Hundredths of a window.
+/// A whole window, in percent.
 const ALL: u64 = 100;
 
 /// The next Request, with the texts in it of which it is known what they are.
@@ -218,7 +218,7 @@ impl Machine {
         }
     }
 
-    /// Asks for the count of texts that nobody counted yet, if the endpoint counts and there are some.
+    /// Requests the counts of texts that have none yet, if the endpoint can count.
     pub(super) fn counts(&mut self, composed: &Composed, effects: &mut Effects) -> bool {
         let fitting = &self.step.fitting;
         if !self.is_counted() || self.window.tokens_of.has_failed || fitting.rounds >= MAX_COUNTS {

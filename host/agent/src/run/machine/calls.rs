@@ -17,7 +17,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::ToolUsage;
-use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::shield::{Screened, ShieldPlace};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Scopes;
 use toolhold_protocol::tool::Tool;
@@ -34,7 +34,7 @@ pub struct Open {
     pub(super) screening: Option<AtShields>,
     /// Shown to a person, who has not decided yet.
     pub pending: Option<Pending>,
-    /// It is for whoever asked for the run to make, and was told.
+    /// The client of the run makes it; it was handed over.
     pub(super) is_handed_over: bool,
     /// Text for the model and whether it is an error; absent while the call waits or runs.
     pub(super) answer: Option<(String, bool)>,
@@ -57,7 +57,7 @@ pub(super) struct Wiring {
     scopes: Vec<Path>,
 }
 
-/// A call that was made and that nobody waits for.
+/// A call in the background: the run goes on without its result.
 #[derive(Debug)]
 pub struct Background {
     pub call: Call,
@@ -337,7 +337,7 @@ impl Machine {
         let context = context.into_iter();
         effects.actions.push(Action::Screen(Box::new(Screening {
             call: id,
-            place: Place::ToolInput,
+            place: ShieldPlace::ToolInput,
             tool: Some(tool),
             value: arguments,
             context: context
@@ -361,7 +361,7 @@ impl Machine {
         };
         effects.events.push(EventKind::Screened {
             step: self.steps,
-            place: Place::ToolInput,
+            place: ShieldPlace::ToolInput,
             call: Some(id.to_owned()),
             screened: screened.clone(),
         });

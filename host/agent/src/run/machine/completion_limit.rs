@@ -1,15 +1,16 @@
-//! What a reply may take: what the run says, less where the window has less left, and more where thoughts
-//! took all of it.
+//! The token limit of a reply: the run's setting, lowered where the window has less room, and raised where
+//! thoughts took all of it.
 
 use super::Machine;
 use super::budget::Composed;
 use toolhold_protocol::completion::ContextOverflow;
 
-/// Tokens in which a call can be written, or a short answer: below this a reply is not given less.
+/// Minimum token limit of a reply: enough for a call or a short answer.
 const MIN_REPLY: u64 = 256;
 /// SGLang refuses what would fill the window to its last token.
 const LAST_TOKEN: u64 = 1;
-/// How many times what nobody chose a reply may take that was all thought, and the most tokens of it.
+/// Maximum factor, and maximum tokens, to which the default limit is raised after a reply that was all
+/// thought.
 const MAX_TIMES: u32 = 4;
 const MAX_RAISED: u32 = 16_384;
 

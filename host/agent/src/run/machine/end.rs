@@ -1,4 +1,4 @@
-//! What a run took, how it ends, and what there is then.
+//! The end of a run: its usage, its reason and its output.
 
 use super::{Action, Effects, Machine, millis};
 use crate::run::Spent;
@@ -29,7 +29,7 @@ impl Machine {
         effects: &mut Effects,
     ) {
         if reason == StopReason::Output && !self.background.is_empty() {
-            // Nobody waits for their results, but what they do should be done.
+            // Their results are not needed, but their effects should complete.
             self.ending = Some(output);
             return;
         }

@@ -41,7 +41,8 @@ impl Machine {
             .candidate(&self.request.settings.fallback.candidates)
     }
 
-    /// Who is asked next, as the driver knows them; nobody in particular is the run's own model.
+    /// The candidate that is asked next, by the driver's name for it; `None` is the run's own
+    /// model.
     pub(super) fn addressee(&self) -> Option<&str> {
         self.candidate().map(|candidate| candidate.name.as_str())
     }
@@ -107,8 +108,8 @@ impl Machine {
             .due(&settings.fallback, self.own_steps(), settings.max_steps)
     }
 
-    /// Asks the candidate whose turn it is, or the first after it that can be asked. Whether the run goes
-    /// on with that, or ended; if not, everybody failed.
+    /// Asks the candidate whose turn it is, or the first after it that can be asked. Returns whether the run
+    /// goes on with that or ended; `false` if all candidates failed.
     fn ask_candidate(&mut self, effects: &mut Effects) -> bool {
         loop {
             let (Some(key), Some(attempt)) =
@@ -190,7 +191,7 @@ impl Machine {
         }
     }
 
-    /// Everybody failed: what the run's own model is told is the first error.
+    /// All candidates failed: the run's own model is told the first error.
     fn give_up(&mut self, effects: &mut Effects) {
         let Some((key, first)) = self.fallbacks.exhausted() else {
             return;

@@ -1,4 +1,4 @@
-//! What a machine is told, and what it says.
+//! Inputs and actions of the machine.
 
 use crate::calls::ToolCheck;
 use crate::guard::pii::Masked;
@@ -59,8 +59,8 @@ pub enum Action {
         request: Box<ChatRequest>,
         /// What the run is about, as a model is shown it: by this it may be decided who is asked.
         task: String,
-        /// The candidate that is asked ([`toolhold_protocol::fallback::Candidate::name`]); nobody in
-        /// particular is the run's own model.
+        /// The candidate that is asked ([`toolhold_protocol::fallback::Candidate::name`]); `None` is the
+        /// run's own model.
         candidate: Option<String>,
     },
     Call(Box<Work>),

@@ -33,7 +33,7 @@ mod window_tests;
 pub use io::{Action, Effects, Input, Work};
 
 use crate::calls::CallChecks;
-use crate::contract::Reader;
+use crate::contract::ReplyReader;
 use crate::guard::pii::Vault;
 use crate::run::budget_tracker::Spent;
 use crate::run::schedule::Schedule;
@@ -57,7 +57,7 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::Turn;
 use uuid::Uuid;
-use window::Window;
+use window::WindowState;
 
 /// The state of one run.
 #[derive(Debug)]
@@ -79,8 +79,8 @@ pub struct Machine {
     history: Vec<Turn>,
     /// The body of the last Request.
     sent: Option<Value>,
-    step: Step,
-    /// Calls that nobody waits for, by id.
+    step: StepState,
+    /// Background calls, by id.
     background: BTreeMap<String, calls::Background>,
     /// Calls that run, of this step and in the background: at most `parallel_calls`.
     running: usize,
@@ -95,15 +95,15 @@ pub struct Machine {
     /// The context's plan, and what became of its steps.
     progress: PlanProgress,
     fallbacks: Fallbacks,
-    window: Window,
+    window: WindowState,
     /// Replies in a row that broke off before anything was done.
     broken: u32,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
     finishing: bool,
-    /// The output, while calls that nobody waits for are still running.
+    /// The output, while background calls are still running.
     ending: Option<Value>,
     /// What the shields are asked about.
-    waiting: Option<screen::Waiting>,
+    waiting: Option<screen::PendingScreening>,
     /// Whether the model was told that a shield blocked its output.
     was_blocked: bool,
     /// What the model does not see.
@@ -117,8 +117,8 @@ pub struct Machine {
 
 /// One Request, its reply and the calls in it.
 #[derive(Debug, Default)]
-struct Step {
-    reader: Option<Reader>,
+struct StepState {
+    reader: Option<ReplyReader>,
     open: Vec<calls::Open>,
     schedule: Schedule,
     /// Calls that may run, and wait for others to make room.
@@ -189,7 +189,7 @@ impl Machine {
             context,
             history: Vec::new(),
             sent: None,
-            step: Step::default(),
+            step: StepState::default(),
             background: BTreeMap::new(),
             running: 0,
             steps: 0,
@@ -199,7 +199,7 @@ impl Machine {
             solutions: 0,
             progress: PlanProgress::default(),
             fallbacks: Fallbacks::default(),
-            window: Window::default(),
+            window: WindowState::default(),
             broken: 0,
             finishing: false,
             ending: None,

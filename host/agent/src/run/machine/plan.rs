@@ -5,7 +5,7 @@
 //! serves all, each at its own pace (9).
 
 use super::scopes::scopes;
-use super::{Effects, Machine, Step};
+use super::{Effects, Machine, StepState};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use toolhold_policy::ErrorClass;
@@ -95,9 +95,9 @@ impl Machine {
     /// Runs the saved plan, which was checked, instead of asking a model.
     pub(super) fn carry_out(&mut self, effects: &mut Effects) {
         self.steps = 1;
-        self.step = Step {
+        self.step = StepState {
             planned: std::mem::take(&mut self.step.planned),
-            ..Step::default()
+            ..StepState::default()
         };
         effects.events.push(EventKind::Plan {
             step: self.steps,
@@ -180,7 +180,7 @@ impl Machine {
         output
     }
 
-    /// The calls of a saved plan. Nobody but a tool may have to answer one of them.
+    /// The calls of a saved plan. Each must be one that a tool can answer.
     fn saved_plan(&self, plan: Vec<Value>) -> Result<Vec<Call>, String> {
         let calls = read(plan)?;
         if calls.is_empty() {
@@ -245,8 +245,8 @@ impl Machine {
         })
     }
 
-    /// The plan in an order in which advisors are asked after what they should look at was written. That
-    /// is guidance (10): where no order allows it, or nobody writes it, the plan stands without.
+    /// The plan in an order in which advisors are asked after what they should look at was written. That is
+    /// guidance (10): where no order allows it, or no step writes it, the plan stands without.
     fn guided(&self, steps: Vec<plan::Step>, calls: &[Call]) -> Result<Graph, String> {
         let mut guided = steps.clone();
         for (step, call) in guided.iter_mut().zip(calls) {
@@ -378,7 +378,7 @@ impl Machine {
         }
         for one in answered {
             let execution = self.tool(&one.call.tool).map(|bound| &bound.tool.execution);
-            // A question is no step, and a tool that nobody knows cannot become one.
+            // A question is no step, and neither is an unknown tool.
             if execution.is_some_and(|execution| *execution != Execution::Consult) {
                 let call = self.placed(one.call.clone());
                 self.progress.settle(&call, one.failed);

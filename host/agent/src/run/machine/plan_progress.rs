@@ -22,26 +22,26 @@ const LAZY: &str = "\nYour calls are a plan: it is checked as a whole before any
 /// The carried plan.
 #[derive(Debug, Default)]
 pub struct PlanProgress {
-    steps: Vec<Step>,
+    steps: Vec<PlannedCall>,
     /// Why the plan that the context brought cannot be run, until the model made its own.
     pub fault: Option<String>,
 }
 
 #[derive(Debug)]
-struct Step {
+struct PlannedCall {
     call: Call,
     /// Of the call's own instance, or of each that it serves.
-    standings: Vec<(Option<String>, Standing)>,
+    standings: Vec<(Option<String>, PlannedCallState)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum PlannedCallState {
     Open,
     Made,
     Failed,
 }
 
-impl Standing {
+impl PlannedCallState {
     fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -58,11 +58,11 @@ impl PlanProgress {
             let standings = match &call.instance {
                 None if !instances.is_empty() => instances
                     .iter()
-                    .map(|instance| (Some(instance.clone()), Standing::Open))
+                    .map(|instance| (Some(instance.clone()), PlannedCallState::Open))
                     .collect(),
-                own => vec![(own.clone(), Standing::Open)],
+                own => vec![(own.clone(), PlannedCallState::Open)],
             };
-            self.steps.push(Step { call, standings });
+            self.steps.push(PlannedCall { call, standings });
         }
     }
 
@@ -71,7 +71,7 @@ impl PlanProgress {
         self.fault = None;
         for step in &mut self.steps {
             step.standings
-                .retain(|(_, standing)| *standing == Standing::Made);
+                .retain(|(_, standing)| *standing == PlannedCallState::Made);
         }
         self.steps.retain(|step| !step.standings.is_empty());
     }
@@ -80,17 +80,17 @@ impl PlanProgress {
     pub fn settle(&mut self, call: &Call, failed: bool) {
         self.fault = None;
         let standing = if failed {
-            Standing::Failed
+            PlannedCallState::Failed
         } else {
-            Standing::Made
+            PlannedCallState::Made
         };
-        let open = |step: &Step| step.place(call).is_some();
+        let open = |step: &PlannedCall| step.place(call).is_some();
         let mut steps = self.steps.iter();
         let equal = steps.position(|step| step.is_made_by(call) && open(step));
         let mut steps = self.steps.iter();
         let followed = equal.or_else(|| steps.position(|step| step.goes_to(call) && open(step)));
         let Some(step) = followed.and_then(|index| self.steps.get_mut(index)) else {
-            self.steps.push(Step {
+            self.steps.push(PlannedCall {
                 call: call.clone(),
                 standings: vec![(call.instance.clone(), standing)],
             });
@@ -137,8 +137,8 @@ impl PlanProgress {
     /// Lines of the plan in its order, and how many of them are too many: first of what was made,
     /// the oldest first, and then of the rest, the last first.
     fn shown(&self, max: usize) -> (usize, Vec<String>) {
-        let lines: Vec<String> = self.steps.iter().map(Step::line).collect();
-        let is_made = |index: &usize| self.steps.get(*index).is_some_and(Step::is_made);
+        let lines: Vec<String> = self.steps.iter().map(PlannedCall::line).collect();
+        let is_made = |index: &usize| self.steps.get(*index).is_some_and(PlannedCall::is_made);
         let (made, open): (Vec<usize>, Vec<usize>) = (0..lines.len()).partition(is_made);
         let mut used = 0;
         let mut kept: Vec<usize> = open
@@ -158,7 +158,7 @@ impl PlanProgress {
     }
 }
 
-impl Step {
+impl PlannedCall {
     /// Whether it and `call` are the same, but for the instance.
     fn is_made_by(&self, call: &Call) -> bool {
         self.call.tool == call.tool
@@ -177,21 +177,25 @@ impl Step {
     fn place(&self, call: &Call) -> Option<usize> {
         let mut standings = self.standings.iter();
         standings.position(|(instance, standing)| {
-            *instance == call.instance && *standing != Standing::Made
+            *instance == call.instance && *standing != PlannedCallState::Made
         })
     }
 
     fn is_made(&self) -> bool {
         self.standings
             .iter()
-            .all(|(_, standing)| *standing == Standing::Made)
+            .all(|(_, standing)| *standing == PlannedCallState::Made)
     }
 
     /// `- made: {…}`, or `- made for a, b; open for c: {…}` where it serves several instances.
     fn line(&self) -> String {
         let call = Value::Object(self.call.object(false));
         let mut text = String::from("- ");
-        for wanted in [Standing::Made, Standing::Failed, Standing::Open] {
+        for wanted in [
+            PlannedCallState::Made,
+            PlannedCallState::Failed,
+            PlannedCallState::Open,
+        ] {
             let own = self.standings.iter().filter(|(_, one)| *one == wanted);
             let names: Vec<&str> = own
                 .map(|(instance, _)| instance.as_deref().unwrap_or_default())

@@ -1,7 +1,7 @@
 //! What the model says, while it says it and when it has said it all.
 
 use super::{Action, Effects, Machine, millis};
-use crate::contract::{self, Piece, View};
+use crate::contract::{self, Piece, RequestView};
 use crate::run::Spent;
 use serde_json::Value;
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl Machine {
             max_tokens: self.sent_reply_tokens(),
             ..self.request.settings.clone()
         };
-        let view = View {
+        let view = RequestView {
             settings: &settings,
             ..self.view(&turns, None)
         };
@@ -190,8 +190,8 @@ impl Machine {
         self.proceed(effects);
     }
 
-    /// What was written of a reply that broke off was paid for, and nobody counted it. Whether it is
-    /// counted here: records from before it was lack the time, and are replayed without.
+    /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here:
+    /// records from before it was lack the time, and are replayed without.
     fn pay_for_broken(&mut self, took_ms: Option<u64>, effects: &mut Effects) -> bool {
         let is_paid = self.step.has_begun && self.counts_money();
         let Some(duration_ms) = took_ms.filter(|_| is_paid) else {
@@ -418,7 +418,7 @@ impl Machine {
             return self.deliver(StopReason::Output, output, None, effects);
         }
         if let Some((_, limit)) = self.exhausted() {
-            // An output that nobody advised on is more than none.
+            // An output without advice is better than none.
             effects.events.push(EventKind::Notice {
                 step: self.steps,
                 message: format!("{} could not be heard: {limit}", waiting.join(", ")),

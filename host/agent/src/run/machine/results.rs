@@ -23,7 +23,7 @@ pub(super) struct Ending {
     pub(super) usage: ToolUsage,
     pub(super) printed: Vec<String>,
     pub(super) module: Option<String>,
-    /// Nobody was asked: the call was latent, or refused.
+    /// No tool was called: the call was latent, or refused.
     pub(super) by_host: bool,
 }
 
@@ -91,7 +91,7 @@ impl Machine {
         });
     }
 
-    /// A call that nobody waits for, and that will not come back.
+    /// A background call that will not return after a restart.
     pub(super) fn lose_background(
         &mut self,
         id: &str,
@@ -262,7 +262,7 @@ impl Machine {
                 let failure = ToolFailure::correctable("blocked", reason);
                 self.settle(index, Ending::refused(failure), effects);
             }
-            // A failure may have been written to a place of its own, and somebody may read that.
+            // A failure may have been written to a place of its own that another call reads.
             self.begin_unblocked(effects);
         }
         if self.has_handed_over() {
@@ -365,7 +365,7 @@ fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, S
         .parse()
         .map_err(|error| format!("the tool chose no place: {error}"))?;
     match target {
-        // Only a call says where data goes; what a tool writes elsewhere nobody asked for.
+        // Only the call decides where data goes; what a tool writes elsewhere is ignored.
         None => Ok(None),
         Some(target) if !target.paths().contains(&path) => Err(format!(
             "the tool chose {path}, which is none of the places that the call allows: {}",

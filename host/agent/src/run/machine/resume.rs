@@ -40,9 +40,9 @@ impl Machine {
         self.proceed(effects);
     }
 
-    /// A call that only reads, or that may be made twice, is made again; one that a sub-agent answers
-    /// goes on where that one was. Of any other nobody knows whether it took effect. Those that had
-    /// not begun begin when there is room.
+    /// A call that only reads, or that may be made twice, is made again; one that a sub-agent answers goes on
+    /// where that one was. For any other call it is unknown whether it took effect. Those that had not begun
+    /// begin when there is room.
     fn resume_calls(&mut self, effects: &mut Effects) {
         let (mut again, mut lost) = (Vec::new(), Vec::new());
         for (id, background) in &self.background {

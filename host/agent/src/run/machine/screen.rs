@@ -8,12 +8,12 @@ use serde_json::Value;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
-use toolhold_protocol::shield::{Place, Screened};
+use toolhold_protocol::shield::{Screened, ShieldPlace};
 use toolhold_protocol::turn::Turn;
 
 /// What is being screened.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(super) enum PendingScreening {
     Input,
     Output {
         reason: StopReason,
@@ -25,10 +25,10 @@ pub(super) enum Waiting {
 impl Machine {
     /// Whether the input is screened first.
     pub(super) fn screens_input(&mut self, effects: &mut Effects) -> bool {
-        if !self.request.policy.screens.contains(&Place::Input) {
+        if !self.request.policy.screens.contains(&ShieldPlace::Input) {
             return false;
         }
-        self.waiting = Some(Waiting::Input);
+        self.waiting = Some(PendingScreening::Input);
         self.screen(effects);
         true
     }
@@ -42,10 +42,10 @@ impl Machine {
         effects: &mut Effects,
     ) {
         let output = self.for_user(output);
-        if !self.request.policy.screens.contains(&Place::Output) {
+        if !self.request.policy.screens.contains(&ShieldPlace::Output) {
             return self.finish(reason, output, error, effects);
         }
-        self.waiting = Some(Waiting::Output {
+        self.waiting = Some(PendingScreening::Output {
             reason,
             output,
             error,
@@ -56,8 +56,8 @@ impl Machine {
     /// Asks the shields, also again where the process ended before they answered.
     pub(super) fn screen(&self, effects: &mut Effects) {
         let (place, value) = match &self.waiting {
-            Some(Waiting::Input) => (Place::Input, self.said()),
-            Some(Waiting::Output { output, .. }) => (Place::Output, output.clone()),
+            Some(PendingScreening::Input) => (ShieldPlace::Input, self.said()),
+            Some(PendingScreening::Output { output, .. }) => (ShieldPlace::Output, output.clone()),
             None => return,
         };
         effects.actions.push(Action::Screen(Box::new(Screening {
@@ -75,8 +75,8 @@ impl Machine {
             return;
         };
         let place = match &waiting {
-            Waiting::Input => Place::Input,
-            Waiting::Output { .. } => Place::Output,
+            PendingScreening::Input => ShieldPlace::Input,
+            PendingScreening::Output { .. } => ShieldPlace::Output,
         };
         effects.events.push(EventKind::Screened {
             step: self.steps,
@@ -85,8 +85,8 @@ impl Machine {
             screened: screened.clone(),
         });
         let (reason, output, error) = match (waiting, screened) {
-            (Waiting::Input, Screened::Pass) => return self.begin_work(effects),
-            (Waiting::Input, Screened::Redacted { value }) => {
+            (PendingScreening::Input, Screened::Pass) => return self.begin_work(effects),
+            (PendingScreening::Input, Screened::Redacted { value }) => {
                 return match self.replace_said(value) {
                     Ok(()) => self.begin_work(effects),
                     Err(error) => {
@@ -96,12 +96,12 @@ impl Machine {
                     }
                 };
             }
-            (Waiting::Input, Screened::Blocked { shield, reason }) => {
+            (PendingScreening::Input, Screened::Blocked { shield, reason }) => {
                 let message = format!("the shield {shield} blocked the input: {reason}");
                 return self.stop(message, effects);
             }
             (
-                Waiting::Output {
+                PendingScreening::Output {
                     output,
                     reason: end,
                     ..
@@ -110,7 +110,7 @@ impl Machine {
             ) => {
                 return self.blocked_output(end, &output, &shield, &reason, effects);
             }
-            (Waiting::Output { reason, error, .. }, Screened::Redacted { value }) => {
+            (PendingScreening::Output { reason, error, .. }, Screened::Redacted { value }) => {
                 let validator = self
                     .output
                     .as_ref()
@@ -124,7 +124,7 @@ impl Machine {
                 (reason, value, error)
             }
             (
-                Waiting::Output {
+                PendingScreening::Output {
                     reason,
                     output,
                     error,
@@ -162,9 +162,9 @@ impl Machine {
         self.fail(StopReason::Blocked, ErrorClass::Fatal, message, effects);
     }
 
-    /// Whether what there is when a run is stopped goes to nobody: no shield saw it.
+    /// Whether the output of a stopped run is withheld because no shield screened it.
     pub(super) fn withholds(&self) -> bool {
-        self.request.policy.screens.contains(&Place::Output)
+        self.request.policy.screens.contains(&ShieldPlace::Output)
     }
 
     /// The contents of the context's messages. What they define, such as tools and schemas, is no

@@ -6,7 +6,7 @@ use super::completion_limit::CompletionLimit;
 use super::results::Ending;
 use super::{Effects, Machine};
 use crate::context::summary::CUT;
-use crate::context::{Meter, Stored, Summary, Toolbook, stored, toolbook};
+use crate::context::{Stored, Summary, TokenMeter, Toolbook, stored, toolbook};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_json::validate::cut;
@@ -34,9 +34,9 @@ const KEPT: u64 = 70;
 
 /// What the run knows of the window, and what is kept outside of it.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct WindowState {
     pub(super) tokens: Option<u64>,
-    pub(super) meter: Meter,
+    pub(super) meter: TokenMeter,
     pub(super) tokens_of: Tokens,
     /// The history up to here is in the summary.
     dropped: usize,

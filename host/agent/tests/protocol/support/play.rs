@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use toolhold_agent::run::Driver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Activity, Module, ToolCall, Toolbox};
+use toolhold_agent::{Activities, Activity, ResolvedModule, ToolCall, Toolbox};
 use toolhold_protocol::context::Context;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
@@ -200,15 +200,17 @@ impl Toolbox for Shelf {
         self.0.clone()
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
             match name {
-                "echo" => Ok(Module::Tool(Box::new(echo()))),
+                "echo" => Ok(ResolvedModule::Tool(Box::new(echo()))),
                 "ask" => {
                     let saved = json!({"context": [
                         {"type": "input", "schema": {"type": "object", "properties": {"q": {"type": "string"}}}},
                     ]});
-                    Ok(Module::Request(Box::new(Saved::parse(&saved).unwrap())))
+                    Ok(ResolvedModule::Request(Box::new(
+                        Saved::parse(&saved).unwrap(),
+                    )))
                 }
                 other => Err(format!("there is no module {other:?}; there are echo, ask")),
             }

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use toolhold_agent::{Module, ToolCall, Toolbox};
+use toolhold_agent::{ResolvedModule, ToolCall, Toolbox};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -89,7 +89,7 @@ impl Toolbox for NoModules {
         Vec::new()
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name:?}")) })
     }
 

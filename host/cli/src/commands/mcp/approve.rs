@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::json;
 use std::sync::Arc;
 use toolhold_mcp::{Ready, Server, Servers};
-use toolhold_policy::{ApprovedBy, Change, Standing};
+use toolhold_policy::{ApprovedBy, GrantChange, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::Draft;
@@ -117,7 +117,7 @@ pub async fn diff(server: &Server, json: bool) -> Result<Exit> {
     })
 }
 
-fn print(name: &str, changes: Option<&[Change]>) {
+fn print(name: &str, changes: Option<&[GrantChange]>) {
     match changes {
         None => println!("{name} was never approved"),
         Some([]) => println!("{name} is what was approved or first seen"),

@@ -6,7 +6,7 @@ use crate::terminal::style::{bad, bold, dim, good, plain};
 use anyhow::{Context as _, Result, bail};
 use similar::{ChangeTag, TextDiff};
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_policy::{Change, Standing};
+use toolhold_policy::{GrantChange, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::Module;
@@ -92,7 +92,7 @@ pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit
 }
 
 /// Prints what changed, as a diff.
-pub fn show(changes: &[Change]) {
+pub fn show(changes: &[GrantChange]) {
     for change in changes {
         let what = plain(&change.what);
         match (&change.before, &change.after) {

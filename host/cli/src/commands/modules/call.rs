@@ -16,10 +16,10 @@ use toolhold_agent::calls::{
     CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NotCalled, Undecided,
     Unlimited,
 };
-use toolhold_agent::{Module, ToolCall, Toolbox, module_tool};
+use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_devkit::build::Language;
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
-use toolhold_policy::{Captured, LogLine, Output, Usage};
+use toolhold_policy::{CallUsage, Captured, LogLine, Output};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -162,7 +162,7 @@ struct ReportingTools {
 
 #[derive(Debug)]
 struct Reported {
-    usage: Usage,
+    usage: CallUsage,
     stdout: Captured,
     stderr: Captured,
     logs: Vec<LogLine>,
@@ -179,7 +179,7 @@ impl Toolbox for ReportingTools {
         self.tools.tool(name)
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.tools.module(name)
     }
 
@@ -297,7 +297,7 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
             }
             None => json!({
                 key: outcome,
-                "usage": Usage::default(),
+                "usage": CallUsage::default(),
                 "stdout": Captured::default(),
                 "stderr": Captured::default(),
                 "logs": [],

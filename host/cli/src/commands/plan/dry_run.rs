@@ -13,7 +13,7 @@ use toolhold_mcp::{Launch, Servers};
 use toolhold_policy::ApprovedBy;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
-use toolhold_protocol::plan::{Graph, Place, Plan};
+use toolhold_protocol::plan::{Graph, Plan, PlanPlace};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 
@@ -162,11 +162,11 @@ fn effect(found: &Found) -> &'static str {
     }
 }
 
-fn steps_of(name: &str, graph: &Graph) -> Vec<Place> {
+fn steps_of(name: &str, graph: &Graph) -> Vec<PlanPlace> {
     let steps = graph.steps().iter().enumerate();
     steps
         .filter(|(_, step)| step.tool == name)
-        .map(|(index, _)| Place::step(index))
+        .map(|(index, _)| PlanPlace::step(index))
         .collect()
 }
 

@@ -13,7 +13,7 @@ use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::plan::{
-    Graph, GraphError, Missing, Mode, Place, Plan, PlanError, Read, Step, Warning, missing,
+    Graph, GraphError, Missing, Mode, Plan, PlanError, PlanPlace, Read, Step, Warning, missing,
 };
 use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::tool::Scopes;
@@ -45,7 +45,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Absent for what is wrong with the plan as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<PlanPlace>,
     /// With the place and what to do.
     pub message: String,
 }
@@ -239,7 +239,7 @@ async fn tools(
             }
         }
         if let Some(Unusable { kind, reason }) = unusable.get(name) {
-            let place = Place::step(index);
+            let place = PlanPlace::step(index);
             let is_latent = *kind == FaultKind::UnknownTool && step.call.get("_output").is_some();
             let latent = if is_latent {
                 "; its _output was made up by a model, and there is no model here that could"
@@ -290,7 +290,7 @@ fn arguments(steps: &[Step], tools: &BTreeMap<String, Found>, faults: &mut Vec<F
                 if !said.insert(fault.pointer.clone()) {
                     continue;
                 }
-                let place = Place::new(index, fault.pointer);
+                let place = PlanPlace::new(index, fault.pointer);
                 faults.push(Fault {
                     kind: FaultKind::Arguments,
                     message: format!("{place}: {}; see {}", fault.reason, check.see),

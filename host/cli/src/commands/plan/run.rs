@@ -14,11 +14,11 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use toolhold_agent::{Activities, Driver, Module, ToolCall, Toolbox, module_tool};
+use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_mcp::Servers;
 use toolhold_model::NoModel;
 use toolhold_protocol::context::Context;
-use toolhold_protocol::plan::{Place, Plan};
+use toolhold_protocol::plan::{Plan, PlanPlace};
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::Tool;
@@ -167,7 +167,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         if let Some(server) = server(name) {
             match offers(server) {
                 Ok(()) => of_servers.push(name.to_owned()),
-                Err(reason) => faults.push(format!("{}: {reason}", Place::step(index))),
+                Err(reason) => faults.push(format!("{}: {reason}", PlanPlace::step(index))),
             }
             continue;
         }
@@ -182,7 +182,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
                     }
                     None => "",
                 };
-                faults.push(format!("{}: {reason}{made_up}", Place::step(index)));
+                faults.push(format!("{}: {reason}{made_up}", PlanPlace::step(index)));
             }
         }
     }
@@ -218,7 +218,7 @@ impl Toolbox for PlanTools {
         own.cloned().or_else(|| self.modules.tool(name))
     }
 
-    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Module, String>> {
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.modules.module(name)
     }
 

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::terminal::style;
 use anyhow::{Context as _, Result, bail};
 use toolhold_agent::run::replay::replay;
-use toolhold_model::Verdict;
+use toolhold_model::ProbeVerdict;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::settings::Settings;
@@ -87,7 +87,7 @@ fn began_with(events: &[Event]) -> &str {
 /// Requests by them alone.
 struct Change<'a> {
     /// Who may answer and was found to do otherwise than the run's contract says.
-    doubt: Option<(&'a str, &'a Verdict)>,
+    doubt: Option<(&'a str, &'a ProbeVerdict)>,
     settings: &'a Settings,
     before: &'a str,
     now: &'a str,
@@ -102,13 +102,13 @@ impl Change<'_> {
         let contract = self.settings.contract;
         let mut doubt = String::new();
         match self.doubt {
-            Some((endpoint, Verdict::Refused { reason })) => bail!(
+            Some((endpoint, ProbeVerdict::Refused { reason })) => bail!(
                 "the run goes on under the {} contract that it began with, and toolhold doctor --probe found that the \
                  endpoint {endpoint:?} refuses it: {reason}. Resume it with an endpoint that knows it, or begin a new \
                  run",
                 contract.name()
             ),
-            Some((endpoint, Verdict::Ignored { .. })) => {
+            Some((endpoint, ProbeVerdict::Ignored { .. })) => {
                 doubt = format!(", which the endpoint {endpoint:?} was found to accept and ignore");
             }
             _ => {}

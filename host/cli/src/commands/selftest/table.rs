@@ -5,7 +5,7 @@ use crate::terminal::columns::{Column, wrapped_row};
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, plain, warn};
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_hostile::{Attack, Outcome, Verdict};
+use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict};
 
 /// The row, the attack, what happened, the time and the memory; with the mark and what is between them: 100
 /// cells. The last two are as wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
@@ -35,11 +35,11 @@ pub fn head() {
     }
 }
 
-pub fn line(attack: &Attack, verdict: &Verdict) {
+pub fn line(attack: &Attack, verdict: &AttackVerdict) {
     let mark = match verdict.outcome {
-        Outcome::Held => paint(good, HELD),
-        Outcome::Broke => paint(bad, "✗"),
-        Outcome::NotRun => paint(warn, "–"),
+        AttackOutcome::Held => paint(good, HELD),
+        AttackOutcome::Broke => paint(bad, "✗"),
+        AttackOutcome::NotRun => paint(warn, "–"),
     };
     for line in lines(&mark, attack, verdict) {
         println!("{line}");
@@ -48,11 +48,11 @@ pub fn line(attack: &Attack, verdict: &Verdict) {
     let _ = std::io::stdout().flush();
 }
 
-fn lines(mark: &str, attack: &Attack, verdict: &Verdict) -> Vec<String> {
+fn lines(mark: &str, attack: &Attack, verdict: &AttackVerdict) -> Vec<String> {
     let happened = match verdict.outcome {
-        Outcome::Held => verdict.observed.clone(),
-        Outcome::Broke => format!("{} (must: {})", verdict.observed, attack.must),
-        Outcome::NotRun => format!("not run: {}", verdict.observed),
+        AttackOutcome::Held => verdict.observed.clone(),
+        AttackOutcome::Broke => format!("{} (must: {})", verdict.observed, attack.must),
+        AttackOutcome::NotRun => format!("not run: {}", verdict.observed),
     };
     let micros = u64::try_from(verdict.duration.as_micros()).unwrap_or(u64::MAX);
     let memory = verdict.memory_bytes.map(style::bytes).unwrap_or_default();
@@ -93,11 +93,11 @@ pub fn foot(report: &Report<'_>) {
 mod tests {
     use super::{HELD, lines};
     use std::time::Duration;
-    use toolhold_hostile::{Attack, Outcome, Verdict, suite};
+    use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, suite};
 
     fn widest(attack: &Attack, micros: u64, memory_bytes: u64) -> usize {
-        let verdict = Verdict {
-            outcome: Outcome::Held,
+        let verdict = AttackVerdict {
+            outcome: AttackOutcome::Held,
             observed: "x".repeat(200),
             duration: Duration::from_micros(micros),
             memory_bytes: Some(memory_bytes),

@@ -3,7 +3,7 @@
 use super::signature::signature;
 use crate::docs::{Docs, ExampleDocs, FunctionDocs, Glossary, package, section, wit};
 use crate::value::schema;
-use crate::value::shape::{Part, Shape};
+use crate::value::shape::{Shape, ShapeMember};
 use std::collections::BTreeMap;
 use toolhold_policy::manifest::ToolTexts;
 use toolhold_policy::text;
@@ -21,12 +21,12 @@ const MAX_SCHEMA_BYTES: usize = 64 << 10;
 pub(crate) struct Signature<'a> {
     pub interface: Option<&'a str>,
     pub function: &'a str,
-    pub params: &'a [Part],
+    pub params: &'a [ShapeMember],
     pub result: Option<&'a Shape>,
 }
 
 /// All that was said about one component.
-pub(crate) struct Sources {
+pub(crate) struct CombinedDocs {
     /// Best first. `module.toml` has its place before `package-docs`.
     written: Vec<(DocsSource, Docs)>,
     manifest: BTreeMap<String, ToolTexts>,
@@ -34,12 +34,12 @@ pub(crate) struct Sources {
     pub notes: Vec<String>,
 }
 
-impl Sources {
+impl CombinedDocs {
     /// Reads what is in the component's custom sections and in the `.wit` files beside it. Whatever
     /// is wrong with one of them becomes a note.
     pub fn read(
         component: &[u8],
-        packages: &[wit::Package],
+        packages: &[wit::WitPackage],
         manifest: BTreeMap<String, ToolTexts>,
     ) -> Self {
         let mut notes = Vec::new();

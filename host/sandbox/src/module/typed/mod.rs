@@ -7,12 +7,12 @@ mod describe;
 mod names;
 mod signature;
 
-pub(crate) use describe::Sources;
+pub(crate) use describe::CombinedDocs;
 
-use crate::call::{GuestCall, State};
+use crate::call::{CallState, GuestCall};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::value::shape::{Part, Reader, Shape};
+use crate::value::shape::{Shape, ShapeMember, ShapeReader};
 use crate::value::{self, Unliftable};
 use describe::Signature;
 use serde_json::Value;
@@ -33,7 +33,7 @@ const MAX_REFUSED_EXPORTS: usize = MAX_TOOLS_PER_MODULE;
 #[derive(Debug, Clone)]
 pub(crate) struct TypedFunction {
     pub index: ComponentExportIndex,
-    pub params: Vec<Part>,
+    pub params: Vec<ShapeMember>,
     pub result: Option<Shape>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn exports(
     engine: &Engine,
     module: &str,
     component: &Component,
-    sources: &Sources,
+    sources: &CombinedDocs,
 ) -> Result<TypedExports, LoadError> {
     let mut found = TypedExports::default();
     let mut functions = Vec::new();
@@ -194,13 +194,13 @@ impl Export {
                 "it is how the language's runtime was started when the component was made".into(),
             );
         }
-        let mut reader = Reader::new(&self.resources);
+        let mut reader = ShapeReader::new(&self.resources);
         let params = self
             .func
             .params()
             .map(|(name, ty)| {
                 let shape = reader.shape(&ty);
-                Ok(Part {
+                Ok(ShapeMember {
                     name: name.to_owned(),
                     shape: shape.map_err(|reason| format!("parameter {name}: {reason}"))?,
                 })
@@ -221,7 +221,7 @@ impl Export {
 
 /// One call of an exported function.
 pub(crate) struct CallFunction<'a> {
-    pub pre: &'a InstancePre<State>,
+    pub pre: &'a InstancePre<CallState>,
     pub function: &'a TypedFunction,
     pub arguments: Vec<Val>,
 }
@@ -230,7 +230,7 @@ impl GuestCall for CallFunction<'_> {
     /// Absent: the function has no result.
     type Return = Option<Val>;
 
-    async fn perform(self, store: &mut Store<State>) -> wasmtime::Result<Self::Return> {
+    async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         let instance = self.pre.instantiate_async(&mut *store).await?;
         let func = instance
             .get_func(&mut *store, self.function.index)

@@ -1,7 +1,7 @@
 //! A function's signature for a model to read, for want of a description.
 
 use crate::docs::{Docs, FunctionDocs, Glossary};
-use crate::value::shape::{Part, Shape};
+use crate::value::shape::{Shape, ShapeMember};
 use toolhold_policy::text;
 
 /// Characters; a signature of records within records says less the longer it is, and the schemas
@@ -12,13 +12,13 @@ const MAX_SIGNATURE_CHARS: usize = 400;
 /// `docs` knows them, and spelled out where it does not.
 pub(super) fn signature(
     function: &str,
-    params: &[Part],
+    params: &[ShapeMember],
     result: Option<&Shape>,
     docs: Option<(&Docs, &FunctionDocs)>,
 ) -> String {
     let params: Vec<_> = params
         .iter()
-        .map(|Part { name, shape }| {
+        .map(|ShapeMember { name, shape }| {
             let known = docs.and_then(|(docs, f)| Some((docs, &f.parameters.get(name)?.ty)));
             let glossary = known.map_or(Glossary::EMPTY, |(docs, ty)| Glossary::new(docs, ty));
             format!("{name}: {}", spelled(shape, glossary))
@@ -71,7 +71,7 @@ fn spelled(shape: &Shape, glossary: Glossary<'_>) -> String {
             format!("tuple<{}>", joined(items, ", "))
         }
         Shape::Record(fields) => {
-            let fields = fields.iter().map(|Part { name, shape }| {
+            let fields = fields.iter().map(|ShapeMember { name, shape }| {
                 let (_, of) = glossary.part(&entry, name);
                 format!("{name}: {}", spelled(shape, of))
             });
