@@ -1,7 +1,7 @@
 //! What a module may use, from its file to each of its calls, and who decides it.
 //!
 //! The operator sets the defaults, a module's own `module.toml` asks for more or less, and the
-//! operator's ceiling has the last word over what a module asked for. [`limits!`] holds the whole
+//! operator's ceiling has the last word over what a module asked for. `limits!` holds the whole
 //! table: a limit is added there and nowhere else, and is then a key of the configuration and of
 //! `module.toml`, a line of `toolhold modules inspect`, and has a default and a ceiling.
 
