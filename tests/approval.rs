@@ -1,4 +1,4 @@
-//! What was approved is what runs (THREATS.md, promise 4, rows 18 and 23), and versions side by side.
+//! What was approved is what runs (docs/security.md, promise 4, rows 18 and 23), and versions side by side.
 
 use serde_json::json;
 use std::path::Path;

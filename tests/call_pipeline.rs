@@ -158,11 +158,14 @@ fn over_http(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> 
     let server = Server::start(host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
     let body = json!({"arguments": arguments});
     let path = format!("/v1/tools/{tool}");
-    let (made, shown) = decided(host, answer, || server.post(&path, &body).good());
+    let (answered, shown) = decided(host, answer, || server.post(&path, &body));
+    let made = answered.json();
     Came {
-        of_it: match made["error"].as_str() {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(made["result"].to_string()),
+        of_it: match (answered.status, made["error"].as_str()) {
+            (200, None) => Ok(made["result"].to_string()),
+            (200, Some(error)) => Err(error.to_owned()),
+            // It was refused before it could be a call.
+            _ => Err(answered.text),
         },
         shown,
     }
@@ -197,10 +200,8 @@ fn at_the_terminal(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_
 /// The result of the last call of `tool` in a run's events, which it printed.
 fn result_of(done: &Finished, tool: &str) -> Result<String, String> {
     let lines = done.stdout.lines();
-    let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let result = events
-        .filter(|event| event["event"] == "tool_result" && event["tool"] == tool)
-        .last();
+    let mut events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let result = events.rfind(|event| event["event"] == "tool_result" && event["tool"] == tool);
     let Some(result) = result else {
         // It was refused before it could be a call.
         return Err(format!("{}{}", done.stdout, done.stderr));
@@ -215,12 +216,24 @@ fn result_of(done: &Finished, tool: &str) -> Result<String, String> {
 /// was shown there, too.
 fn decided<T>(host: &Host, answer: Answer<'_>, work: impl FnOnce() -> T) -> (T, String) {
     let is_over = AtomicBool::new(false);
+    // Its state folder is there before two commands look for it at the same time.
+    let _ = host.command(&[]);
     thread::scope(|threads| {
         let person = threads.spawn(|| decide(host, answer, &is_over));
+        let over = SetWhenDropped(&is_over);
         let came = work();
-        is_over.store(true, Ordering::Release);
+        drop(over);
         (came, person.join().expect("no panic"))
     })
+}
+
+/// Whoever decides stops looking also where the work panics.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 fn decide(host: &Host, answer: Answer<'_>, is_over: &AtomicBool) -> String {

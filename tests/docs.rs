@@ -1,5 +1,5 @@
-//! The documents hold: the README is short, links lead somewhere, comments cite sections that exist, and
-//! commands run as they are printed.
+//! The documents hold: the README is short, links lead somewhere, comments cite sections that exist, generated
+//! parts are fresh, and commands run as they are printed.
 //!
 //! A fenced block says after its language what happens to it here:
 //! - `sh (run)`: it runs in the document's own folder, after the blocks before it. `http://gpu:8000/v1` is
@@ -10,6 +10,7 @@
 //! - `json (file: NAME)`, with any language: the file that later commands read.
 
 mod commands;
+mod generated;
 mod links;
 mod markdown;
 

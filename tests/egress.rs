@@ -1,4 +1,4 @@
-//! Outbound HTTP of a guest (THREATS.md, promises 8 and 9), with a component that was written for any
+//! Outbound HTTP of a guest (docs/security.md, promises 8 and 9), with a component that was written for any
 //! host of wasi:http: what a grant gives, how a request that goes out looks, what is counted. What an
 //! attacker tries is in `host/hostile`, rows 13 to 16; its server is the one of these tests.
 

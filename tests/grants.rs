@@ -246,6 +246,12 @@ async fn a_granted_tool_is_called_and_no_other() {
     );
     let wrong = question("calculator.evaluate", json!({"expression": "1 +"}));
     assert_eq!(refused(&registry, "probe.ask", wrong).await.0, "tool");
+    // A grant is not enough: whoever calls says who makes such calls.
+    let report = registry
+        .call(&Invocation::new("c", "probe.ask", &sum))
+        .await;
+    let denied = report.result.unwrap_err().to_string();
+    assert!(denied.contains("calls no other tools here"), "{denied}");
     // A call that calls itself ends.
     let mut nested = sum;
     for _ in 0..6 {
@@ -455,6 +461,7 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
         let bounds = GrantRestrictions::default().with("this key", Restriction::Permits(permits));
         let invocation = Invocation {
             restrictions: Some(Arc::new(bounds)),
+            nested: Some(registry.nested_calls()),
             ..Invocation::new("c", tool, &arguments)
         };
         let report = registry.call(&invocation).await;

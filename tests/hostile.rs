@@ -1,4 +1,4 @@
-//! The hostile suite (THREATS.md): one test an attack, several to some rows. The attacks themselves
+//! The hostile suite (docs/security.md): one test an attack, several to some rows. The attacks themselves
 //! are in `host/hostile`, where `toolhold selftest` finds them too.
 //!
 //! A binary of its own, one attack at a time: what an attack does to the memory and the threads of

@@ -1,4 +1,4 @@
-//! What a call may use of HTTP, and that nothing of it outlives the call (THREATS.md, promise 3).
+//! What a call may use of HTTP, and that nothing of it outlives the call (docs/security.md, promise 3).
 
 use super::{error, given, local, request, response, start};
 use serde_json::json;

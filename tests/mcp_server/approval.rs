@@ -108,7 +108,7 @@ fn a_question_that_nobody_answers_is_taken_back() {
     let host = guarded("[mcp_server]\nanswer_timeout_ms = 300\n");
     let mut client = Stdio::session(&host, &FLAGS, forms());
     let late = client.ask(call(1, "probe.answer", json!({})));
-    assert!(text(&late).contains("nobody decided"), "{late}");
+    assert!(text(&late).contains("no decision within"), "{late}");
     let question = client.hear("elicitation/create");
     let cancelled = client.hear("notifications/cancelled");
     assert_eq!(cancelled["params"]["requestId"], question["id"]);
@@ -116,7 +116,7 @@ fn a_question_that_nobody_answers_is_taken_back() {
     let yes = json!({"action": "accept", "content": {"decision": "approve"}});
     client.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": yes}));
     let next = client.ask(call(2, "probe.answer", json!({})));
-    assert!(text(&next).contains("nobody decided"), "{next}");
+    assert!(text(&next).contains("no decision within"), "{next}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! PROTOCOL.md, 9: instances, with the binary and a shipped module.
+//! docs/protocol.md, 9: instances, with the binary and a shipped module.
 
 use serde_json::{Value, json};
 use support::endpoint::{Endpoint, Reply, Scenario};

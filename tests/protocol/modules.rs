@@ -1,4 +1,4 @@
-//! What `_module` names, what a module receives and what it returns (PROTOCOL.md, 6).
+//! What `_module` names, what a module receives and what it returns (docs/protocol.md, 6).
 
 use serde_json::{Map, Value, json};
 use std::process::Stdio;

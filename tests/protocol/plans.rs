@@ -1,4 +1,4 @@
-//! PROTOCOL.md, 8: saved plans, with the binary and shipped modules.
+//! docs/protocol.md, 8: saved plans, with the binary and shipped modules.
 
 use serde_json::{Value, json};
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Saved Requests and clean rooms as modules: runs inside of runs (PROTOCOL.md, 6).
+//! Saved Requests and clean rooms as modules: runs inside of runs (docs/protocol.md, 6).
 
 use serde_json::{Value, json};
 use std::process::Stdio;

@@ -54,6 +54,7 @@ pub async fn call_as(
 ) -> CallReport {
     let invocation = Invocation {
         caller,
+        nested: Some(registry.nested_calls()),
         ..Invocation::new("test", tool, &arguments)
     };
     registry.call(&invocation).await

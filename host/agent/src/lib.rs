@@ -3,19 +3,21 @@
 //!
 //! What this crate promises: the loop itself ([`run::Machine`]) is a state machine without I/O, so
 //! that every rule of the protocol can be tested without a clock or a network; every step leaves
-//! one [`Event`], journalled before anyone sees it; a tool's fault is a message to the model and
-//! never the end of a run; and every run ends, with a reason.
+//! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it; a tool's fault is a message
+//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, whoever makes it,
+//! passes the stages of [`calls`], of which each is implemented once.
 //!
-//! Read it in this order: [`protocol`] (the data), [`run`] (the machine, then the driver that
-//! performs what it asks), [`contract`] (how a Request becomes a chat completion and back),
-//! [`model`] (the client), [`guard`] (what stands between a model's wish and a call). It knows
-//! nothing of WebAssembly: tools are behind [`Toolbox`].
+//! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of
+//! a call), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the
+//! window), [`guard`] (shields, and data that is hidden), [`router`] (which model answers a run). The data are of
+//! [`toolhold_protocol`], the client of models is [`toolhold_model`]. The crate knows nothing of WebAssembly:
+//! tools are behind [`Toolbox`].
 //!
 //! # Embedding
 //!
-//! A run needs a [`model::Model`] and a [`Toolbox`]; [`Activities`] are tools of your own, in Rust.
+//! A run needs a [`Model`](toolhold_model::Model) and a [`Toolbox`]; [`Activities`] are tools of your own, in Rust.
 //! Here one tool is defined by a message, run by an activity, and its result is passed on by
-//! reference. With an endpoint, the model is a [`model::OpenAiModel`].
+//! reference. With an endpoint, the model is a [`OpenAiModel`](toolhold_model::OpenAiModel).
 //!
 //! ```
 //! # use futures_util::future::BoxFuture;

@@ -94,7 +94,7 @@ pub enum Module {
     Request(Box<Saved>),
 }
 
-/// Explicit code that runs calls, registered under a name (PROTOCOL.md, 1).
+/// Explicit code that runs calls, registered under a name (docs/protocol.md, 1).
 pub trait Activity: Send + Sync {
     /// As [`Toolbox::call`].
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
@@ -123,7 +123,7 @@ pub struct ToolCall {
     pub instance: Option<String>,
     /// The part of the context that the call's scopes name, and nothing else.
     pub context: Vec<(Path, Value)>,
-    /// The call's reserved properties by their names on the wire, `_tool` first (PROTOCOL.md, 3):
+    /// The call's reserved properties by their names on the wire, `_tool` first (docs/protocol.md, 3):
     /// where the tool fixes one, what is in force, and otherwise what the model wrote.
     pub reserved: Map<String, Value>,
     /// The tool as the run defines it, as [`toolhold_protocol::tool::Tool::schema`] gives it. Absent where no run defines it: then it

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// One thing that a hostile module tries.
 #[derive(Debug, Clone, Copy)]
 pub struct Attack {
-    /// The row of THREATS.md, "The suite".
+    /// The row of docs/security.md, "The hostile suite".
     pub row: u8,
     /// Unique in the suite; a Rust identifier, so that a test can bear it.
     pub name: &'static str,

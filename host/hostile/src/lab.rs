@@ -1,7 +1,7 @@
 //! Where attacks run: engines, registries, temporary folders, and what it means that an attack
 //! *ends*.
 //!
-//! "Ends" (THREATS.md): the call returned its typed error in time, its place is free again, and a
+//! "Ends" (docs/security.md): the call returned its typed error in time, its place is free again, and a
 //! benign call right after it works. That no thread is left is checked by [`crate::run`].
 
 use crate::components;
@@ -22,7 +22,7 @@ use toolhold_sandbox::{Compiler, Engine, EngineConfig, LoadError, ModulePolicy, 
 pub enum Scale {
     /// Fewer repetitions and more patience: for a machine that does something else meanwhile.
     Quick,
-    /// What THREATS.md says, by the letter.
+    /// What docs/security.md says, by the letter.
     Full,
 }
 
@@ -37,7 +37,7 @@ pub struct Lab {
 impl Lab {
     /// `engine` is what all engines of the attacks are like, but for the number of their places.
     pub fn new(scale: Scale, engine: EngineConfig) -> Self {
-        // THREATS.md, promise 1.
+        // docs/security.md, promise 1.
         let grace = match scale {
             Scale::Quick => Duration::from_secs(1),
             Scale::Full => Duration::from_millis(250),

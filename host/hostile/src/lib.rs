@@ -1,4 +1,4 @@
-//! The hostile suite of THREATS.md: attacks on the sandbox through its public door, as one definition
+//! The hostile suite of docs/security.md: attacks on the sandbox through its public door, as one definition
 //! with two users. `toolhold selftest` runs it on a user's machine and prints the table; the tests
 //! run each attack under its own name. There is no product code here.
 //!
@@ -48,12 +48,44 @@ pub use attack::{Attack, Outcome, Verdict, run};
 pub use fault::Fault;
 pub use lab::{Lab, Scale};
 
-/// Rows of THREATS.md that try other parts of Toolhold than the sandbox, and where they are tried.
-pub const ELSEWHERE: [(u8, &str); 4] = [
-    (24, "the loop: tests/run.rs"),
-    (28, "the loop: tests/run.rs"),
-    (29, "the loop: tests/run.rs"),
-    (30, "the endpoint: tests/model.rs"),
+/// A row that tries another part of Toolhold than the sandbox: it is a test, and no part of [`suite`].
+#[derive(Debug, Clone, Copy)]
+pub struct Elsewhere {
+    pub row: u8,
+    /// What is tried, in a few words.
+    pub attack: &'static str,
+    /// What must happen, in a few words.
+    pub must: &'static str,
+    /// What is attacked, and the files of its tests.
+    pub place: &'static str,
+}
+
+/// The rows that are no part of [`suite`].
+pub const ELSEWHERE: [Elsewhere; 4] = [
+    Elsewhere {
+        row: 24,
+        attack: "output that pretends to be a system message or another tool's result",
+        must: "fenced; nothing granted",
+        place: "the loop: host/agent/tests/protocol/run_loop.rs",
+    },
+    Elsewhere {
+        row: 28,
+        attack: "the model repeats the same call without end",
+        must: "intercepted at the third; the model is told",
+        place: "the loop: tests/run.rs",
+    },
+    Elsewhere {
+        row: 29,
+        attack: "a tool outside the allow-list; arguments that break the schema; a reference into another instance",
+        must: "refused before execution; audited",
+        place: "the loop: tests/run.rs, host/agent/tests/protocol/instances.rs",
+    },
+    Elsewhere {
+        row: 30,
+        attack: "truncated streams, invalid UTF-8, 1 GB replies, endless streams, HTML pages, unknown tools, no `[DONE]`",
+        must: "typed error or recovery; memory bounded",
+        place: "the endpoint: tests/model.rs",
+    },
 ];
 
 /// Every attack, in the order of the rows.
@@ -93,7 +125,7 @@ mod tests {
         let suite = suite();
         for row in 1..=30 {
             let here = suite.iter().any(|attack| attack.row == row);
-            let elsewhere = ELSEWHERE.iter().any(|(other, _)| *other == row);
+            let elsewhere = ELSEWHERE.iter().any(|other| other.row == row);
             assert!(here != elsewhere, "row {row}");
         }
         let mut names: Vec<_> = suite.iter().map(|attack| attack.name).collect();

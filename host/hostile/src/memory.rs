@@ -86,7 +86,7 @@ async fn memory_at_start(lab: &Lab) -> Result<String, Fault> {
 }
 
 async fn memory_filled(lab: &Lab) -> Result<String, Fault> {
-    // What the host may need besides: THREATS.md, row 4.
+    // What the host may need besides: docs/security.md, row 4.
     let besides = lab.times(64_u64, 32) << 20;
     let arena = lab
         .against(components::FILL, |l| {

@@ -1,6 +1,6 @@
 //! JSON Schema → the part of it that every endpoint's grammar understands.
 //!
-//! Servers ignore, refuse or misread many keywords (TOOLCHAINS.md, grammar-matrix.txt), and those
+//! Servers ignore, refuse or misread many keywords (docs/toolchains.md, "What grammars support"), and those
 //! that ignore one answer 200. So what is sent is a wider schema made of safe keywords, and the full
 //! schema is validated on our side. Lowering never makes a schema narrower, except that objects are
 //! closed where the author said nothing, and strings are bounded where asked.

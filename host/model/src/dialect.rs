@@ -79,7 +79,7 @@ impl fmt::Display for Verdict {
 }
 
 impl Dialect {
-    /// The best contract that works here (PROTOCOL.md, section 4): a schema that is enforced leaves a model
+    /// The best contract that works here (docs/protocol.md, 4): a schema that is enforced leaves a model
     /// nothing to get wrong. What could not be found out is tried rather than given up, for the host
     /// validates every reply anyway.
     pub fn contract(&self) -> Contract {

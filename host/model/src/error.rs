@@ -106,7 +106,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Whose move it is (PROTOCOL.md, section 7).
+    /// Whose move it is (docs/protocol.md, 7.8).
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Connect { .. }

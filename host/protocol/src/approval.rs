@@ -1,4 +1,4 @@
-//! Calls that wait for a person (PROTOCOL.md, 7).
+//! Calls that wait for a person (docs/protocol.md, 7.7).
 //!
 //! What a person decides is bound to the digest of exactly what was shown: arguments that change
 //! afterwards need another decision.

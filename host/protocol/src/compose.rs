@@ -1,4 +1,4 @@
-//! The one schema that goes to the model (PROTOCOL.md, 4).
+//! The one schema that goes to the model (docs/protocol.md, 4).
 //!
 //! Order matters, because a model writes top to bottom: `meta`, `advisors`, `calls`, `output`; in a
 //! call `_tool`, `_reasoningForCall`, `_instance`, `_scopes`, the parameters, `_outputPath` and

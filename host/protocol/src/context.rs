@@ -1,4 +1,4 @@
-//! The context: the messages that a Request is built from, and what they amount to (PROTOCOL.md, 2).
+//! The context: the messages that a Request is built from, and what they amount to (docs/protocol.md, 2).
 
 mod wire;
 mod written;

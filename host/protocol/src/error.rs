@@ -22,7 +22,7 @@ pub enum RunError {
     /// `_module` or `_activity` names nothing that is registered.
     #[error("the tool {tool:?} cannot be run: {reason}")]
     Binding { tool: String, reason: String },
-    /// A saved plan that cannot be run, or a carried one that is none (PROTOCOL.md, 8).
+    /// A saved plan that cannot be run, or a carried one that is none (docs/protocol.md, 8).
     #[error("the plan cannot be run: {reason}")]
     Plan { reason: String },
     #[error("the run's journal cannot be written, so the run was stopped: {source}")]

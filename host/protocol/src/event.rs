@@ -375,7 +375,7 @@ impl Display for UnusableReply {
     }
 }
 
-/// Why a run is over (PROTOCOL.md, 7.5).
+/// Why a run is over (docs/protocol.md, 7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {

@@ -1,5 +1,5 @@
 //! Which other models make a call that the run's own model keeps getting wrong, and what becomes of it
-//! (PROTOCOL.md, 7).
+//! (docs/protocol.md, 7.9).
 
 use crate::compose::Forcing;
 use crate::contract::Contract;

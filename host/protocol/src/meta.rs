@@ -1,4 +1,4 @@
-//! The `meta` message: what is worked on, and which version of it (PROTOCOL.md, 2).
+//! The `meta` message: what is worked on, and which version of it (docs/protocol.md, 2).
 //!
 //! A solution moves the version forward in one of two ways, and the protocol's words are read
 //! strictly, so that two readers of a version never differ about what led to it:

@@ -1,4 +1,4 @@
-//! References: `†kind.path.to[2].value`, and the expressions made of them (PROTOCOL.md, 5).
+//! References: `†kind.path.to[2].value`, and the expressions made of them (docs/protocol.md, 5).
 //!
 //! A string argument that begins with one dagger is a reference, as a whole; a literal dagger is
 //! written `††`.

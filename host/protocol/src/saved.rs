@@ -1,5 +1,5 @@
 //! Saved Requests: a context and a schema in a file, run again on other inputs, by people and as
-//! sub-agents (PROTOCOL.md, 1 and 6).
+//! sub-agents (docs/protocol.md, 1 and 6).
 
 use crate::context::{Context, ContextError, Input, Message};
 use crate::tool::{Execution, Tool};
@@ -81,7 +81,7 @@ impl Saved {
     }
 
     /// The context with `input` as a model finds it that has to make do with it: where it does not fit
-    /// the input schema, it is told that and the schema, and nothing is refused (PROTOCOL.md, 6).
+    /// the input schema, it is told that and the schema, and nothing is refused (docs/protocol.md, 6).
     ///
     /// # Errors
     /// The context cannot be used for another reason.

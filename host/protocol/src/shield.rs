@@ -1,4 +1,4 @@
-//! What shields said, and what a run knows of the policy that it is under (PROTOCOL.md, 11).
+//! What shields said, and what a run knows of the policy that it is under (docs/protocol.md, 11).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -68,7 +68,7 @@ pub enum Screened {
     Blocked { shield: String, reason: String },
 }
 
-/// What a run knows of the policy that it is under (PROTOCOL.md, 11).
+/// What a run knows of the policy that it is under (docs/protocol.md, 11).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {

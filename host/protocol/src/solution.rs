@@ -1,4 +1,4 @@
-//! What a model returned: calls, an output, or both (PROTOCOL.md, 4).
+//! What a model returned: calls, an output, or both (docs/protocol.md, 4).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -149,7 +149,7 @@ impl Call {
             output: properties.shift_remove("_output"),
             unknown: Map::new(),
         };
-        // They are no parameters (PROTOCOL.md, 3).
+        // They are no parameters (docs/protocol.md, 3).
         let (unknown, parameters): (Map<_, _>, Map<_, _>) = properties
             .into_iter()
             .partition(|(key, _)| key.starts_with('_'));

@@ -1,4 +1,4 @@
-//! Tools as the protocol sees them: an interface that never says how it runs (PROTOCOL.md, 3).
+//! Tools as the protocol sees them: an interface that never says how it runs (docs/protocol.md, 3).
 
 mod wire;
 
@@ -29,7 +29,7 @@ pub struct Tool {
     pub examples: Vec<Example>,
 }
 
-/// When a saved Request that runs a tool's calls is held against the tool (PROTOCOL.md, 6). In the
+/// When a saved Request that runs a tool's calls is held against the tool (docs/protocol.md, 6). In the
 /// tool's schema beside `properties`: `"resolve": "upfront"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,7 +50,7 @@ pub enum Execution {
     Latent,
     /// Code registered in the host under this name.
     Activity(String),
-    /// What `_module` names (PROTOCOL.md, 6).
+    /// What `_module` names (docs/protocol.md, 6).
     Module(String),
     /// The host itself: the question to an advisor that a `ConsultAdvisor` call makes.
     Consult,

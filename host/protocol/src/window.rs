@@ -26,7 +26,7 @@ impl Default for Window {
     }
 }
 
-/// A part of a Request (PROTOCOL.md, 7, "Budget").
+/// A part of a Request (docs/protocol.md, 7.11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {

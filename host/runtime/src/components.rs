@@ -1,4 +1,4 @@
-//! Which component a `_module` means: by name, by path or by reference (PROTOCOL.md, 6).
+//! Which component a `_module` means: by name, by path or by reference (docs/protocol.md, 6).
 //!
 //! All three lead to a module of the registry, with the approval, the limits and the grants of that
 //! module's name. What is named by path or by reference is loaded when it is named; it takes no

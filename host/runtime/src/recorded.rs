@@ -235,7 +235,7 @@ impl CallRecording for Recording {
         Box::pin(std::future::ready(()))
     }
 
-    fn ended<'a>(mut self: Box<Self>, end: &'a CallEnd) -> BoxFuture<'a, io::Result<()>> {
+    fn ended(mut self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>> {
         let writing = self.close(end).and_then(|draft| self.writing(draft));
         Box::pin(async move {
             match writing {

@@ -1,4 +1,4 @@
-//! The requests folder: saved Requests, by name or by path (PROTOCOL.md, 6).
+//! The requests folder: saved Requests, by name or by path (docs/protocol.md, 6).
 //!
 //! It is read as a whole: a run sees the Requests that were there when it began. Whoever begins many runs keeps a
 //! [`RequestsFolder`], which reads it again only when something in it is another.

@@ -21,7 +21,7 @@ use toolhold_sandbox::Registry;
 /// The tools of a registry's modules, or those of them that a run may use, and saved Requests: what
 /// [`toolhold_agent::Driver`] takes as its toolbox.
 ///
-/// Whatever a tool names as its `_module` (PROTOCOL.md, 6) is found here: a loaded module, one of its
+/// Whatever a tool names as its `_module` (docs/protocol.md, 6) is found here: a loaded module, one of its
 /// versions or tools, a component by path or by reference as far as [`Sources`] let it, a saved Request.
 /// A call's scopes reach the module as its context, its reserved properties and the tool's schema if it
 /// asks for them; a message that it returns picks its place; its error keeps its class.

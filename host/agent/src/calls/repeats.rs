@@ -1,5 +1,5 @@
 //! Weak models make the same call again and again. The third identical call with an identical
-//! result is not made: the model is told what it already knows (THREATS.md, row 28).
+//! result is not made: the model is told what it already knows (docs/security.md, row 28).
 
 use serde_json::{Value, json};
 use std::collections::HashMap;

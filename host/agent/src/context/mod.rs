@@ -1,6 +1,6 @@
 //! What fits into the model's window: token counts, the summary that takes the place of dropped
 //! history, results that are read part by part, tools that are found when they are needed
-//! (PROTOCOL.md, 7, "Budget"). Pure functions and data: the machine decides when.
+//! (docs/protocol.md, 7.11). Pure functions and data: the machine decides when.
 
 pub mod counts;
 mod facts;

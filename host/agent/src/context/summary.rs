@@ -488,7 +488,7 @@ mod tests {
     }
 
     proptest! {
-        /// PROTOCOL.md, 7: identifiers and their values stay verbatim.
+        /// docs/protocol.md, 7.11: identifiers and their values stay verbatim.
         #[test]
         fn no_pair_is_lost(pairs in prop::collection::vec(("[A-Za-z0-9-]{1,20}", "[ -~]{1,60}", 0i64..), 1..20), nested in any::<bool>()) {
             let items: Vec<Value> = pairs.iter().map(|(id, name, n)| json!({"id": id, "name": name, "n": n})).collect();

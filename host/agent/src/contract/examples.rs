@@ -1,5 +1,5 @@
 //! Worked examples as turns of the conversation: with two of them a 1.5 B model solves twenty of
-//! twenty easy tasks, without any seven (TOOLCHAINS.md).
+//! twenty easy tasks, without any seven (docs/toolchains.md, "A model on the CPU").
 
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::{Example, Tool};

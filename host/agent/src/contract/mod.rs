@@ -1,4 +1,4 @@
-//! How a Request becomes a chat completion and its reply a Solution (PROTOCOL.md, 4).
+//! How a Request becomes a chat completion and its reply a Solution (docs/protocol.md, 4).
 //!
 //! The same Solution can be had in several ways; which one works is a property of the endpoint and
 //! its model. The loop never sees the difference.

@@ -1,4 +1,4 @@
-//! The `simple` contract: JSON in plain text, one call or the answer a reply (PROTOCOL.md, 4.3).
+//! The `simple` contract: JSON in plain text, one call or the answer a reply (docs/protocol.md, 4.3).
 
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::reader::{Given, ObjectFinder, call_object};

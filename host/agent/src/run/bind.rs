@@ -1,5 +1,5 @@
 //! What runs each tool, settled before a run begins: a name that means nothing is an error then, and
-//! not when a model calls it (PROTOCOL.md, 3).
+//! not when a model calls it (docs/protocol.md, 3).
 
 use crate::toolbox::{Activities, Module, Toolbox};
 use serde_json::{Map, Value, json};

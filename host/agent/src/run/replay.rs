@@ -1,4 +1,4 @@
-//! A run's record, run again (PROTOCOL.md, 11): everything that a run was told from outside is among
+//! A run's record, run again (docs/protocol.md, 11): everything that a run was told from outside is among
 //! its events, and the machine does the same again when it is told the same again.
 
 use crate::run::machine::{Effects, Input, Machine};

@@ -1,5 +1,5 @@
 //! Which calls of a step may run: data flows from the calls that write a place to those that read it
-//! (PROTOCOL.md, 5 and 7.3).
+//! (docs/protocol.md, 5 and 7.3).
 //!
 //! A call waits for every earlier call of its step that writes what it reads, even if there is an
 //! older value at that place: the model wrote them in this order. What nobody before it writes must

@@ -1,4 +1,4 @@
-//! Runs inside of runs: a saved Request, a clean room or an advisor that answers a call (PROTOCOL.md,
+//! Runs inside of runs: a saved Request, a clean room or an advisor that answers a call (docs/protocol.md,
 //! 6 and 10).
 //!
 //! A sub-agent sees its own context, the call's parameters as its input, and of the parent's context

@@ -1,4 +1,4 @@
-//! PROTOCOL.md, 10: advisors.
+//! docs/protocol.md, 10: advisors.
 
 use super::support::told::{Told, request, run};
 use super::support::{calls, output};

@@ -1,4 +1,4 @@
-//! PROTOCOL.md, 9: instances.
+//! docs/protocol.md, 9: instances.
 
 use super::support::told::{Told, request, run, run_with};
 use super::support::{calls, output};

@@ -1,5 +1,5 @@
-//! The rules of PROTOCOL.md, a file a section: runs in this process, with a scripted model and tools that
-//! are functions.
+//! The rules of docs/protocol.md, a file a section: runs in this process, with a scripted model and tools
+//! that are functions.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! PROTOCOL.md, 2: the meta message.
+//! docs/protocol.md, 2: the meta message.
 
 use super::support::told::{Told, request, run};
 use super::support::{calls, output};

@@ -1,4 +1,4 @@
-//! PROTOCOL.md, 8: plans.
+//! docs/protocol.md, 8: plans.
 
 use super::support::told::{Told, request, run, run_with};
 use super::support::{calls, output};

@@ -31,7 +31,7 @@ use toolhold_sandbox::Registry;
 /// Configurations that are compared at most: more columns cannot be read.
 const MAX_ARMS: usize = 6;
 
-/// Native tool calling as a plain loop does it. What it means is written in the README.
+/// Native tool calling as a plain loop does it. docs/evaluation.md says what it means.
 const PLAIN: [(&str, &str); 6] = [
     ("endpoints.{endpoint}.contract", "tools"),
     ("run.repair", "false"),

@@ -11,8 +11,13 @@ pub struct ModuleArgs {
     /// The folder whose components become tools [default: modules].
     #[arg(long = "modules", global = true, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Let a module see a directory: MODULE=HOST[:GUEST[:rw]], such as files=./notes:/data:rw.
-    #[arg(long = "dir", global = true, value_name = "GRANT")]
+    // Brackets in a doc comment would be links.
+    #[arg(
+        long = "dir",
+        global = true,
+        value_name = "GRANT",
+        help = "Let a module see a directory: MODULE=HOST[:GUEST[:rw]], such as files=./notes:/data:rw"
+    )]
     directories: Vec<String>,
     /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
     #[arg(long = "env", global = true, value_name = "GRANT")]

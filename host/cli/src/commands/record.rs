@@ -1,4 +1,4 @@
-//! `toolhold show`, `replay`, `diff`: what runs left behind (PROTOCOL.md, 11).
+//! `toolhold show`, `replay`, `diff`: what runs left behind (docs/protocol.md, 11).
 
 use crate::exit::Exit;
 use crate::terminal::style;

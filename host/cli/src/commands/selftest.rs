@@ -62,7 +62,8 @@ pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit
 
 fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
     for row in rows {
-        if let Some((_, place)) = ELSEWHERE.iter().find(|(other, _)| other == row) {
+        if let Some(other) = ELSEWHERE.iter().find(|other| other.row == *row) {
+            let place = other.place;
             bail!("row {row} does not try the sandbox ({place}); choose another");
         }
         if !suite.iter().any(|attack| attack.row == *row) {
@@ -118,7 +119,10 @@ impl<'a> Report<'a> {
         let elsewhere = ELSEWHERE
             .iter()
             .filter(|_| args.rows.is_empty())
-            .map(|(row, place)| Elsewhere { row: *row, place });
+            .map(|other| Elsewhere {
+                row: other.row,
+                place: other.place,
+            });
         Self {
             toolhold: env!("CARGO_PKG_VERSION"),
             scale: if args.quick { "quick" } else { "full" },

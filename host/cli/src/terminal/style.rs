@@ -40,7 +40,7 @@ pub fn warn(text: &str) -> String {
 }
 
 /// `text` with control and reordering characters shown as escapes: a terminal obeys what it is sent,
-/// and this text comes from a guest, a model or an endpoint (ARCHITECTURE.md, invariant 6).
+/// and this text comes from a guest, a model or an endpoint (host/ARCHITECTURE.md, "What always holds", 6).
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Light faults in arguments, put right (PROTOCOL.md, 7): a number in a string, a missing default, a
+//! Light faults in arguments, put right (docs/protocol.md, 7.6): a number in a string, a missing default, a
 //! null for an absent optional, a single value where a list is due.
 //!
 //! Only what has one reading is touched, and no value is ever made up. Whether the outcome satisfies

@@ -1,5 +1,5 @@
-//! What was put right before it could be used (PROTOCOL.md, 7), as data: a record tells how often a model
-//! needs which help.
+//! What was put right before it could be used (docs/protocol.md, 7.6), as data: a record tells how often a
+//! model needs which help.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

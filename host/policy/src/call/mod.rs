@@ -51,8 +51,8 @@ pub struct Invocation<'a> {
     pub restrictions: Option<Arc<GrantRestrictions>>,
     /// Receives what the guest logs and how far it is, while it runs.
     pub listener: Option<Arc<dyn Listener>>,
-    /// Executes the calls that the module makes of other modules' tools. Absent: the sandbox's registry
-    /// executes them itself, without approval, shields, events or budgets.
+    /// Executes the calls that the module makes of other modules' tools. Absent: they are denied, whatever
+    /// the module was granted.
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// How many calls this one is nested in: 0 for a call that no module makes. See [`NestedCall::depth`].
     pub depth: u8,

@@ -48,7 +48,7 @@ const COUNTED: &str = "tokens";
 const SECRET: &str = "<secret>";
 
 impl Redaction {
-    /// For a host with these secrets, as pairs of name and value. Values of fewer than [`MIN_BYTES`] bytes are not looked
+    /// For a host with these secrets, as pairs of name and value. Values of fewer than `MIN_BYTES` bytes are not looked
     /// for.
     pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
         let this = Self::default();

@@ -8,7 +8,7 @@ use toolhold_json::validate::Validator;
 /// Properties of an opinion that the protocol fills; an advisor's own fields have other names.
 pub(super) const RESERVED: [&str; 3] = ["id", "_instance", "calls"];
 
-/// A message of type `advisor` (PROTOCOL.md, 10), less its `type`.
+/// A message of type `advisor` (docs/protocol.md, 10), less its `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Advisor {

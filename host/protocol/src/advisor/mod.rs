@@ -1,5 +1,5 @@
 //! Advisors: personas that give a structured, weighted opinion before the model chooses calls
-//! (PROTOCOL.md, 10).
+//! (docs/protocol.md, 10).
 //!
 //! In the order of a Request: [`Advisor`] is what the context says, [`taking_part`] who speaks in
 //! this iteration, [`schema`] and [`render`] what the model is asked, [`Council`] what it answered,

@@ -8,7 +8,7 @@ use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
 use toolhold_json::validate::cut;
 
-/// What a weight may be (PROTOCOL.md, 10).
+/// What a weight may be (docs/protocol.md, 10).
 const WEIGHTS: RangeInclusive<f64> = 0.0..=100.0;
 /// Names shown in a fault's list of what there is.
 const MAX_NAMES: usize = 20;

@@ -1,4 +1,4 @@
-//! References in parameters: data is wired rather than copied (PROTOCOL.md, 4 and 5).
+//! References in parameters: data is wired rather than copied (docs/protocol.md, 4 and 5).
 
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::Lowering;

@@ -1,4 +1,4 @@
-//! The context's data: a log of writes, and what every path reads as (PROTOCOL.md, 2, 5 and 9).
+//! The context's data: a log of writes, and what every path reads as (docs/protocol.md, 2, 5 and 9).
 //!
 //! What is true is the log. Reading a path goes through it from newest to oldest: a `set` at the
 //! path or above it ends the search, everything else that touches the path is collected and then
@@ -52,7 +52,7 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// wraps data in a few levels of its own.
 pub const MAX_LEVELS: usize = 100;
 
-/// How a value joins what its path already has (PROTOCOL.md, 3).
+/// How a value joins what its path already has (docs/protocol.md, 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -187,7 +187,7 @@ impl Data {
         self.view(instance).contains(path)
     }
 
-    /// The value of an input expression (PROTOCOL.md, 5).
+    /// The value of an input expression (docs/protocol.md, 5).
     ///
     /// # Errors
     /// The paths that must exist first: any one of them for `||`, every one for `&&`.
@@ -236,7 +236,7 @@ impl Data {
         kinds.get(kind).map(Tree::value)
     }
 
-    /// What `paths` let a call see (PROTOCOL.md, 3, `_scopes`).
+    /// What `paths` let a call see (docs/protocol.md, 3.6, `_scopes`).
     pub fn scoped(&self, paths: &[Path], instance: Option<&str>) -> Scope<'_> {
         let view = self.view(instance);
         let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! The literal definition of reading (PROTOCOL.md, 5 and 9), by searching the log: what [`Data`] is
+//! The literal definition of reading (docs/protocol.md, 5 and 9), by searching the log: what [`Data`] is
 //! held to, and measured against. Nothing else uses it.
 //!
 //! It shares no code with the index: a value is the flat set of its leaves, each under its path, so

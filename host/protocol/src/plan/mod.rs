@@ -1,4 +1,4 @@
-//! Plans: graphs of calls whose edges are the data that they pass on (PROTOCOL.md, 8).
+//! Plans: graphs of calls whose edges are the data that they pass on (docs/protocol.md, 8).
 //!
 //! A [`Plan`] is read from JSON, a [`Step`] is one of its calls, and a [`Graph`] is the plan in
 //! order: which steps wait for which, what can run at the same time, and what is missing. A graph

@@ -1,4 +1,4 @@
-//! A tool in the form in which a tool message would define it (PROTOCOL.md, 3).
+//! A tool in the form in which a tool message would define it (docs/protocol.md, 3).
 
 use super::{Annotations, Execution, Resolve, Scopes, Tool};
 use serde_json::{Map, Value, json};

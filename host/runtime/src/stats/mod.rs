@@ -1,4 +1,4 @@
-//! What runs took, from their records alone: [`run`] follows one run event by event, [`totals`] adds
+//! What runs took, from their records alone: `run` follows one run event by event, `totals` adds
 //! runs up. Neither keeps events, so records of any length and number take the same memory.
 
 mod histogram;

@@ -14,7 +14,8 @@ pub(crate) struct OtherTools(Option<Arc<Granted>>);
 
 #[derive(Debug)]
 struct Granted {
-    executor: Arc<dyn NestedCalls>,
+    /// Absent: the caller lets modules call no other tools.
+    executor: Option<Arc<dyn NestedCalls>>,
     /// Full names of tools, or names of modules for all of theirs.
     tools: Vec<String>,
     /// Of the calling call.
@@ -26,17 +27,13 @@ struct Granted {
 }
 
 impl OtherTools {
-    /// For a call of a module that was granted `tools`; `executor` is used unless the invocation has one.
-    pub fn new(
-        executor: impl FnOnce() -> Arc<dyn NestedCalls>,
-        tools: &[String],
-        invocation: &Invocation<'_>,
-    ) -> Self {
+    /// For a call of a module that was granted `tools`.
+    pub fn new(tools: &[String], invocation: &Invocation<'_>) -> Self {
         if tools.is_empty() {
             return Self(None);
         }
         Self(Some(Arc::new(Granted {
-            executor: invocation.nested.clone().unwrap_or_else(executor),
+            executor: invocation.nested.clone(),
             tools: tools.to_vec(),
             id: invocation.id.to_owned(),
             tool: invocation.tool.to_owned(),
@@ -85,7 +82,12 @@ impl OtherTools {
             depth: granted.depth + 1,
             deadline,
         };
-        let output = granted.executor.clone().call(call).await?;
+        let Some(executor) = granted.executor.clone() else {
+            return Err(CallError::Denied {
+                reason: format!("{} calls no other tools here", granted.tool),
+            });
+        };
+        let output = executor.call(call).await?;
         Ok(output.into_value().to_string())
     }
 }
@@ -113,10 +115,6 @@ mod tests {
         }
     }
 
-    fn unused() -> Arc<dyn NestedCalls> {
-        panic!("the invocation has an executor")
-    }
-
     fn soon() -> Instant {
         Instant::now() + Duration::from_secs(5)
     }
@@ -139,7 +137,7 @@ mod tests {
             depth: 2,
             ..Invocation::new("call-7", "notes.sum", &arguments)
         };
-        let tools = OtherTools::new(unused, &["calculator".into()], &invocation);
+        let tools = OtherTools::new(&["calculator".into()], &invocation);
         let deadline = soon();
         let text = tools.call("calculator.add", r#"{"a": 1}"#, deadline).await;
         assert_eq!(text.unwrap(), r#"{"a":1}"#);
@@ -167,7 +165,7 @@ mod tests {
             ..Invocation::new("call-1", "notes.sum", &arguments)
         };
         let granted = ["text.count".to_owned()];
-        let tools = OtherTools::new(unused, &granted, &at(0));
+        let tools = OtherTools::new(&granted, &at(0));
         for (tool, arguments, expect) in [
             ("text.upper", "{}", "not granted the tool"),
             ("text", "{}", "not granted the tool"),
@@ -176,10 +174,10 @@ mod tests {
             let error = tools.call(tool, arguments, soon()).await.unwrap_err();
             assert!(error.to_string().contains(expect), "{tool}: {error}");
         }
-        let deep = OtherTools::new(unused, &granted, &at(MAX_CALL_DEPTH));
+        let deep = OtherTools::new(&granted, &at(MAX_CALL_DEPTH));
         let error = deep.call("text.count", "{}", soon()).await.unwrap_err();
         assert!(error.to_string().contains("4 deep"), "{error}");
-        let none = OtherTools::new(unused, &[], &at(0));
+        let none = OtherTools::new(&[], &at(0));
         assert!(none.call("text.count", "{}", soon()).await.is_err());
         assert!(echo.0.lock().unwrap().is_empty());
     }

@@ -2,8 +2,9 @@
 //!
 //! A request passes these checks in order: the grants of [`toolhold_policy::egress`] (one for this method, origin
 //! and path), the address (names are resolved by `resolve`, once, and the connection goes to the very
-//! addresses that were judged), the limits (`meter`), the module's [secrets](toolhold_policy::secret). `send` walks a request through; `redirect` says what a redirect turns it
-//! into; `body` counts, times and cleans what flows.
+//! addresses that were judged), the limits (`meter`), the module's [secrets](toolhold_policy::secret). `send`
+//! walks a request through; `redirect` says what a redirect turns it into; `body` counts, times and cleans what
+//! flows.
 //!
 //! The client is reqwest's: it takes a resolver of ours, follows nothing, knows no proxy, and pools
 //! connections by origin. Each module has clients of its own, so that no connection made under one

@@ -268,7 +268,7 @@ impl Shared {
                     narrow: narrow.as_deref(),
                 };
                 let tools = &given.granted().grant.tools;
-                let other_tools = OtherTools::new(|| self.clone(), tools, invocation);
+                let other_tools = OtherTools::new(tools, invocation);
                 module.call(given, &tool, invocation, other_tools).await
             }
             Err(error) => CallReport::refused(error),

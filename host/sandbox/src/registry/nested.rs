@@ -1,9 +1,17 @@
 //! Nested calls without a pipeline: straight to the registry. For programs that embed the sandbox alone.
 
-use super::Shared;
+use super::{Registry, Shared};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use toolhold_policy::{Invocation, NestedCall, NestedCalls, NestedResult};
+
+impl Registry {
+    /// Executes the calls that modules make of each other's tools straight in this registry, without approval,
+    /// shields, events or budgets. An [`Invocation`] that carries nothing makes no such calls.
+    pub fn nested_calls(&self) -> Arc<dyn NestedCalls> {
+        self.shared.clone()
+    }
+}
 
 impl NestedCalls for Shared {
     fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
@@ -13,6 +21,7 @@ impl NestedCalls for Shared {
                 caller: call.caller.borrowed(),
                 restrictions: call.restrictions.clone(),
                 depth: call.depth,
+                nested: Some(self.clone()),
                 ..Invocation::new(&call.parent, &call.tool, &call.arguments)
             };
             self.invoke(&invocation).await.result

@@ -1,4 +1,4 @@
-//! Saved Requests of the requests folder: what each takes, and runs of them (PROTOCOL.md, 6).
+//! Saved Requests of the requests folder: what each takes, and runs of them (docs/protocol.md, 6).
 
 use crate::answer::Answer;
 use crate::http::App;

@@ -1,6 +1,6 @@
 //! The runs of a server: admitted and cancelled ([`dispatcher`]), permitted to work while they do
-//! ([`run_permit`], [`parked_runs`]), resumed ([`resumption`]), taken over from servers that are gone
-//! ([`takeover`]), watched ([`watcher`]), and refused ([`refused`]).
+//! (`run_permit`, `parked_runs`), resumed (`resumption`), taken over from servers that are gone
+//! ([`takeover`]), watched (`watcher`), and refused (`refused`).
 
 pub mod dispatcher;
 mod parked_runs;

@@ -38,7 +38,7 @@ pub struct Verified {
     /// Hash of the last entry; empty for an empty log. Kept elsewhere, it proves later that the log was not written
     /// anew.
     pub head: String,
-    /// The first faults, at most [`MAX_FAULTS`]; a shuffled log has one for each entry.
+    /// The first faults, at most `MAX_FAULTS`; a shuffled log has one for each entry.
     pub faults: Vec<Fault>,
 }
 

@@ -7,7 +7,7 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 19] = [
+pub const ORDER: [&str; 18] = [
     "json",
     "admission",
     "policy",
@@ -25,8 +25,6 @@ pub const ORDER: [&str; 19] = [
     "server",
     "devkit",
     "hostile",
-    // What `cli` and the crates before it are made of, until they are apart.
-    "app",
     "cli",
 ];
 

@@ -1,4 +1,4 @@
-//! Replies, read while they are generated (PROTOCOL.md, 7.2): a call is known the moment its last
+//! Replies, read while they are generated (docs/protocol.md, 7.2): a call is known the moment its last
 //! brace arrives, while the model writes the next.
 
 mod functions;
@@ -33,7 +33,7 @@ pub enum Piece {
 
 /// Reads one reply. Each piece is given out once, in the order of the solution.
 ///
-/// What is no reply of its contract gives no more pieces and no error: [`Contract::read`] judges
+/// What is no reply of its contract gives no more pieces and no error: [`read`](crate::contract::read) judges
 /// the complete reply, and wherever it finds a solution, its calls are those that were given out
 /// here, or begin with them where something had to be put right. It keeps the text of values that are not
 /// complete and the names of members, and no thoughts.

@@ -9,7 +9,7 @@ use toolhold_json::scan::{SPACE, Scan};
 /// The member whose elements are given out one by one.
 const CALLS: &str = "calls";
 
-/// Takes the text of one solution (PROTOCOL.md, 4).
+/// Takes the text of one solution (docs/protocol.md, 4).
 #[derive(Debug, Default)]
 pub(in crate::contract) struct SolutionReader {
     place: Place,

@@ -9,7 +9,7 @@
 //! - Text that looks like a placeholder is hidden like data. So nobody but this vault can write one:
 //!   a page that says `<email_1>` does not get an address into an answer or a call.
 //! - A value that occurs only in the data of some instances is revealed only to their calls: a model
-//!   that mixes instances up passes on a placeholder and no data (PROTOCOL.md, 9).
+//!   that mixes instances up passes on a placeholder and no data (docs/protocol.md, 9).
 //! - Values that are known are hidden wherever they occur, also where nothing around them says what
 //!   they are: a model cannot have one shown by writing its placeholder into a longer word.
 

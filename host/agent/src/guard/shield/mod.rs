@@ -1,5 +1,5 @@
-//! Shields (PROTOCOL.md, 7): what screens the user's input, each tool's input and output, and the final
-//! output. A shield answers pass, redact or block, with a reason.
+//! Shields (docs/protocol.md, 7.10): what screens the user's input, each tool's input and output, and the
+//! final output. A shield answers pass, redact or block, with a reason.
 //!
 //! A shield takes away and adds nothing: what it calls redacted is held against what it was shown, so
 //! that one that is mistaken, or hostile, cannot put words into a call or an answer. One that fails or

@@ -47,7 +47,8 @@ pub struct Driver {
     pub toolbox: Arc<dyn Toolbox>,
     pub activities: Activities,
     pub approver: Arc<dyn Approver>,
-    /// Models that may be asked to make a call, by the names under which [`Fallback`] lists them.
+    /// Models that may be asked to make a call, by the names under which
+    /// [`Fallback`](toolhold_protocol::fallback::Fallback) lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     pub shields: Shields,
 }

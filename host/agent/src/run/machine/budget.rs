@@ -1,5 +1,5 @@
 //! What a Request takes of the window, part by part: by the endpoint's own count where it counts, and
-//! otherwise by an estimate (PROTOCOL.md, 7, "Budget").
+//! otherwise by an estimate (docs/protocol.md, 7.11).
 
 use super::{Action, Effects, Machine};
 use crate::context::Counts;

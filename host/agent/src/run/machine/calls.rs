@@ -1,4 +1,4 @@
-//! A step's calls, each from the model's words to being made (PROTOCOL.md, 5 and 7).
+//! A step's calls, each from the model's words to being made (docs/protocol.md, 5 and 7).
 
 use super::results::{Ending, some_of};
 use super::scopes::{consultation, scopes};

@@ -1,4 +1,4 @@
-//! What becomes of a call when a person has decided about it (PROTOCOL.md, 7).
+//! What becomes of a call when a person has decided about it (docs/protocol.md, 7.7).
 
 use super::results::Ending;
 use super::{Effects, Machine};

@@ -1,5 +1,5 @@
 //! A call that the run's own model keeps getting wrong is made by another one, in a copy of the history
-//! and with the tool forced (PROTOCOL.md, 7).
+//! and with the tool forced (docs/protocol.md, 7.9).
 
 use super::fallbacks::{Due, Key};
 use super::{Effects, Machine};

@@ -1,5 +1,5 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
-//! randomness: the same inputs give the same events and actions (PROTOCOL.md, 7).
+//! randomness: the same inputs give the same events and actions (docs/protocol.md, 7).
 //!
 //! `io` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `completion_limit` is
 //! what its reply may take; `reply` reads what the model says, while it says it; `calls` takes each call from

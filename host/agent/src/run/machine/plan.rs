@@ -1,4 +1,4 @@
-//! Plans (PROTOCOL.md, 8): a lazy one is checked as a whole, shown to a person where that is wanted,
+//! Plans (docs/protocol.md, 8): a lazy one is checked as a whole, shown to a person where that is wanted,
 //! and only then run; a saved one is run without a model; one in the context is carried along.
 //!
 //! In a plan a call without an instance is made for each of them, where there are any: one plan

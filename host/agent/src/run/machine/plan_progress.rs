@@ -1,5 +1,5 @@
 //! The plan that is carried from one iteration to the next, with what became of each of its steps
-//! (PROTOCOL.md, 8).
+//! (docs/protocol.md, 8).
 //!
 //! What the protocol leaves open, and how it is decided here:
 //! - The plan of an eager run is what its context's plan says, and every call that was made besides:

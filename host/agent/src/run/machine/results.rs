@@ -1,4 +1,4 @@
-//! How a step's calls end: results are checked, written where they belong, and told (PROTOCOL.md, 5
+//! How a step's calls end: results are checked, written where they belong, and told (docs/protocol.md, 5
 //! and 7).
 
 use super::calls::Background;

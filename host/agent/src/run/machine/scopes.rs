@@ -1,4 +1,4 @@
-//! What a call sees of the context, and an advisor whom one asks (PROTOCOL.md, 10).
+//! What a call sees of the context, and an advisor whom one asks (docs/protocol.md, 10).
 
 use super::Machine;
 use super::results::list;

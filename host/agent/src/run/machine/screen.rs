@@ -1,5 +1,6 @@
 //! A run that waits for its shields: its input before anything is sent, its output before anybody gets
-//! it (PROTOCOL.md, 7). What they say is an event, so that the run is rebuilt without asking them again.
+//! it (docs/protocol.md, 7.10). What they say is an event, so that the run is rebuilt without asking them
+//! again.
 
 use super::{Action, Effects, Machine, reply};
 use crate::guard::shield::Screening;

@@ -1,5 +1,5 @@
 //! The window: what each Request takes of it, what is dropped when it is nearly full, and the tools by
-//! which the model reads what it was not shown (PROTOCOL.md, 7, "Budget").
+//! which the model reads what it was not shown (docs/protocol.md, 7.11).
 
 use super::budget::{Composed, Tokens};
 use super::completion_limit::CompletionLimit;

@@ -23,8 +23,8 @@ use toolhold_storage::Draft;
 pub struct GrantArgs {
     /// The module's name.
     name: String,
-    /// A directory: HOST[:GUEST[:rw]].
-    #[arg(long, value_name = "DIR")]
+    // Brackets in a doc comment would be links, here and below.
+    #[arg(long, value_name = "DIR", help = "A directory: HOST[:GUEST[:rw]]")]
     with_dir: Vec<String>,
     /// The most bytes that the directories may hold.
     #[arg(long, value_name = "BYTES", requires = "with_dir")]
@@ -32,12 +32,17 @@ pub struct GrantArgs {
     /// A variable: NAME=VALUE.
     #[arg(long, value_name = "VARIABLE")]
     with_env: Vec<String>,
-    /// Requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'.
-    #[arg(long, value_name = "REQUESTS")]
+    #[arg(
+        long,
+        value_name = "REQUESTS",
+        help = "Requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'"
+    )]
     with_http: Vec<String>,
-    /// A secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as
-    /// 'key=API_KEY https://api.example.com Authorization'.
-    #[arg(long, value_name = "SECRET")]
+    #[arg(
+        long,
+        value_name = "SECRET",
+        help = "A secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as 'key=API_KEY https://api.example.com Authorization'"
+    )]
     with_secret: Vec<String>,
     /// A directory of its own for every call, or with --keep for every session.
     #[arg(long)]

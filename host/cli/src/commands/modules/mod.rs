@@ -47,8 +47,11 @@ pub enum ModulesCommand {
         /// The session whose scratch files the call sees.
         #[arg(long, value_name = "NAME", default_value = "")]
         session: String,
-        /// Make calls that wait for a person ([approval]) without asking.
-        #[arg(long, short)]
+        #[arg(
+            long,
+            short,
+            help = "Make calls that wait for a person ([approval]) without asking"
+        )]
         yes: bool,
         /// Everything about the call as one JSON object.
         #[arg(long)]

@@ -54,7 +54,7 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
     Box::pin(start(config, request, None, args.options)).await
 }
 
-/// Runs a saved Request (PROTOCOL.md, 6).
+/// Runs a saved Request (docs/protocol.md, 6).
 pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> {
     let requests = Requests::new(config.requests_folder());
     let path = PathBuf::from(&args.request);

@@ -118,7 +118,7 @@ typedef struct toolhold_module_types_output_t {
 
 // The result, written where the call's output path says.
 #define TOOLHOLD_MODULE_TYPES_OUTPUT_VALUE 0
-// A data message (PROTOCOL.md, section 2): an object with `type: "data"` that picks its own
+// A data message (docs/protocol.md, 2): an object with `type: "data"` that picks its own
 // place among the output paths the call was given.
 #define TOOLHOLD_MODULE_TYPES_OUTPUT_MESSAGE 1
 
