@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::Since;
+use toolhold_runtime::stats::{Since, date_text};
 use toolhold_storage::{AuditEntry, AuditFilter, AuditOrder, Store};
 use uuid::Uuid;
 
@@ -159,12 +159,11 @@ fn line(entry: &AuditEntry) -> String {
         None => String::new(),
     };
     let at_ms = text("at_ms").parse().unwrap_or_default();
-    let at = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(at_ms));
     let (number, owner, action, tool) =
         (text("number"), text("owner"), text("action"), text("tool"));
     format!(
         "{number}  {}  {}  {}  {}",
-        at.map_or_else(String::new, httpdate::fmt_http_date),
+        date_text(at_ms),
         style::line(&owner),
         style::bold(&style::line(format!("{action} {tool}").trim_end())),
         style::dim(&style::line(&Value::Object(rest).to_string()))

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
+use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::tz::TimeZone;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -75,6 +76,15 @@ fn date(text: &str) -> Option<u64> {
     u64::try_from(at.as_millisecond()).ok()
 }
 
+/// The moment as HTTP writes dates. A moment after the last one that has a date is shown as that one.
+pub fn date_text(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok();
+    let at = at.and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());
+    DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&at.unwrap_or(Timestamp::MAX))
+        .unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +129,16 @@ mod tests {
         let now = Since::Ago(0).at_ms();
         assert!(now - Since::Ago(60).at_ms() >= 59_000);
         assert_eq!(Since::Ago(u64::MAX).at_ms(), 0);
+    }
+
+    #[test]
+    fn any_moment_can_be_shown() {
+        for (at_ms, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (951_782_400_000, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (u64::MAX, "Thu, 30 Dec 9999 22:00:00 GMT"),
+        ] {
+            assert_eq!(date_text(at_ms), text);
+        }
     }
 }

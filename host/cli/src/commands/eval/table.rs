@@ -19,9 +19,11 @@ const NAME: u16 = 16;
 /// Cells of an answer that was wrong.
 const ANSWER: u16 = 120;
 
+type Colour = fn(&str) -> String;
+
 /// Characters of no width, which stand for a colour while a table is measured. No text that is shown has them:
 /// [`line`] escapes them.
-const MARKS: [(char, fn(&str) -> String); 3] = [
+const MARKS: [(char, Colour); 3] = [
     ('\u{2061}', good),
     ('\u{2062}', bad),
     ('\u{2063}', style::warn),
@@ -29,7 +31,7 @@ const MARKS: [(char, fn(&str) -> String); 3] = [
 const MARK_END: char = '\u{2064}';
 
 /// stdout is where tables go, whatever stderr is.
-fn paint(colour: fn(&str) -> String, text: &str) -> String {
+fn paint(colour: Colour, text: &str) -> String {
     if std::io::stdout().is_terminal() {
         colour(text)
     } else {
