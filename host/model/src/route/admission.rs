@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_too_long_is_refused() {
+    async fn a_request_that_waits_too_long_is_refused() {
         let admission = admission(|limits| {
             limits.concurrent_requests = 1;
             limits.queue_timeout = Duration::from_secs(3);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_leaves_the_queue_has_taken_nothing() {
+    async fn a_request_that_leaves_the_queue_has_taken_nothing() {
         let admission = admission(|limits| {
             limits.concurrent_requests = 1;
             limits.requests_per_minute = 2;

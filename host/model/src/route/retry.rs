@@ -23,7 +23,7 @@ use toolhold_protocol::routing::Routing;
 
 /// Minimum wait between attempts, whatever is configured: an endpoint that refuses at once must not be called
 /// in a hot loop.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_BACKOFF: Duration = Duration::from_millis(10);
 
 /// How often, and after which waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl RetryPolicy {
         let doubled = 2_u32.saturating_pow(n.saturating_sub(1));
         let most = self.backoff.saturating_mul(doubled).min(self.max_backoff);
         most.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
-            .max(SHORTEST)
+            .max(MIN_BACKOFF)
     }
 
     /// For requests other than completions, such as a list of models: the wait after the `n`th failure (1, 2,
@@ -146,7 +146,7 @@ impl Model for Retry {
     }
 }
 
-/// What is tried once, or again.
+/// One attempt, which can be repeated.
 pub(super) trait Attempt: Send {
     fn attempt<'a>(
         &'a mut self,
