@@ -224,7 +224,7 @@ async fn the_same_call_is_not_made_without_end() {
     assert!(script.told(3).contains("made before"), "{}", script.told(3));
 }
 
-/// Nobody waits for it: the model is asked again while it runs. The end waits until it is done.
+/// A background call: the model is asked again while it runs. The run's end waits for it.
 #[tokio::test]
 async fn fire_and_forget_is_not_waited_for_and_done_is_last() {
     let asked_again = Gate::default();
@@ -271,7 +271,8 @@ async fn fire_and_forget_is_not_waited_for_and_done_is_last() {
     assert!(script.told(1).contains("nobody waits for its result"));
 }
 
-/// The output waits for a call that nobody else waits for; cancelled meanwhile, it is returned.
+/// The output waits for a background call; if the run is cancelled meanwhile, the output is
+/// returned.
 #[tokio::test]
 async fn an_output_is_not_lost_when_the_run_is_cancelled_before_its_last_call_ends() {
     let script = Script::new([
@@ -458,7 +459,7 @@ async fn every_stop_says_why_and_returns_what_there_is() {
         (StopReason::TokenBudget, vec![write().counted(60, 50)]),
         // 20 × 1 + 10 × 3 millionths: the fifty that there are.
         (StopReason::MaxCost, vec![write().counted(20, 10)]),
-        // Nobody knows what this one cost.
+        // The cost of this one is unknown.
         (StopReason::MaxCost, vec![write()]),
         (StopReason::MaxToolCalls, vec![write(), write()]),
         (StopReason::Timeout, vec![write(), wait()]),
@@ -668,7 +669,7 @@ async fn a_resumed_run_has_the_time_that_was_left() {
     );
 }
 
-/// Whoever sets the machine's clock takes no time from a run, and gives it none.
+/// Setting the machine's clock neither shortens nor extends a run's time.
 #[tokio::test]
 async fn a_clock_that_is_set_is_no_time_of_a_run() {
     const YEAR_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
