@@ -1,4 +1,4 @@
-//! Who may begin now: a fair queue for a bounded number of permits, and rates per minute.
+//! Admission of work: a fair queue for a bounded number of permits, and rates per minute.
 //!
 //! The crate does not know what is admitted: calls of modules, runs of owners, requests to an endpoint. It
 //! promises that no lane starves another, that queues are bounded, and that time is measured by tokio's clock,

@@ -22,9 +22,9 @@ use toolhold_protocol::routing::{Classifier, Routing};
 
 /// Maximum characters of a task's beginning, and of its end, that the model is shown: the request usually
 /// stands in one of them, with material in between.
-const SHOWN: usize = 2_000;
+const MAX_SHOWN_CHARS: usize = 2_000;
 /// Maximum tokens of the reply. A class is one word, but some models think first.
-const ANSWER_TOKENS: u32 = 256;
+const MAX_ANSWER_TOKENS: u32 = 256;
 const INSTRUCTIONS: &str = "You sort tasks into classes. Do not do the task: say which class it is of. \
      Answer with JSON and nothing else: {\"class\": \"NAME\"}. The classes:\n";
 
@@ -231,7 +231,7 @@ impl Router {
                     },
                 },
             })),
-            max_tokens: Some(ANSWER_TOKENS),
+            max_tokens: Some(MAX_ANSWER_TOKENS),
             temperature: Some(0.0),
             ..ChatRequest::new("", messages)
         }
@@ -344,11 +344,11 @@ fn unnamed(request: &ChatRequest) -> ChatRequest {
 /// The beginning and the end of the task.
 fn shown(task: &str) -> String {
     let chars = task.chars().count();
-    if chars <= 2 * SHOWN {
+    if chars <= 2 * MAX_SHOWN_CHARS {
         return task.to_owned();
     }
-    let begin: String = task.chars().take(SHOWN).collect();
-    let end: String = task.chars().skip(chars - SHOWN).collect();
+    let begin: String = task.chars().take(MAX_SHOWN_CHARS).collect();
+    let end: String = task.chars().skip(chars - MAX_SHOWN_CHARS).collect();
     format!("{begin}\n[…]\n{end}")
 }
 

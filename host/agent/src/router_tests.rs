@@ -234,5 +234,5 @@ fn long_tasks_are_shown_by_their_ends() {
     let task = format!("BEGIN{}END", "ü".repeat(10_000));
     let shown = shown(&task);
     assert!(shown.starts_with("BEGIN") && shown.ends_with("END"));
-    assert!(shown.chars().count() < 2 * SHOWN + 10);
+    assert!(shown.chars().count() < 2 * MAX_SHOWN_CHARS + 10);
 }

@@ -32,13 +32,13 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// What the guest's `take` is given when all is well.
+/// Valid arguments of the guest's `take`.
 fn profile() -> Value {
     json!({"name": "Ada", "age": 36, "score": -5, "tags": ["a"], "grade": "x"})
 }
 
 async fn arguments_too_large(lab: &Lab) -> Result<String, AttackFailure> {
-    // Time is not what is tried: an unoptimised host takes seconds to count and to drop them.
+    // Time is not under test here: an unoptimised host takes seconds to count and to drop them.
     let patient = |l: &mut Limits| l.timeout_ms = lab.times(60_000, 20_000);
     let guest = lab.against_guest(Grant::default(), patient).await?;
     let mut liar = lab.against(components::COMPUTE, patient).await?;
@@ -123,7 +123,7 @@ async fn arguments_of_wrong_shape(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// The text is parsed by the same parser that every door of the host uses.
+/// The text is parsed by the same parser that every interface of the host uses.
 async fn arguments_as_text(lab: &Lab) -> Result<String, AttackFailure> {
     let guest = lab.against_guest(Grant::default(), |_| ()).await?;
     let deep = "[".repeat(10_000) + &"]".repeat(10_000);

@@ -1,4 +1,4 @@
-//! What an attack is, how one is run, and how it is judged.
+//! Definition, execution and verdict of an attack.
 
 use crate::fault::AttackFailure;
 use crate::lab::{Lab, runtime};
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 pub struct Attack {
     /// The row of docs/security.md, "The hostile suite".
     pub row: u8,
-    /// Unique in the suite; a Rust identifier, so that a test can bear it.
+    /// Unique in the suite; a Rust identifier, because it names a test.
     pub name: &'static str,
     /// What is tried, in a few words.
     pub attack: &'static str,
     /// What must happen, in a few words.
     pub must: &'static str,
-    /// Tries it. What it returns is what happened.
+    /// Runs the attack. Returns what was observed.
     pub tries: Tries,
 }
 
@@ -40,7 +40,7 @@ pub enum AttackOutcome {
     NotRun,
 }
 
-/// What came of an attack.
+/// The verdict on an attack.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttackVerdict {
     pub outcome: AttackOutcome,
@@ -48,8 +48,8 @@ pub struct AttackVerdict {
     pub observed: String,
     #[serde(serialize_with = "millis", rename = "duration_ms")]
     pub duration: Duration,
-    /// The most resident memory during the attack, less what was resident before it. `None` where the
-    /// system does not say.
+    /// Peak resident memory during the attack minus the memory resident before it. `None` where the system
+    /// does not report it.
     pub memory_bytes: Option<u64>,
 }
 
@@ -65,8 +65,8 @@ pub fn run(attack: &Attack, lab: &Lab) -> AttackVerdict {
     process::forget_peak();
     let started = Instant::now();
 
-    // A runtime of its own: every thread that the attack can bring into being ends with it, unless
-    // something holds one for ever.
+    // A separate runtime: every thread that the attack starts ends with it, unless something blocks
+    // the thread forever.
     let mut tried = match runtime() {
         Ok(runtime) => {
             let tried = runtime.block_on(async {
@@ -109,7 +109,7 @@ pub fn run(attack: &Attack, lab: &Lab) -> AttackVerdict {
     }
 }
 
-/// A thread that was told to end takes a moment; one that sits in the kernel for ever does not end.
+/// A thread that is ending takes a moment; one that is blocked in the kernel forever does not end.
 fn threads_are_back(before: Option<usize>) -> Result<(), AttackFailure> {
     const MOMENT: Duration = Duration::from_secs(2);
     let asked = Instant::now();

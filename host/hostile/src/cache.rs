@@ -144,7 +144,7 @@ async fn forged_artefacts(lab: &Lab) -> Result<String, AttackFailure> {
     // Sound bytes, made by this host with this key, for another component.
     overwrite(&entries[0], &fs::read(&entries[1])?)?;
     host.compiles(1, "another module's artefact").await?;
-    // Bytes that are worth nothing, with the check of those that were.
+    // Corrupt bytes under the MAC of the sound ones.
     overwrite(
         &entries[0],
         &[&original[..32], b"\x7fELF".as_slice()].concat(),
@@ -216,7 +216,7 @@ fn writable_cache(lab: &Lab) -> Result<String, AttackFailure> {
     Ok("refused, three times; its own is 0700".into())
 }
 
-/// Entries are read-only for everybody, ourselves included.
+/// Entries are read-only, also for their owner.
 fn overwrite(path: &Path, bytes: &[u8]) -> Result<(), AttackFailure> {
     fs::remove_file(path)?;
     Ok(fs::write(path, bytes)?)

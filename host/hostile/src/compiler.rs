@@ -1,5 +1,5 @@
-//! Row 17, where the compiler is a process of its own: components that are honest to look at, and
-//! more work than anybody waits for.
+//! Row 17, where the compiler is a process of its own: components that look legitimate, and take
+//! unacceptably long to compile.
 
 use crate::attack::Attack;
 use crate::components;
@@ -22,7 +22,8 @@ pub const ATTACKS: &[Attack] = &[Attack {
 }];
 
 async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
-    /// What the host itself may need, for a component of this size: a copy for the compiler's pipe.
+    /// Maximum memory of the host itself for a component of this size: a copy for the compiler's
+    /// pipe.
     const HOST: u64 = 128 << 20;
     if lab.program().is_none() {
         return Err(AttackFailure::Unable(
@@ -62,7 +63,8 @@ async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
                 ms(timeout)
             )
         })?;
-        // The bound is for what the process writes to; its own code is in memory besides.
+        // The limit covers the memory that the process writes to; its own code is resident in
+        // addition.
         ensure(tried.child_bytes < compile_memory_bytes + HOST, || {
             format!(
                 "bounded in {what}, the compiler had {} MiB",
@@ -78,7 +80,7 @@ async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
                 format!("the host had {} MiB more", more >> 20)
             })?;
         }
-        nobody_is_left().await?;
+        no_process_is_left().await?;
         most = most.max(tried.child_bytes);
         slowest = slowest.max(tried.slowest);
     }
@@ -144,8 +146,8 @@ async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried,
     })
 }
 
-/// The compiler's process is gone.
-async fn nobody_is_left() -> Result<(), AttackFailure> {
+/// Waits until the compiler's process has ended.
+async fn no_process_is_left() -> Result<(), AttackFailure> {
     let since = Instant::now();
     while process::children_bytes() > 0 {
         ensure(since.elapsed() < Duration::from_secs(2), || {

@@ -4,7 +4,8 @@
 use crate::fault::AttackFailure;
 use std::fmt::Write as _;
 
-/// The guest that does what it is told: `guest/`, built by `toolhold build host/hostile/attacker`.
+/// The guest whose tools perform any requested action: `guest/`, built by `toolhold build
+/// host/hostile/attacker`.
 pub const ATTACKER: &[u8] = include_bytes!("../attacker/attacker.wasm");
 
 /// The guest that fetches, written for any host of wasi:http.
@@ -202,8 +203,8 @@ pub fn nested_components(depth: u32) -> Vec<u8> {
     whole
 }
 
-/// Row 17: a component that is sound, and holds `count` functions of 2.9 kB: a lot of work for a
-/// compiler that is in no hurry. It exports nothing, so it is of no use even when it compiles.
+/// Row 17: a component that is sound, and holds `count` functions of 2.9 kB: much work for an
+/// optimising compiler. It exports nothing.
 pub fn compile_bomb(count: usize) -> Vec<u8> {
     let mut body = vec![0]; // no locals
     for turn in 0..170_u8 {

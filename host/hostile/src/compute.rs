@@ -1,4 +1,4 @@
-//! Rows 1, 2, 3 and 6: never coming back.
+//! Rows 1, 2, 3 and 6: calls that never return.
 
 use crate::attack::Attack;
 use crate::components;
@@ -159,7 +159,7 @@ async fn sleep_for_an_hour(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::CLOCKS, |l| l.timeout_ms = 300)
         .await?;
-    // Once before counting: what the first sleep starts for good is no sleeper's thread.
+    // Once before counting: the first sleep starts threads that stay and belong to no sleeper.
     arena.ends("bad.sleep", json!({}), "deadline").await?;
     let before = process::threads();
     let started = Instant::now();

@@ -31,7 +31,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 const QUOTA: u64 = 256 << 10;
-/// What a directory entry takes of a disk, whatever it holds.
+/// Bytes charged for a directory entry, independent of its content.
 const ENTRY: u64 = 4 << 10;
 
 /// A directory with a quota and room for no more than that, and the two guests that fill it.
@@ -67,8 +67,8 @@ impl Disk {
         Ok(Self { folder, arena })
     }
 
-    /// Makes one call after the other until one is refused, which must be for the quota; how many
-    /// were not.
+    /// Makes calls until one is refused, which must be for the quota. Returns the number of
+    /// successful calls.
     async fn until_full(
         &self,
         tool: &str,
@@ -95,7 +95,7 @@ impl Disk {
         })
     }
 
-    /// Room for the next way.
+    /// Empties the directory for the next round.
     fn empty(&self) -> io::Result<()> {
         for entry in fs::read_dir(self.folder.path())? {
             let path = entry?.path();
@@ -149,7 +149,7 @@ async fn disk_filled(lab: &Lab) -> Result<String, AttackFailure> {
         disk.empty()?;
         ways += 1;
     }
-    // Written over again and again: what it frees is its own again, and no more.
+    // Overwritten repeatedly: freed space is credited once.
     let churn = disk
         .arena
         .value("probe.churn", stream(100_000, 20)(0))

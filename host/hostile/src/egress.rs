@@ -1,4 +1,4 @@
-//! Rows 13 and 14: ways for a request to reach what was not granted.
+//! Rows 13 and 14: attempts to reach hosts that were not granted.
 
 use crate::attack::Attack;
 use crate::fault::{AttackFailure, ensure};
@@ -57,7 +57,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 /// In a public range but unassigned, so that no real host receives packets.
-const NOBODY: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2d00, 0, 0, 0, 0, 0, 0, 1));
+const UNASSIGNED: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2d00, 0, 0, 0, 0, 0, 0, 1));
 
 async fn lookup_by_a_request(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
@@ -161,7 +161,7 @@ const FORBIDDEN: [&str; 64] = [
 async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, AttackFailure> {
     let web = Web::start().await?;
     let port = web.port();
-    // As wide as a grant can be: any name under a domain.
+    // The widest possible grant: any name under a domain.
     let wide = grant(json!({"origin": format!("http://*.example.com:{port}")}))?;
     let arena = FetcherGrants::http([wide])
         .fetcher(lab, |l| l.timeout_ms = 2_000)
@@ -169,7 +169,8 @@ async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, AttackFai
     for host in FORBIDDEN {
         let origin = format!("http://{host}:{port}");
         ensure_refused(&get(&arena, &format!("{origin}/")).await, host, "")?;
-        // Nor does an operator grant it by mistake, who does not say that it is private.
+        // An operator cannot grant it by mistake either: private addresses must be granted
+        // explicitly.
         let granted = serde_json::from_value::<HttpGrant>(json!({ "origin": origin }));
         ensure(granted.is_err(), || format!("{host} can be granted"))?;
     }
@@ -192,7 +193,7 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
         vec![v6([0, 0, 0, 0, 0, 0xffff, 0x7f00, 1])],
         vec![v6([0x64, 0xff9b, 0, 0, 0, 0, 0x7f00, 1])],
         // One that may be reached, and one that may not.
-        vec![NOBODY, HERE],
+        vec![UNASSIGNED, HERE],
     ];
     for addresses in &inside {
         let answers = Answers::new(&[addresses]);
@@ -201,8 +202,8 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
         let what = format!("a name of {addresses:?}");
         ensure_refused(&get(&arena, &url).await, &what, "DestinationIpProhibited")?;
     }
-    // Harmless while it is looked at, this machine a moment later.
-    let answers = Answers::new(&[&[NOBODY], &[HERE]]);
+    // The first lookup gives a harmless address, the next one this machine.
+    let answers = Answers::new(&[&[UNASSIGNED], &[HERE]]);
     let given = FetcherGrants::http([public]).resolved_by(&answers);
     let arena = given.fetcher(lab, |l| l.http_timeout_ms = 500).await?;
     let first = get(&arena, &url).await;

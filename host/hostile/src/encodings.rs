@@ -1,9 +1,9 @@
-//! The forms in which servers and languages write bytes: what a leaked secret may look like.
+//! Encodings of servers and languages in which a secret may leak.
 
 use serde_json::Value;
 
-/// `text` in the forms in which servers and languages write bytes. Written apart from the sandbox's
-/// own list, so that each checks the other.
+/// `text` in the forms in which servers and languages write bytes. Independent of the sandbox's own
+/// list, so that each checks the other.
 pub fn forms(text: &str) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -36,8 +36,8 @@ pub fn forms(text: &str) -> Vec<String> {
     forms
 }
 
-/// What is the same in the base64 of every text that holds `text` after `before` bytes (modulo 3):
-/// the characters that are made of bits of `text` alone.
+/// The common part of the base64 of all texts that hold `text` after `before` bytes (modulo 3): the
+/// characters that consist of bits of `text` alone.
 fn base64_within(text: &str, before: usize) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let bits: Vec<u8> = text

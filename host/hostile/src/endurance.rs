@@ -1,4 +1,4 @@
-//! Rows 26 and 27: the thousandth time.
+//! Rows 26 and 27: repeated attacks.
 
 use crate::attack::Attack;
 use crate::fault::{AttackFailure, ensure};
@@ -29,7 +29,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 async fn cancelled_at_random(lab: &Lab) -> Result<String, AttackFailure> {
-    // What may stay resident: warm slots of the pool, which are bounded and kept on purpose.
+    // Memory that may stay resident: warm slots of the pool, which are bounded and kept on purpose.
     let kept = lab.times(64_u64, 32) << 20;
     let ground = Ground::new(lab)?;
     let mut arena = lab.arena(|policy| {

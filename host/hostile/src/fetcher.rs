@@ -1,4 +1,4 @@
-//! The guest that fetches, what it is given, and how it is sent somewhere.
+//! The guest that makes HTTP requests, its grants, and helpers to send requests.
 
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toolhold_policy::{CallReport, Grant, HttpGrant, Limits, SecretGrant};
 use toolhold_sandbox::ModulePolicy;
 
-/// What the fetcher is given.
+/// The grants of the fetcher.
 #[derive(Debug, Default)]
 pub struct FetcherGrants {
     pub http: Vec<HttpGrant>,

@@ -105,7 +105,7 @@ fn naming(dir: &str, path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Calls the guest, which must be told no.
+/// Calls the guest; the operation must be denied.
 async fn denied(arena: &Arena, tool: &str, arguments: &Value) -> Result<(), AttackFailure> {
     let report = arena.call(&format!("bad.{tool}"), arguments.clone()).await;
     let said = format!("{:?}", report.result);
@@ -243,7 +243,7 @@ async fn links_that_a_guest_makes(lab: &Lab) -> Result<String, AttackFailure> {
     for (number, target) in targets.into_iter().enumerate() {
         let name = format!("own-{number}");
         let arguments = json!({"dir": "/data", "target": target, "path": name});
-        // Whether it may be made is a matter of taste; where it leads is not.
+        // Creating such a link may be allowed or refused; following it out is never allowed.
         if arena.call("bad.symlink", arguments).await.result.is_err() {
             continue;
         }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 use toolhold_policy::{Access, DirectoryGrant};
 
-/// What no guest may ever read.
+/// A text that no guest may read.
 pub const SECRET: &str = "do-not-read-this";
 
 /// ```text
@@ -92,7 +92,7 @@ impl Ground {
             .is_ok_and(|status| status.success())
     }
 
-    /// Everything that may not change: what lies outside, and what was granted for reading.
+    /// A snapshot of everything that must not change: files outside, and those granted for reading.
     pub fn picture(&self) -> Result<Picture, AttackFailure> {
         let mut picture = Picture::default();
         for name in ["outside", "readable"] {

@@ -1,4 +1,4 @@
-//! Rows 20 and 21: what one call leaves for the next, or one tenant for another.
+//! Rows 20 and 21: data left from one call to the next, or from one tenant to another.
 
 use crate::attack::Attack;
 use crate::components;

@@ -1,5 +1,5 @@
-//! Where attacks run: engines, registries, temporary folders, and what it means that an attack
-//! *ends*.
+//! The environment of attacks: engines, registries, temporary folders, and the definition of when
+//! an attack *ends*.
 //!
 //! "Ends" (docs/security.md): the call returned its typed error in time, its place is free again, and a
 //! benign call right after it works. That no thread is left is checked by [`crate::run`].
@@ -20,9 +20,9 @@ use toolhold_sandbox::{Compiler, Engine, EngineConfig, LoadError, ModulePolicy, 
 /// How much of each attack is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Fewer repetitions and more patience: for a machine that does something else meanwhile.
+    /// Fewer repetitions and longer timeouts: for a machine with other work.
     Quick,
-    /// What docs/security.md says, by the letter.
+    /// Exactly as THREATS.md states.
     Full,
 }
 
@@ -35,7 +35,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// `engine` is what all engines of the attacks are like, but for the number of their places.
+    /// `engine`: configuration of all engines, except their number of concurrent calls.
     pub fn new(scale: Scale, engine: EngineConfig) -> Self {
         // docs/security.md, promise 1.
         let grace = match scale {
@@ -68,7 +68,7 @@ impl Lab {
         }
     }
 
-    /// What no attack takes.
+    /// A timeout that no attack reaches.
     pub(crate) fn patience(&self) -> Duration {
         self.times(Duration::from_mins(2), Duration::from_mins(5))
     }
@@ -84,7 +84,7 @@ impl Lab {
                 Ok::<_, AttackFailure>(())
             })
         });
-        // What is wrong here is wrong for every attack, and each will say so.
+        // A failure here fails every attack, and each reports it.
         drop(warmed);
     }
 

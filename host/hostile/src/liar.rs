@@ -1,10 +1,10 @@
-//! Modules of the tool world that say of themselves, and answer, exactly what they are told to:
-//! names, descriptions and results that no toolchain would let an author write by accident.
+//! Modules of the tool world with arbitrary claims and answers: names, descriptions and results
+//! that no toolchain would let an author write by accident.
 
 use crate::fault::AttackFailure;
 use std::fmt::Write as _;
 
-/// What a module claims of one of its tools.
+/// A module's claims about one of its tools.
 #[derive(Debug, Clone)]
 pub struct Claim {
     pub name: String,
@@ -27,7 +27,7 @@ impl Claim {
     }
 }
 
-/// What it answers, whatever it is asked.
+/// Its fixed answer to every call.
 #[derive(Debug, Clone)]
 pub enum LiarReply {
     Value(String),

@@ -1,4 +1,4 @@
-//! Rows 17 and 18: files in the modules folder that are no honest component.
+//! Rows 17 and 18: malicious files in the modules folder.
 
 use crate::attack::Attack;
 use crate::components;
@@ -192,7 +192,7 @@ async fn bombs(lab: &Lab) -> Result<String, AttackFailure> {
         ensure(loaded == 0, || format!("{name} was loaded"))?;
         for failed in registry.failures() {
             ensure(failed.error.to_string().len() < 2_000, || {
-                format!("{name}: a reason that nobody can read")
+                format!("{name}: an unreadable reason")
             })?;
         }
         ensure(took < SECONDS, || {
@@ -244,7 +244,7 @@ async fn load_beside_calls(
     Ok((registry?, slowest?))
 }
 
-/// What loading hostile bytes may come to: a refusal, or a module that stays in its limits.
+/// Loads hostile bytes: the result must be a refusal, or a module that stays within its limits.
 async fn tried(arena: &mut Arena, name: &str, bytes: Vec<u8>) -> Result<bool, AttackFailure> {
     match arena.load(name, bytes).await {
         Ok(()) => {
@@ -254,7 +254,7 @@ async fn tried(arena: &mut Arena, name: &str, bytes: Vec<u8>) -> Result<bool, At
                 .map(|module| module.tools.iter().map(|t| t.name.clone()).collect())
                 .unwrap_or_default();
             for tool in tools {
-                // Whatever it does, it comes back.
+                // Every call must return.
                 arena
                     .call_within(&tool, json!({}), Some(Duration::from_millis(20)))
                     .await;
@@ -354,7 +354,7 @@ async fn file_being_written(lab: &Lab) -> Result<String, AttackFailure> {
         ) {
             (Ok([refused, loaded]), Ok(registry)) => match registry.module("slow") {
                 Some(module) if module.digest != whole => Err(AttackFailure::Broke(format!(
-                    "a component of {} bytes was loaded that nobody wrote",
+                    "the loaded component of {} bytes matches no file that was written",
                     module.size
                 ))),
                 Some(_) => Ok([refused, loaded + 1]),

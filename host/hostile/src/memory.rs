@@ -1,4 +1,4 @@
-//! Rows 4, 5 and 7: taking all there is.
+//! Rows 4, 5 and 7: exhausting memory, tables and handles.
 
 use crate::attack::Attack;
 use crate::components;
@@ -86,7 +86,7 @@ async fn memory_at_start(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn memory_filled(lab: &Lab) -> Result<String, AttackFailure> {
-    // What the host may need besides: docs/security.md, row 4.
+    // Memory that the host may need in addition: THREATS.md, row 4.
     let besides = lab.times(64_u64, 32) << 20;
     let arena = lab
         .against(components::FILL, |l| {

@@ -1,4 +1,4 @@
-//! Rows 22 and 23: what a module calls itself and says of itself.
+//! Rows 22 and 23: malicious names and descriptions.
 
 use crate::attack::Attack;
 use crate::components;
@@ -180,7 +180,7 @@ async fn descriptions(lab: &Lab) -> Result<String, AttackFailure> {
     Ok("stripped from title, description and schema".into())
 }
 
-/// What can hide or reorder other text.
+/// Characters that can hide or reorder other text.
 fn hidden(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'

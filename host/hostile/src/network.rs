@@ -1,4 +1,4 @@
-//! Rows 12 and 13: the world around the host, asked for without a grant.
+//! Rows 12 and 13: access to the host's environment and network without a grant.
 
 use crate::attack::Attack;
 use crate::fault::{AttackFailure, ensure};

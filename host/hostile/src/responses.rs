@@ -34,10 +34,10 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// How long a connection may outlive its call.
-const CLOSING: Duration = Duration::from_secs(1);
-/// What the host may need for a call beside what the guest holds.
-const MEMORY: u64 = 64 << 20;
+/// Maximum time that a connection may outlive its call.
+const MAX_CLOSE_DELAY: Duration = Duration::from_secs(1);
+/// Maximum bytes that the host may need for a call in addition to the guest's memory.
+const MAX_HOST_BYTES: u64 = 64 << 20;
 
 async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
     const TIMEOUT: u64 = 400;
@@ -67,7 +67,7 @@ async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
             let report = arena.ends("bad.drain", url, ends).await?;
             ensure_says(&report, &says)?;
             slowest = slowest.max(report.usage.duration);
-            web.ensure_left_alone(CLOSING).await?;
+            web.ensure_left_alone(MAX_CLOSE_DELAY).await?;
         }
         // As many as there may be at once, of which the guest waits for none in particular.
         let many = json!({"url": web.url(path), "count": 100});
@@ -75,7 +75,7 @@ async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
         ensure(["deadline", "ok"].contains(&kind(&report)), || {
             format!("100 at once: {:?}", report.result)
         })?;
-        web.ensure_left_alone(CLOSING).await?;
+        web.ensure_left_alone(MAX_CLOSE_DELAY).await?;
     }
     by_deadline.unharmed().await?;
     Ok(format!(
@@ -103,7 +103,7 @@ async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, AttackFailure> {
         let written = web.written();
         let report = arena.ends(tool, arguments, "http-body").await?;
         ensure_says(&report, "8388608 bytes of HTTP responses")?;
-        web.ensure_left_alone(CLOSING).await?;
+        web.ensure_left_alone(MAX_CLOSE_DELAY).await?;
         // The host's limit is 8 MiB; the rest lies in the buffers of two sockets, as large as the system makes them.
         let taken = web.written() - written;
         ensure(taken < 96 << 20, || {
@@ -158,7 +158,7 @@ fn ensure_memory(before: Option<u64>) -> Result<(), AttackFailure> {
         (Some(peak), Some(before)) => peak.saturating_sub(before),
         _ => 0,
     };
-    ensure(more < MEMORY, || {
+    ensure(more < MAX_HOST_BYTES, || {
         format!("{} MiB of memory were needed", more >> 20)
     })
 }

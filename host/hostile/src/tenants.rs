@@ -155,7 +155,7 @@ async fn look(arena: &Arena, (number, at): (usize, &Caller<'_>)) -> Result<(), A
     if !at.session.is_empty() {
         let read = ok(arena, *at, "bad.read", named("common")).await?;
         ensure(read == json!(size(number)), || {
-            format!("{at:?} read {read} bytes of somebody else")
+            format!("{at:?} read {read} bytes of another tenant")
         })?;
     }
     let recalled = ok(arena, *at, "bad.recall", json!({"key": "who"})).await?;

@@ -8,17 +8,17 @@ use std::str::Chars;
 /// Maximum depth; deeper than any accepted result.
 const MAX_DEPTH: usize = 100;
 /// Hexadecimal digits of a `\u` escape.
-const DIGITS: usize = 4;
+const UNICODE_ESCAPE_DIGITS: usize = 4;
 /// The end of a member name inside a text that holds an object.
-const NAMED: &str = "\":";
+const NAME_END: &str = "\":";
 /// Factor of members found after unescaping above which a text counts as escaped; a text with only
 /// a quote in it stays below.
-const OBVIOUSLY: usize = 2;
+const MIN_ESCAPED_RATIO: usize = 2;
 /// Maximum nesting of cut texts. Each level costs the sender a few bytes and makes the reader read everything
 /// again.
-const MAX_WITHIN: usize = 3;
+const MAX_NESTED_TEXTS: usize = 3;
 /// Marks omitted text.
-const MORE: &str = "…";
+const ELLIPSIS: &str = "…";
 
 /// The JSON found in a text.
 #[derive(Debug, Default, PartialEq)]
@@ -33,7 +33,7 @@ pub struct Fragments {
 
 /// Nothing if there is no JSON in the text.
 pub fn read(text: &str) -> Option<Fragments> {
-    read_within(text, MAX_WITHIN)
+    read_within(text, MAX_NESTED_TEXTS)
 }
 
 fn read_within(text: &str, levels: usize) -> Option<Fragments> {
@@ -56,7 +56,7 @@ fn read_within(text: &str, levels: usize) -> Option<Fragments> {
     if text.contains("\\\"") {
         // The middle of a text within JSON, whose quotes are escaped.
         let inner = scan(&text.replace("\\\"", "\"").replace("\\\\", "\\"));
-        if inner.members > found.members.saturating_mul(OBVIOUSLY) {
+        if inner.members > found.members.saturating_mul(MIN_ESCAPED_RATIO) {
             found = inner;
         }
     }
@@ -109,7 +109,7 @@ fn scan(text: &str) -> Fragments {
                 found.rest.push(' ');
             }
             '\\' => {
-                // What it escapes opens nothing either.
+                // The escaped character opens nothing either.
                 scanner.skip();
                 scanner.skip();
             }
@@ -174,7 +174,7 @@ impl Scanner<'_> {
         is_there
     }
 
-    /// What is whole of the value that begins here. Nothing is taken where there is none.
+    /// The complete part of the value that begins here. Consumes nothing if there is none.
     fn value(&mut self, depth: usize) -> Option<Value> {
         self.space();
         let before = self.rest.len();
@@ -322,7 +322,7 @@ fn literal(behind: &str) -> (String, QuotedEnd<'_>) {
                     'f' => text.push('\u{c}'),
                     'u' => {
                         let Some(code) = unit(&mut chars) else {
-                            let is_half = chars.as_str().len() < DIGITS;
+                            let is_half = chars.as_str().len() < UNICODE_ESCAPE_DIGITS;
                             return (
                                 text,
                                 if is_half {
@@ -345,7 +345,7 @@ fn literal(behind: &str) -> (String, QuotedEnd<'_>) {
 }
 
 fn unit(chars: &mut Chars<'_>) -> Option<u32> {
-    let (digits, behind) = chars.as_str().split_at_checked(DIGITS)?;
+    let (digits, behind) = chars.as_str().split_at_checked(UNICODE_ESCAPE_DIGITS)?;
     let code = u32::from_str_radix(digits, 16).ok()?;
     *chars = behind.chars();
     Some(code)
@@ -366,12 +366,12 @@ fn character(code: u32, chars: &mut Chars<'_>) -> char {
 /// The usable part of a text whose end is missing: all but its last, incomplete word; all of it if it is JSON
 /// itself, since only complete values are taken from that.
 fn partial(mut text: String) -> Option<String> {
-    if !text.contains(NAMED) {
+    if !text.contains(NAME_END) {
         let end = text.rfind(char::is_whitespace)?;
         text.truncate(end);
         text.push(' ');
     }
-    text.push_str(MORE);
+    text.push_str(ELLIPSIS);
     Some(text)
 }
 

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_bounded_where_nobody_bounded_them() {
+    fn unbounded_strings_get_a_bound() {
         let mut lowering = Lowering::new(Some(50));
         assert_eq!(
             lowering.lower(&json!({"type": "string"}), "t")["maxLength"],

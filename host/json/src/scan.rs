@@ -21,7 +21,7 @@ pub struct Scan {
     inside: Inside,
 }
 
-/// What the next character belongs to.
+/// The token that the next character belongs to.
 #[derive(Debug, Clone, Copy)]
 enum Inside {
     Value,
@@ -44,7 +44,7 @@ impl Scan {
     /// that nothing more may be pushed.
     ///
     /// # Errors
-    /// What is wrong with the value.
+    /// The fault in the value.
     pub fn push<'t>(&mut self, piece: &'t str) -> Result<Option<(Value, &'t str)>, String> {
         let piece = if self.text.is_empty() {
             piece.trim_start_matches(SPACE)

@@ -13,11 +13,11 @@ pub struct Validator {
 }
 
 /// Maximum faults shown to a model: it fixes the first ones, and more only cost tokens.
-const SHOWN: usize = 3;
+const MAX_FAULTS_FOR_MODEL: usize = 3;
 /// Maximum faults shown to a person: as many as fit a screen.
-const MOST: usize = 16;
+const MAX_FAULTS_FOR_PERSON: usize = 16;
 /// Maximum characters of one fault, which may quote the value.
-const LENGTH: usize = 300;
+const MAX_FAULT_CHARS: usize = 300;
 
 /// One thing that is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Fault {
 
 impl Validator {
     /// # Errors
-    /// What is wrong with the schema. References to other documents are errors: nothing is fetched.
+    /// The fault in the schema. References to other documents are errors: nothing is fetched.
     pub fn new(schema: &Value) -> Result<Self, String> {
         jsonschema::validator_for(schema)
             .map(|inner| Self { inner })
@@ -39,13 +39,13 @@ impl Validator {
     /// # Errors
     /// The first faults, each with its JSON path.
     pub fn check(&self, value: &Value) -> Result<(), String> {
-        let faults = self.first(SHOWN + 1, value, &BTreeSet::new());
+        let faults = self.first(MAX_FAULTS_FOR_MODEL + 1, value, &BTreeSet::new());
         let mut faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
         if faults.is_empty() {
             return Ok(());
         }
-        if faults.len() > SHOWN {
-            faults.truncate(SHOWN);
+        if faults.len() > MAX_FAULTS_FOR_MODEL {
+            faults.truncate(MAX_FAULTS_FOR_MODEL);
             faults.push("and more".into());
         }
         Err(faults.join("; "))
@@ -54,7 +54,11 @@ impl Validator {
     /// The faults of `value`. The parts at `open` (JSON pointers) stand for values that are not
     /// known yet: faults in them, or that depend on them, are left out.
     pub fn faults(&self, value: &Value, open: &[&str]) -> Vec<Fault> {
-        self.first(MOST, value, &open.iter().copied().collect())
+        self.first(
+            MAX_FAULTS_FOR_PERSON,
+            value,
+            &open.iter().copied().collect(),
+        )
     }
 
     fn first(&self, most: usize, value: &Value, open: &BTreeSet<&str>) -> Vec<Fault> {
@@ -73,10 +77,10 @@ impl Validator {
 /// The reason in words. A long value is not quoted: half of a cut secret could not be recognised and hidden.
 fn reason(error: &ValidationError<'_>) -> String {
     let whole = error.to_string();
-    if whole.chars().count() <= LENGTH {
+    if whole.chars().count() <= MAX_FAULT_CHARS {
         return whole;
     }
-    cut(&error.masked().to_string(), LENGTH)
+    cut(&error.masked().to_string(), MAX_FAULT_CHARS)
 }
 
 /// Whether `error` may vanish once the values at `open` are known.

@@ -432,7 +432,7 @@ fn json_lines(text: &str) -> Option<Vec<Value>> {
     chunks.first().is_some_and(is_chunk).then_some(chunks)
 }
 
-/// What a list of content parts holds of the model's thinking.
+/// The model's reasoning in a list of content parts.
 fn thought(content: &Value) -> Option<String> {
     let parts = content.as_array()?.iter();
     let thoughts = parts.filter_map(|part| part.get("thinking").or_else(|| part.get("reasoning")));

@@ -1,5 +1,5 @@
-//! What an endpoint really does, as data. Servers accept more than they do: some ignore a schema with 200
-//! and no word. So a dialect is never derived from a server's name or version, only from what it answered
+//! The real behaviour of an endpoint, as data. Servers accept more than they do: some ignore a schema with
+//! 200 and no word. So a dialect is never derived from a server's name or version, only from what it answered
 //! ([`crate::probe`]).
 
 use std::fmt;
@@ -42,7 +42,7 @@ pub struct ToolCalling {
     pub parallel: ProbeVerdict,
 }
 
-/// What an endpoint made of a request for something.
+/// The result of probing one feature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum ProbeVerdict {

@@ -11,7 +11,7 @@ use crate::usage;
 use toolhold_protocol::completion::Usage;
 
 /// Texts of one request: enough to keep a server's batch full, few enough for its limits (TGI's is 32).
-const BATCH: usize = 32;
+const MAX_BATCH_TEXTS: usize = 32;
 
 /// The vectors of some texts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +34,7 @@ impl OpenAiModel {
             vectors: Vec::with_capacity(texts.len()),
             usage: Some(Usage::default()),
         };
-        for batch in texts.chunks(BATCH) {
+        for batch in texts.chunks(MAX_BATCH_TEXTS) {
             let (vectors, usage) = self.embed_batch(batch).await?;
             all.vectors.extend(vectors);
             all.usage = all.usage.zip(usage).map(|(sum, usage)| Usage {

@@ -20,9 +20,9 @@ use toolhold_protocol::completion::ContextOverflow;
 
 /// Characters of an endpoint's own text that an error message quotes: enough for two sentences, too
 /// few for a page.
-const EXCERPT_CHARS: usize = 200;
+const MAX_EXCERPT_CHARS: usize = 200;
 /// Characters of an error message that the endpoint wrote for people; longer than an excerpt.
-const MESSAGE_CHARS: usize = 1000;
+const MAX_MESSAGE_CHARS: usize = 1000;
 
 /// The error in a body that came with an error status. Never fails: what cannot be read is quoted.
 pub(crate) fn from_status(status: u16, body: &[u8], key_variable: Option<&str>) -> ErrorDetail {
@@ -54,7 +54,7 @@ pub(crate) fn from_value(value: &Value) -> Option<ErrorDetail> {
 
 type Object = serde_json::Map<String, Value>;
 
-/// What the error says, and the object that says more about it.
+/// The error's message, and the object with its details.
 fn message_of(body: &Object) -> Option<(String, &Object)> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match body.get("error") {
@@ -141,7 +141,7 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
         advice: overflow.map(advice_for_overflow),
         code,
         retry_after: wait_in(&message).or_else(|| wait(estimate?)),
-        message: clip(&message, MESSAGE_CHARS),
+        message: clip(&message, MAX_MESSAGE_CHARS),
         overflow,
     }
 }
@@ -149,8 +149,8 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
 /// The beginning of a text on one line, at most 200 characters, without control characters.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     // Four bytes a character at most, so that a huge body is not decoded for its first line.
-    let head = &bytes[..bytes.len().min(EXCERPT_CHARS * 4)];
-    clip(&String::from_utf8_lossy(head), EXCERPT_CHARS)
+    let head = &bytes[..bytes.len().min(MAX_EXCERPT_CHARS * 4)];
+    clip(&String::from_utf8_lossy(head), MAX_EXCERPT_CHARS)
 }
 
 fn clip(text: &str, limit: usize) -> String {
@@ -177,7 +177,7 @@ fn clip(text: &str, limit: usize) -> String {
 fn message_only(body: &[u8]) -> ErrorDetail {
     let text = String::from_utf8_lossy(body);
     let message = match html_title(&text) {
-        Some(title) => clip(title, EXCERPT_CHARS),
+        Some(title) => clip(title, MAX_EXCERPT_CHARS),
         None => excerpt(body),
     };
     ErrorDetail {
@@ -545,7 +545,7 @@ mod tests {
     fn long_and_ugly_text_is_cut_and_cleaned() {
         let page = "\u{1b}[31mérror\u{0}\n".repeat(10_000);
         let text = excerpt(page.as_bytes());
-        assert!(text.chars().count() <= EXCERPT_CHARS + 1);
+        assert!(text.chars().count() <= MAX_EXCERPT_CHARS + 1);
         assert!(!text.chars().any(char::is_control));
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn overflow(
         return None;
     }
     let completion_tokens = said(COMPLETION);
-    // What is listed may be more than messages: functions have a number of their own.
+    // The prompt may hold more than messages: functions are counted separately.
     let rest = || said(TOTAL)?.checked_sub(completion_tokens?);
     let prompt_tokens = count("n_prompt_tokens")
         .or_else(|| said(PROMPT))

@@ -15,7 +15,7 @@ use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportEr
 
 /// How long an unused connection is kept, in seconds. Under the keep-alive of common servers (uvicorn
 /// closes after 5 s), so that a request is not written into a connection that is just being closed.
-const POOL_IDLE: Duration = Duration::from_secs(4);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// An API key. Neither `Debug` nor any error ever shows it.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl HttpTransport {
             .default_headers(headers)
             .user_agent(concat!("toolhold/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect_timeout)
-            .pool_idle_timeout(POOL_IDLE)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
             // Small writes both ways: Nagle's algorithm with delayed ACKs costs 40 ms a piece.
             .tcp_nodelay(true)
             // A redirected POST loses its body, and the key would go wherever the answer says.
@@ -243,7 +243,7 @@ fn config(message: String) -> TransportError {
     TransportError::Config { message }
 }
 
-/// What the system said at the bottom of the chain; the layers above it only repeat "error".
+/// The innermost cause, in the system's words; the layers above it only repeat "error".
 fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {

@@ -8,7 +8,7 @@ use serde_json::{Error, Value};
 /// U+FFFD, what is no number as `null`.
 pub(crate) fn parse(text: &str) -> Result<Value, Error> {
     serde_json::from_str(text).or_else(|error| {
-        // What is cut stays cut, and the first error says where.
+        // Truncated JSON cannot be repaired; the first error tells the position.
         if error.is_eof() {
             return Err(error);
         }

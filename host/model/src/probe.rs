@@ -43,7 +43,7 @@ impl ProbeQuestion {
         Self::Tokenizer,
     ];
 
-    /// What it is about, in a few words.
+    /// The subject in a few words.
     pub fn subject(self) -> &'static str {
         match self {
             Self::Server => "what the server says of itself",
@@ -63,7 +63,7 @@ impl ProbeQuestion {
 ///
 /// # Errors
 /// The error that keeps the endpoint from answering the simplest question, or one that no retry can fix (a
-/// wrong key). What it does with the other questions is a [`ProbeVerdict`].
+/// wrong key). The result of every other question is a [`ProbeVerdict`].
 pub async fn probe(
     model: &OpenAiModel,
     nonce: &str,
@@ -304,7 +304,7 @@ fn verdict(is_as_asked: bool, completion: &Completion) -> ProbeVerdict {
     }
 }
 
-/// What a failure says about a question, after the endpoint has answered a simpler one.
+/// The verdict for a failed question, after the endpoint has answered a simpler one.
 fn verdict_of(error: &ModelError) -> ProbeVerdict {
     let reason = excerpt(error.to_string().as_bytes());
     match error {

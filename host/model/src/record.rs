@@ -18,7 +18,7 @@ use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
 /// Maximum bytes recorded of a body: twice what the client reads by default. The rest is still
 /// passed on, and the recording is marked as cut.
-const MAX_BODY: usize = 16 << 20;
+const MAX_BODY_BYTES: usize = 16 << 20;
 
 type Sink = Arc<Mutex<dyn Write + Send>>;
 
@@ -107,7 +107,7 @@ impl RecordedBody {
         self.last = now;
         self.size += bytes.len();
         if let Some(exchange) = &mut self.exchange
-            && self.size <= MAX_BODY
+            && self.size <= MAX_BODY_BYTES
         {
             exchange.body.push(Piece {
                 delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
@@ -120,7 +120,7 @@ impl RecordedBody {
         let Some(mut exchange) = self.exchange.take() else {
             return Ok(());
         };
-        exchange.cut = !is_whole || self.size > MAX_BODY;
+        exchange.cut = !is_whole || self.size > MAX_BODY_BYTES;
         let mut line = serde_json::to_string(&exchange)?;
         line.push('\n');
         // A writer that panicked half-way leaves a broken line, which the reader names.

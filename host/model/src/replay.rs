@@ -16,9 +16,9 @@ use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 /// Maximum number of differences listed for an unknown request: enough to see what changed.
 const MAX_DIFFERENCES: usize = 8;
 /// Characters of a value that are shown on each side of a difference.
-const VALUE_CHARS: usize = 60;
+const MAX_VALUE_CHARS: usize = 60;
 /// Maximum piece size of re-chunking, in bytes: short enough that every event is cut.
-const MAX_PIECE: u64 = 24;
+const MAX_PIECE_BYTES: u64 = 24;
 
 /// Answers each request with the recorded one for it: the first time with the first recording, the
 /// second time with the second, and after the last with an error. It never invents an answer.
@@ -183,7 +183,7 @@ fn rechunk(pieces: &[Piece], seed: u64) -> Vec<Piece> {
     let mut start = 0;
     let mut cut = Vec::new();
     while start < bytes.len() {
-        let length = 1 + (next_random(&mut state) % MAX_PIECE) as usize;
+        let length = 1 + (next_random(&mut state) % MAX_PIECE_BYTES) as usize;
         let end = bytes.len().min(start + length);
         let mut delay_ms = 0;
         while let Some((_, delay)) = delays.next_if(|&(place, _)| place < end) {
@@ -249,12 +249,12 @@ fn compare(path: &str, recorded: &Value, now: &Value, differences: &mut Vec<Stri
 
 /// The part of a value that begins shortly before its first difference.
 fn around(text: &str, same: usize) -> String {
-    let start = same.saturating_sub(VALUE_CHARS / 3);
-    let mut part: String = text.chars().skip(start).take(VALUE_CHARS).collect();
+    let start = same.saturating_sub(MAX_VALUE_CHARS / 3);
+    let mut part: String = text.chars().skip(start).take(MAX_VALUE_CHARS).collect();
     if start > 0 {
         part.insert(0, '…');
     }
-    if text.chars().nth(start + VALUE_CHARS).is_some() {
+    if text.chars().nth(start + MAX_VALUE_CHARS).is_some() {
         part.push('…');
     }
     part

@@ -126,7 +126,7 @@ async fn what_was_recorded_replays_alike() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_finished_is_recorded_as_cut() {
+async fn an_unfinished_body_is_recorded_as_cut() {
     let text = exchange("x", &[(0, b"a"), (0, b"b")]);
     let sink = MemorySink::default();
     let source = Arc::new(ReplayTransport::parse(&text).unwrap());

@@ -13,7 +13,7 @@ use crate::model::Model as _;
 use crate::transport::{HttpRequest, Method};
 
 /// Time limit of one question about the endpoint; a person or a health check waits for the answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const SERVER_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A model as the endpoint lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ impl OpenAiModel {
             path: path.into(),
             body: None,
         };
-        self.ask(request, TIMEOUT).await
+        self.ask(request, SERVER_QUERY_TIMEOUT).await
     }
 }
 

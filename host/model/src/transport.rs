@@ -117,7 +117,7 @@ pub enum TransportError {
     /// A replay was asked for something that was never recorded.
     #[error("{explanation}")]
     Unrecorded {
-        /// What was asked, and how it differs from the nearest recording.
+        /// The request, and its differences from the nearest recording.
         explanation: String,
     },
     /// An exchange could not be written to its recording.

@@ -1,4 +1,4 @@
-//! What was approved is what runs (`docs/security.md`, promise 4).
+//! Approvals: only what was approved runs (`docs/security.md`, promise 4).
 //!
 //! An approval pins three things: the component's digest, what its tools say of themselves (names,
 //! texts, schemas: a model reads them, so they are as dangerous as code), and what it was granted. Any
@@ -32,7 +32,7 @@ pub struct Approval {
     pub at: u64,
 }
 
-/// Who approved a module.
+/// The person or setting that approved a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovedBy {

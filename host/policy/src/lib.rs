@@ -1,4 +1,4 @@
-//! What an operator decides about modules, and what is pinned of them.
+//! The operator's decisions about modules, and the data that approvals pin.
 //!
 //! This crate is vocabulary: types that say what a module may do, with the checks and comparisons that need
 //! nothing but the types. It runs no code, opens no file or socket and knows no model; so every other crate can

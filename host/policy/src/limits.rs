@@ -1,4 +1,4 @@
-//! What a module may use, from its file to each of its calls, and who decides it.
+//! The limits of a module, from its file to each of its calls, and who sets them.
 //!
 //! The operator sets the defaults, a module's own `module.toml` asks for more or less, and the
 //! operator's ceiling has the last word over what a module asked for. `limits!` holds the whole

@@ -1,4 +1,4 @@
-//! What a guest prints and logs, as a call's report holds it.
+//! Output and log lines of a guest, as a call's report holds them.
 
 use serde::{Deserialize, Serialize};
 

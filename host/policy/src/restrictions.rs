@@ -24,7 +24,7 @@ pub struct GrantRestrictions {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Layer {
-    /// Who sets the restriction, as a message names it: `this key`.
+    /// The source of the restriction, as a message names it: `this key`.
     owner: String,
     restriction: Restriction,
 }
@@ -33,7 +33,7 @@ struct Layer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restriction {
-    /// What is left of the grants of these modules; others keep theirs.
+    /// The remaining grants of these modules; other modules keep theirs.
     Shares(BTreeMap<String, Share>),
     /// The capabilities that may be used at all, of whatever module.
     Permits(Vec<Permit>),
@@ -113,7 +113,7 @@ impl GrantRestrictions {
         &self.key
     }
 
-    /// What is left of the grant of `module`.
+    /// The remaining grant of `module`.
     pub fn narrow(
         &self,
         module: &str,

@@ -1,4 +1,4 @@
-//! What a tool says of itself: the specification that a model reads and an approval pins.
+//! A tool's specification, which a model reads and an approval pins.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Maximum number of tools in one module. More would drown a model and the registry.
 pub const MAX_TOOLS_PER_MODULE: usize = 256;
 
-/// What a tool is to a model. Names, texts and schemas come from the module: untrusted text.
+/// A tool as a model sees it. Names, texts and schemas come from the module: untrusted text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolSpec {
     /// `module.tool`.

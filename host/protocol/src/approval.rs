@@ -50,14 +50,14 @@ pub struct Pending {
     pub callers: Vec<String>,
 }
 
-/// What a person decided about a call.
+/// A person's decision about a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// [`Pending::digest`] of what was decided about.
     pub digest: String,
     #[serde(flatten)]
     pub verdict: Verdict,
-    /// Who decided, for the record.
+    /// The person who decided, for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }

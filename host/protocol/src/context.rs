@@ -55,7 +55,7 @@ pub struct DataMessage {
     pub hidden: Hidden,
 }
 
-/// What the model never sees of a message that an output appended.
+/// Metadata of an appended output message, hidden from the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hidden {
     /// The call whose result this is; its `_outputPath` says where in the kind `data` belongs.
@@ -169,7 +169,7 @@ pub struct Context {
     pub instances: Vec<String>,
     /// Entries of the data's log that come from messages.
     given: usize,
-    /// Of the entries since, in their order.
+    /// Origins of the later entries, in their order.
     origins: Vec<written::EntryOrigin>,
     /// Of calls that were made of it and failed, in the order in which they ended.
     errors: Vec<ErrorData>,

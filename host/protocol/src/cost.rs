@@ -12,7 +12,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// Of one unit of a currency.
-const NANO: u64 = 1_000_000_000;
+const NANO_PER_UNIT: u64 = 1_000_000_000;
 /// Decimals that an amount may have.
 const DECIMALS: usize = 9;
 const MILLION: u128 = 1_000_000;
@@ -91,7 +91,9 @@ impl FromStr for Amount {
             digits => digits.parse::<u64>().map_err(|_| too_large()),
         };
         let nano = number(&format!("{fraction:0<DECIMALS$}"))?;
-        let whole = number(whole)?.checked_mul(NANO).ok_or_else(too_large)?;
+        let whole = number(whole)?
+            .checked_mul(NANO_PER_UNIT)
+            .ok_or_else(too_large)?;
         whole.checked_add(nano).map(Self).ok_or_else(too_large)
     }
 }
@@ -99,12 +101,12 @@ impl FromStr for Amount {
 /// `0.05`, `12.00`, `0.000123`: two decimals, and more where there are more.
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fraction = format!("{:09}", self.0 % NANO);
+        let fraction = format!("{:09}", self.0 % NANO_PER_UNIT);
         let kept = fraction.trim_end_matches('0').len().max(2);
         write!(
             f,
             "{}.{}",
-            self.0 / NANO,
+            self.0 / NANO_PER_UNIT,
             fraction.get(..kept).unwrap_or(&fraction)
         )
     }

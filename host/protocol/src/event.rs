@@ -92,9 +92,9 @@ impl Event {
 
 /// On the wire: `{"event": "tool_start", …}`.
 ///
-/// What the run was told from outside is in `run`, `delta`, `reply`, `model_failed`, `side_request`,
-/// `decided`, `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be
-/// run again and comes to the same events.
+/// All external inputs of the run are in `run`, `delta`, `reply`, `model_failed`, `side_request`, `decided`,
+/// `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
+/// comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
@@ -111,7 +111,7 @@ pub enum EventKind {
         tools: Vec<Bound>,
         host: String,
     },
-    /// What one shield said. It changes nothing of the run by itself.
+    /// The verdict of one shield. It does not change the run by itself.
     Shield(Judgement),
     /// The combined verdict of all shields on the run's input or output, or on the arguments of a
     /// call.

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct ToolResult {
     pub outcome: Result<ToolOutput, ToolFailure>,
     pub usage: ToolUsage,
-    /// What the tool printed and logged, for people. The model sees only the outcome.
+    /// Output and log lines of the tool, for people. The model sees only the outcome.
     pub printed: Vec<String>,
     /// SHA-256 of the module that ran, in hex, if one did: for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ impl ToolResult {
     }
 }
 
-/// What a tool returned.
+/// The value that a tool returned.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
     pub value: Value,
@@ -45,17 +45,17 @@ impl From<Value> for ToolOutput {
     }
 }
 
-/// What a call cost.
+/// The usage of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolUsage {
     pub duration_us: u64,
     pub fuel: u64,
     pub memory_bytes: u64,
-    /// What a sub-agent's model took.
+    /// Tokens of a sub-agent's model.
     #[serde(skip_serializing_if = "is_nothing")]
     pub tokens: u64,
-    /// What they cost, as far as it is known.
+    /// Cost of these tokens, as far as it is known.
     #[serde(skip_serializing_if = "is_nothing")]
     pub cost_nano: Amount,
     /// Replies of a sub-agent's model whose cost is unknown.

@@ -14,7 +14,7 @@ pub enum Routing {
     Retry {
         /// Or the pool.
         endpoint: String,
-        /// Of the attempt that failed: 1, 2, 3…
+        /// Number of the failed attempt: 1, 2, 3…
         attempt: u32,
         wait_ms: u64,
         reason: String,
@@ -60,7 +60,7 @@ pub enum Routing {
         to: String,
         after_ms: u64,
     },
-    /// Of two requests for the same answer this one failed; the other is waited for.
+    /// One of two hedged requests failed; the other one is awaited.
     HedgeFailed { endpoint: String, reason: String },
     /// Less is requested because the pool is overloaded.
     Degraded {
@@ -74,7 +74,7 @@ pub enum Routing {
         /// The endpoint or pool.
         to: String,
         by: Classifier,
-        /// What the model that decided took, where it said so.
+        /// Tokens of the model that decided, if it reported them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
     },

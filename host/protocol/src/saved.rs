@@ -11,10 +11,10 @@ use toolhold_json::validate::Validator;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saved {
-    /// What it is for: the description of the tool that it is used as.
+    /// Its purpose; the description when it is used as a tool.
     #[serde(default)]
     pub description: String,
-    /// What the model is told about its job, instead of the default.
+    /// Instructions for the model, instead of the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     #[serde(deserialize_with = "messages")]
@@ -31,7 +31,7 @@ impl Saved {
     /// Reads a saved Request.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The fault and its place.
     pub fn parse(value: &Value) -> Result<Self, String> {
         let saved = Self::deserialize(value).map_err(|error| {
             format!("this is no saved Request {{\"context\": […], \"schema\": {{…}}}}: {error}")

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShieldPlace {
-    /// What the user says, before anything is sent.
+    /// The user's input, before anything is sent.
     Input,
     /// A call's arguments, before it runs.
     ToolInput,
-    /// What a call came to, before the run takes it.
+    /// A call's result, before the run takes it.
     ToolOutput,
     /// The final output, before it is returned.
     Output,
@@ -31,7 +31,7 @@ impl ShieldPlace {
     }
 }
 
-/// What one shield said, for the record. The value is not part of it.
+/// One shield's verdict, for the record. The value is not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
     pub shield: String,
@@ -68,7 +68,7 @@ pub enum Screened {
     Blocked { shield: String, reason: String },
 }
 
-/// What a run knows of the policy that it is under (docs/protocol.md, 11).
+/// The policy as a run knows it (PROTOCOL.md, 11).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {

@@ -5,11 +5,11 @@ use crate::completion::Usage;
 use crate::cost::Amount;
 use serde::{Deserialize, Serialize};
 
-/// What one request took that is not among the run's own.
+/// The usage of one side request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideRequest {
     pub role: SideRole,
-    /// What the endpoint or pool is called in the configuration.
+    /// Name of the endpoint or pool in the configuration.
     pub endpoint: String,
     pub model: String,
     /// Absent if the endpoint did not count, or was not heard to its end.
@@ -21,7 +21,7 @@ pub struct SideRequest {
     pub cost_nano: Option<Amount>,
 }
 
-/// What a request was for.
+/// The purpose of a side request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SideRole {

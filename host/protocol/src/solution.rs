@@ -1,4 +1,4 @@
-//! What a model returned: calls, an output, or both (docs/protocol.md, 4).
+//! The model's solution: calls, an output, or both (PROTOCOL.md, 4).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -27,7 +27,7 @@ pub struct Call {
     pub output_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_method: Option<String>,
-    /// `_output`: what the model says came of it, if the tool is latent. It may be null.
+    /// `_output`: the result as the model wrote it, if the tool is latent. It may be null.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub output: Option<Value>,
     /// Reserved properties that mean nothing: kept for the record.

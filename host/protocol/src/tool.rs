@@ -12,7 +12,7 @@ use thiserror::Error;
 pub struct Tool {
     /// `module.tool`, or whatever a tool message calls it; unique in a run.
     pub name: String,
-    /// What the model reads to choose it.
+    /// Description by which the model chooses it.
     pub description: String,
     /// JSON Schema of the arguments, `"type": "object"`, without reserved properties.
     pub parameters: Value,
@@ -42,7 +42,7 @@ pub enum Resolve {
     Upfront,
 }
 
-/// Who runs a call.
+/// The runner of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
@@ -381,7 +381,7 @@ fn text(value: &Value) -> Option<&str> {
     constant(value)?.as_str()
 }
 
-/// What is fixed, if anything is.
+/// The constant value of a schema, if it has one.
 fn constant(value: &Value) -> Option<&Value> {
     match value {
         Value::Object(schema) => schema.get("const"),

@@ -34,7 +34,7 @@ pub enum Part {
     System,
     /// Tools and the form of a reply, with the worked examples.
     Tools,
-    /// What the user and the run's own messages say.
+    /// Messages of the user and of the run itself.
     User,
     /// The context's data.
     Data,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use toolhold_protocol::solution::Call;
 
 /// Number of times a call is made with the same result before it is intercepted.
-const ALLOWED: u32 = 2;
+const MAX_IDENTICAL_CALLS: u32 = 2;
 
 /// The calls of one run and their results.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl Repeats {
     /// The earlier result if this call was made often enough already.
     pub fn intercept(&self, call: &Call, arguments: &Value) -> Option<&str> {
         let seen = self.seen.get(&key(call, arguments))?;
-        (seen.times >= ALLOWED).then_some(seen.text.as_str())
+        (seen.times >= MAX_IDENTICAL_CALLS).then_some(seen.text.as_str())
     }
 
     /// Remembers the text the model was given for a call. A different result starts a new count.

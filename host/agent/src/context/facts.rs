@@ -7,22 +7,22 @@ use toolhold_json::fragment;
 
 /// Maximum characters of a text that is kept as it is; longer ones are treated as prose or as one
 /// word.
-const MAX_VALUE: usize = 120;
+const MAX_VALUE_CHARS: usize = 120;
 /// Characters of one word that is kept as it is: the address of a page, a signed link, a token.
-const MAX_WORD: usize = 2_000;
+const MAX_WORD_CHARS: usize = 2_000;
 /// Maximum bytes of a line. Whole lines are left out when room is short.
-const MAX_LINE: usize = 1_000;
+const MAX_LINE_BYTES: usize = 1_000;
 const MAX_DEPTH: usize = 32;
 /// Bytes of a name, and of the place of an object: every line begins with one.
-const MAX_PLACE: usize = 200;
+const MAX_PLACE_BYTES: usize = 200;
 /// Maximum bytes of all lines of one value. Lines repeat places, so they can exceed the value
 /// itself.
-const MAX_TOLD: usize = 64 << 10;
+const MAX_FACTS_BYTES: usize = 64 << 10;
 /// Maximum nesting of texts that are read as JSON. Each level costs the sender a few bytes and makes the
 /// reader read everything again.
-const MAX_WITHIN: usize = 4;
+const MAX_NESTED_TEXTS: usize = 4;
 /// Marks omitted text.
-const MORE: &str = "…";
+const ELLIPSIS: &str = "…";
 
 /// What is kept of a value, and how many values there was no room for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Collector {
     fn push(&mut self, at: &str, what: &str, values: usize) {
         let fact = Fact::new(at, what, values);
         self.bytes = self.bytes.saturating_add(fact.line.len());
-        self.is_full |= self.bytes > MAX_TOLD;
+        self.is_full |= self.bytes > MAX_FACTS_BYTES;
         if self.is_full {
             self.told.left += values;
         } else {
@@ -144,7 +144,7 @@ impl Collector {
                 self.told.left += 1;
                 continue;
             }
-            let is_full = line.len() + value.len() > MAX_LINE;
+            let is_full = line.len() + value.len() > MAX_LINE_BYTES;
             if is_full && values > 0 {
                 self.push(at, &line, values);
                 line.clear();
@@ -162,7 +162,7 @@ impl Collector {
     }
 
     fn text(&mut self, at: &str, text: &str, depth: usize) {
-        if self.within >= MAX_WITHIN {
+        if self.within >= MAX_NESTED_TEXTS {
             return self.words(at, text);
         }
         let Some(found) = fragment::read(text) else {
@@ -193,24 +193,24 @@ fn leaves(value: &Value) -> usize {
 
 /// A name as it stands in a line: its end says the least.
 fn name(key: &str) -> Cow<'_, str> {
-    if key.len() <= MAX_PLACE {
+    if key.len() <= MAX_PLACE_BYTES {
         return Cow::Borrowed(key);
     }
-    let most = MAX_PLACE.saturating_sub(MORE.len());
+    let most = MAX_PLACE_BYTES.saturating_sub(ELLIPSIS.len());
     let end = (0..=most).rev().find(|end| key.is_char_boundary(*end));
     let kept = end.and_then(|end| key.get(..end)).unwrap_or_default();
-    Cow::Owned(format!("{kept}{MORE}"))
+    Cow::Owned(format!("{kept}{ELLIPSIS}"))
 }
 
 /// A place as it stands in a line: its end tells it from the ones beside it.
 fn tail(place: String) -> String {
-    if place.len() <= MAX_PLACE {
+    if place.len() <= MAX_PLACE_BYTES {
         return place;
     }
-    let least = (place.len() + MORE.len()).saturating_sub(MAX_PLACE);
+    let least = (place.len() + ELLIPSIS.len()).saturating_sub(MAX_PLACE_BYTES);
     let from = (least..place.len()).find(|from| place.is_char_boundary(*from));
     let kept = from.and_then(|from| place.get(from..)).unwrap_or_default();
-    format!("{MORE}{kept}")
+    format!("{ELLIPSIS}{kept}")
 }
 
 /// A value as it is, if it is one that can be an identifier or belong to one.
@@ -239,9 +239,9 @@ fn is_short(text: &str) -> bool {
         !text.contains(char::is_whitespace)
             && !text.starts_with(['{', '['])
             && !text.contains("\":")
-            && !is_longer_than(MAX_WORD)
+            && !is_longer_than(MAX_WORD_CHARS)
     };
-    !is_longer_than(MAX_VALUE) || is_word()
+    !is_longer_than(MAX_VALUE_CHARS) || is_word()
 }
 
 /// The words of a text that look like identifiers, quantities or addresses, each with the word before it:
@@ -252,9 +252,12 @@ fn identifiers(text: &str, mut keep: impl FnMut(&str)) {
         let is_link = word.contains("://");
         let (bare, most) = if is_link {
             // An address may end with a sign of its own.
-            (word.trim_matches(is_around), MAX_WORD)
+            (word.trim_matches(is_around), MAX_WORD_CHARS)
         } else {
-            (word.trim_matches(|c: char| !c.is_alphanumeric()), MAX_VALUE)
+            (
+                word.trim_matches(|c: char| !c.is_alphanumeric()),
+                MAX_VALUE_CHARS,
+            )
         };
         if is_identifier(bare) && bare.chars().nth(most).is_none() {
             if before.is_empty() {
@@ -264,7 +267,7 @@ fn identifiers(text: &str, mut keep: impl FnMut(&str)) {
             }
             before = "";
         } else {
-            let is_name = bare.chars().nth(MAX_VALUE).is_none();
+            let is_name = bare.chars().nth(MAX_VALUE_CHARS).is_none();
             before = if is_name { bare } else { "" };
         }
     }
@@ -328,7 +331,11 @@ mod tests {
         assert_eq!(told.left, 0);
         let facts = &told.facts;
         assert!(facts.len() > 6, "{facts:?}");
-        assert!(facts.iter().all(|fact| fact.line.len() < MAX_LINE + 20));
+        assert!(
+            facts
+                .iter()
+                .all(|fact| fact.line.len() < MAX_LINE_BYTES + 20)
+        );
         assert_eq!(facts.iter().map(|fact| fact.values).sum::<usize>(), 800);
         let all = lines(told).join("\n");
         for n in 0..400 {
@@ -364,7 +371,7 @@ mod tests {
         let items: Vec<Value> = (0..50_000).map(|n| json!({"a": n})).collect();
         for long in ["k".repeat(1 << 21), "ä€😀".repeat(1 << 18)] {
             let told = of_value(&json!({ &long: items, "b": 1 }));
-            assert!(bytes(&told) <= MAX_TOLD, "{}", bytes(&told));
+            assert!(bytes(&told) <= MAX_FACTS_BYTES, "{}", bytes(&told));
             assert_eq!(values(&told) + told.left, 50_001);
             assert!(told.left > 40_000, "{}", told.left);
             let item = told
@@ -372,7 +379,7 @@ mod tests {
                 .iter()
                 .find(|fact| fact.line.ends_with("[7]: a=7"));
             let item = item.map_or(0, |fact| fact.line.len());
-            assert!((100..MAX_PLACE + 10).contains(&item), "{item}");
+            assert!((100..MAX_PLACE_BYTES + 10).contains(&item), "{item}");
         }
         // Names within one another.
         let mut value = json!({"id": "A-17"});
@@ -381,17 +388,17 @@ mod tests {
         }
         let kept = lines(of_value(&value));
         assert_eq!(kept.len(), 1);
-        assert!(kept[0].len() < MAX_PLACE + 20 && kept[0].ends_with("nnn: id=A-17"));
+        assert!(kept[0].len() < MAX_PLACE_BYTES + 20 && kept[0].ends_with("nnn: id=A-17"));
     }
 
     #[test]
     fn no_line_is_longer_than_a_word_beyond_what_one_may_be() {
         let wide = |count: usize| "😀".repeat(count);
-        let value = json!({ wide(900): [{ wide(500): wide(MAX_WORD), "a": wide(MAX_VALUE) }, wide(MAX_WORD), "b", "c"] });
+        let value = json!({ wide(900): [{ wide(500): wide(MAX_WORD_CHARS), "a": wide(MAX_VALUE_CHARS) }, wide(MAX_WORD_CHARS), "b", "c"] });
         let told = of_value(&value);
         assert_eq!((values(&told), told.left), (5, 0));
         for fact in &told.facts {
-            assert!(fact.line.len() <= MAX_LINE + 4 * MAX_WORD);
+            assert!(fact.line.len() <= MAX_LINE_BYTES + 4 * MAX_WORD_CHARS);
         }
     }
 
@@ -399,11 +406,11 @@ mod tests {
     fn what_there_is_no_room_for_is_counted() {
         let numbers: Vec<usize> = (0..200_000).collect();
         let told = of_value(&json!({"a": numbers, "b": {"c": [1, 2]}}));
-        assert!(bytes(&told) <= MAX_TOLD);
+        assert!(bytes(&told) <= MAX_FACTS_BYTES);
         assert_eq!(values(&told) + told.left, 200_002);
         let words = "order A-17 and ".repeat(20_000);
         let told = of_text(&words);
-        assert!(bytes(&told) <= MAX_TOLD);
+        assert!(bytes(&told) <= MAX_FACTS_BYTES);
         assert_eq!(values(&told) + told.left, 20_000);
     }
 }

@@ -5,7 +5,7 @@
 const BYTES_PER_TOKEN: f64 = 3.0;
 /// Plausible bytes per token of an endpoint's count. Outside of this range it counted something
 /// else.
-const BELIEVABLE: std::ops::RangeInclusive<f64> = 1.0..=8.0;
+const PLAUSIBLE_BYTES_PER_TOKEN: std::ops::RangeInclusive<f64> = 1.0..=8.0;
 /// Minimum tokens of a prompt to learn from: a shorter one is mostly the chat template's own
 /// tokens.
 const MIN_TOKENS: u64 = 32;
@@ -55,7 +55,7 @@ impl TokenMeter {
             return;
         }
         let ratio = bytes as f64 / tokens as f64;
-        if BELIEVABLE.contains(&ratio) {
+        if PLAUSIBLE_BYTES_PER_TOKEN.contains(&ratio) {
             self.bytes_per_token = ratio;
             self.is_taught = true;
         }

@@ -11,11 +11,11 @@ use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
 
 /// Maximum characters of a call's arguments, of an error, of a note.
-const MAX_TEXT: usize = 200;
+const MAX_TEXT_CHARS: usize = 200;
 /// Maximum results that are named as not completely kept.
 const MAX_KEYS: usize = 10;
 /// Maximum bytes of facts kept per run; the oldest are dropped first.
-const MAX_KEPT: usize = 256 << 10;
+const MAX_KEPT_BYTES: usize = 256 << 10;
 /// The mark at the end of a result that was cut.
 pub const CUT: &str = "\n[cut: ";
 
@@ -58,7 +58,7 @@ impl Summary {
             }
             Turn::Text { text, .. } => {
                 let told = facts::of_text(text);
-                self.push(cut(text, MAX_TEXT), told, None);
+                self.push(cut(text, MAX_TEXT_CHARS), told, None);
             }
             // What could not be used says nothing that is needed.
             Turn::Rejected { .. } | Turn::Summary(_) => {}
@@ -68,11 +68,11 @@ impl Summary {
     fn add_call(&mut self, answered: &Answered, whole: Option<&str>) {
         let arguments = answered.call.arguments.to_string();
         let mut told = KeptFacts::default();
-        if arguments.chars().count() > MAX_TEXT {
+        if arguments.chars().count() > MAX_TEXT_CHARS {
             told = facts::of_value(&answered.call.arguments);
         }
         let outcome = if answered.failed {
-            format!("failed: {}", cut(&answered.text, MAX_TEXT))
+            format!("failed: {}", cut(&answered.text, MAX_TEXT_CHARS))
         } else {
             format!("({})", answered.call.id)
         };
@@ -82,7 +82,7 @@ impl Summary {
         let head = format!(
             "{} {} → {outcome}",
             answered.call.tool,
-            cut(&arguments, MAX_TEXT)
+            cut(&arguments, MAX_TEXT_CHARS)
         );
         self.push(head, told, Some(answered.call.id.clone()));
     }
@@ -107,7 +107,7 @@ impl Summary {
         for entry in self.entries.iter_mut().skip(self.emptied) {
             let mut gone = 0;
             for fact in &entry.facts {
-                if self.bytes <= MAX_KEPT {
+                if self.bytes <= MAX_KEPT_BYTES {
                     break;
                 }
                 self.bytes = self.bytes.saturating_sub(written(fact));
@@ -449,7 +449,7 @@ mod tests {
             told += 2 * items.len();
             add(&mut summary, &format!("call_{call}"), &json!(items));
         }
-        assert!(summary.bytes <= MAX_KEPT, "{}", summary.bytes);
+        assert!(summary.bytes <= MAX_KEPT_BYTES, "{}", summary.bytes);
         let lines: usize = summary.entries.iter().map(|entry| entry.facts.len()).sum();
         assert_eq!(summary.seen.len(), lines);
         let lens: usize = summary.entries.iter().map(SummaryEntry::facts_len).sum();

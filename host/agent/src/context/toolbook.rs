@@ -10,7 +10,7 @@ use toolhold_protocol::tool::Tool;
 /// The tool by which the model finds others.
 pub const FIND_TOOLS: &str = "find_tools";
 /// Maximum search results.
-const FOUND: usize = 5;
+const MAX_FOUND_TOOLS: usize = 5;
 /// The usual constants (Robertson and Zaragoza, 2009).
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
@@ -94,7 +94,7 @@ impl Toolbook {
     pub fn answer<'a>(&'a self, arguments: &Value, tools: &[Tool]) -> (Value, Vec<&'a str>) {
         let query = arguments["query"].as_str().unwrap_or_default();
         let mut found = self.find(query);
-        found.truncate(FOUND);
+        found.truncate(MAX_FOUND_TOOLS);
         let shown: Vec<Value> = found
             .iter()
             .filter_map(|name| tools.iter().find(|tool| tool.name == **name))

@@ -5,7 +5,7 @@ use toolhold_model::chat;
 use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
 
-/// How a contract writes what the model said and what it is told about it.
+/// Writes the model's replies and the results in a contract's form.
 pub(super) trait TranscriptFormat {
     /// A final answer, as the model would have written it.
     fn answer(&self, text: &str) -> ChatMessage;

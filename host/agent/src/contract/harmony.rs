@@ -21,11 +21,11 @@ const MAX_HEADER: usize = 256;
 /// White space behind the mark that ends a reply.
 const MAX_SPACE: usize = 64;
 
-/// What a message says of itself.
+/// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header<'t> {
     pub(super) channel: Channel,
-    /// Who is called, `functions.NAME`.
+    /// The recipient, `functions.NAME`.
     pub(super) recipient: Option<&'t str>,
     /// What follows the header.
     pub(super) content: &'t str,
@@ -94,7 +94,7 @@ fn header<'t>(head: &'t str, content: &'t str) -> Option<Header<'t>> {
     })
 }
 
-/// Who is called, and with what, in a text that lost its marks on the way: servers that drop special tokens
+/// The recipients and arguments of calls in a text that lost its marks: servers that drop special tokens
 /// leave `analysisI look.assistantcommentary to=functions.NAME json{…}`. Empty where that is not all of it.
 pub(super) fn unmarked_calls(text: &str) -> Vec<(&str, &str)> {
     let start = match text.strip_prefix(UNMARKED_THOUGHT) {
@@ -124,7 +124,7 @@ fn unmarked_call(text: &str) -> Option<(&str, &str)> {
 /// not trusted as an answer.
 #[derive(Debug)]
 pub(super) enum UnmarkedThought {
-    /// What of the first word is still to come.
+    /// The part of the first word that has not arrived yet.
     Begins(&'static str),
     /// The end of what was read of it.
     InThought(String),

@@ -48,8 +48,8 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
     }
     let mut solution = match Solution::parse(said.answer) {
         Ok(solution) => {
-            // Of a member that is there twice the parser keeps one. While the reply streamed, calls were
-            // taken from the first: a reply that can be understood in two ways is none.
+            // The parser keeps one of two members of the same name, while streaming took calls from the first
+            // one: a reply with two readings is refused.
             SolutionReader::default().push(said.answer, &mut Vec::new())?;
             solution
         }

@@ -73,7 +73,8 @@ pub(super) fn finder() -> ObjectFinder {
     ObjectFinder::new(&WANTED)
 }
 
-/// What the object of a reply stands for: perhaps `meta` and `advisors`, and then a call or the output.
+/// The parts of a solution in the reply's object: `meta` and `advisors` if present, then a call or the
+/// output.
 pub(super) fn given(mut object: Map<String, Value>) -> Result<Vec<SolutionPart>, String> {
     let mut member = |name| object.shift_remove(name).filter(|value| !value.is_null());
     let mut given: Vec<SolutionPart> = ["meta", "advisors"]

@@ -1,4 +1,4 @@
-//! What the contracts share in which the model writes JSON as its text: `schema` and `simple`.
+//! Shared parts of the contracts in which the model writes JSON as text: `schema` and `simple`.
 
 use crate::contract::{RequestView, thought};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use toolhold_protocol::tool::{Scopes, Tool};
 use toolhold_protocol::turn::Answered;
 
 /// Maximum characters of an unusable reply that the model is shown again.
-const MAX_REJECTED: usize = 1_000;
+const MAX_REJECTED_CHARS: usize = 1_000;
 
 /// The tools, under a heading.
 pub(super) fn tools(view: &RequestView<'_>) -> String {
@@ -51,7 +51,7 @@ pub(super) fn call_it(tools: &[Tool]) -> &'static str {
     }
 }
 
-/// What the reserved properties of a tool's calls are for, a line each.
+/// Describes the reserved properties of a tool's calls, one line each.
 pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Scopes::Requested(offered) = &tool.scopes {
@@ -90,8 +90,8 @@ pub(super) fn properties(call: &Call, reasons: bool) -> Map<String, Value> {
     properties
 }
 
-/// What the next reply begins with besides, where advisors speak or a version moves. It differs from
-/// step to step, so it is said last.
+/// Describes the members before the calls that the next reply needs, for advisors or a version. They differ
+/// from step to step, so this text comes last.
 pub(super) fn first(view: &RequestView<'_>) -> String {
     let mut text = String::new();
     if let Some(schema) = view.composition.meta {
@@ -135,7 +135,7 @@ pub(super) fn rejected(reply: &str, reason: &str, form: &str, out: &mut Vec<Chat
         "" => reply,
         answer => answer,
     };
-    out.push(ChatMessage::assistant(cut(shown, MAX_REJECTED)));
+    out.push(ChatMessage::assistant(cut(shown, MAX_REJECTED_CHARS)));
     out.push(ChatMessage::user(format!(
         "That reply could not be used: {reason}. Reply again, with {form}."
     )));

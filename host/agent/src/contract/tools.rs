@@ -108,7 +108,7 @@ fn tool_choice(view: &RequestView<'_>, tools: &[ChatTool]) -> Option<ToolChoice>
     }
 }
 
-/// What it is for, and what its reserved parameters are for.
+/// Describes the tool and its reserved parameters.
 fn description(tool: &Tool, how: Composition<'_>) -> String {
     let mut description = tool.description.clone();
     for line in text::reserved(tool, how) {
@@ -120,7 +120,7 @@ fn description(tool: &Tool, how: Composition<'_>) -> String {
     description
 }
 
-/// What a call of `tool` is made of.
+/// The parameters of a call of `tool`, reserved ones included.
 fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
     let mut lowering = Lowering::new(None).with_descriptions();
     let Properties {
@@ -224,7 +224,7 @@ fn arguments(call: &ChatToolCall, said: &ParsedReply<'_>) -> Result<Repaired, St
     }
 }
 
-/// What a function call of the model stands for. No arguments at all are `null` here.
+/// The part of a solution that a function call represents. Missing arguments are `null` here.
 pub(super) fn given(function: &str, arguments: Value) -> Result<SolutionPart, String> {
     let mut arguments = match arguments {
         Value::Object(arguments) => arguments,

@@ -1,4 +1,4 @@
-//! What a call is checked by: data that is hidden, shields.
+//! Guards of calls: hidden data and shields.
 
 pub mod pii;
 pub mod shield;

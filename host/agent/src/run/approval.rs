@@ -13,14 +13,14 @@ pub trait Approver: Send + Sync + Debug {
 
 /// Refuses every call, for a host without an approver.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoApprover;
 
-impl Approver for Nobody {
+impl Approver for NoApprover {
     fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         let decision = Decision {
             digest: pending.digest.clone(),
             verdict: Verdict::Refuse {
-                reason: "nobody is there to approve it".into(),
+                reason: "this host has no approver".into(),
             },
             by: None,
         };

@@ -10,7 +10,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::side_request::SideRequest;
 
-/// What a run took, sub-agents that are over included.
+/// Usage of a run, ended sub-agents included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     pub tokens: u64,
@@ -22,7 +22,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// What a request beside the run's own took; `counts_money`: whether its cost has to be known.
+    /// Usage of a side request; `counts_money`: whether its cost must be known.
     pub(super) fn beside(request: &SideRequest, counts_money: bool) -> Self {
         let is_unknown = request.cost_nano.is_none() && request.role.is_complete();
         Self {
@@ -88,7 +88,7 @@ impl Budgets {
         }
     }
 
-    /// What is left of them.
+    /// The budgets that remain.
     pub fn less(self, spent: &Spent) -> Self {
         Self {
             tokens: self.tokens.map(|most| most.saturating_sub(spent.tokens)),
@@ -125,7 +125,7 @@ impl Budgets {
         });
         let cost = self.cost.and_then(|most| {
             let message = if spent.unpriced > 0 {
-                "the endpoint did not say how many tokens a reply took, so nobody knows what the run costs and \
+                "the endpoint did not say how many tokens a reply took, so the cost of the run is unknown and \
                  run.max_cost cannot be kept; price the endpoint by gpu_hour, or do without run.max_cost"
                     .into()
             } else {
@@ -198,7 +198,7 @@ impl BudgetTracker {
         Ok(())
     }
 
-    /// What is used up, if anything is.
+    /// The budget that is used up, if any.
     pub fn overdrawn(&self) -> Option<Budget> {
         let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let (budget, _) = self.budgets.overdrawn(&spent, "")?;

@@ -23,7 +23,8 @@ pub struct Replayed {
     pub next: u64,
     /// Of the last event.
     pub seal: Seal,
-    /// Events that the run comes to and that are not recorded: the process ended before they were.
+    /// Events that replay produces but the record lacks: the process ended before they were
+    /// written.
     pub unsaid: Vec<EventKind>,
     /// How long the run was worked on: the time between a process that ended and the next one, which
     /// resumed it, is not counted.
@@ -33,7 +34,7 @@ pub struct Replayed {
     pub is_done: bool,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
-    /// What the calls took that other calls made, as far as the run does not have the results of those.
+    /// Usage of nested calls whose outer calls have no result yet.
     pub(super) nested: Spent,
     pub(super) ended: Option<Ended>,
     /// The class of the task, if that was decided: the run keeps to it.
@@ -47,7 +48,7 @@ impl Replayed {
         self.machine.tools().iter().chain(subs).collect()
     }
 
-    /// What the run took, and its sub-agents that it has no answer of yet.
+    /// Usage of the run and of its sub-agents that have not answered yet.
     pub(super) fn spent(&self) -> Spent {
         self.subs
             .values()
@@ -80,7 +81,7 @@ pub enum ReplayError {
     #[error("the record's run cannot be started again: {0}")]
     Run(#[from] RunError),
     #[error(
-        "event {seq} of the record is {recorded}, but the run comes to {instead}; another version of Toolhold wrote it, or somebody changed it"
+        "event {seq} of the record is {recorded}, but the run comes to {instead}; another version of Toolhold wrote it, or the record was changed"
     )]
     Divergence {
         seq: u64,
@@ -93,7 +94,7 @@ pub enum ReplayError {
 /// sub-agents likewise.
 ///
 /// # Errors
-/// The first event that the run does not come to again.
+/// The first recorded event that replay does not reproduce.
 pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
     let Some(first) = events.first() else {
         return Err(ReplayError::Beginning);
@@ -151,7 +152,7 @@ fn replay_subs(
     Ok((subs, nested))
 }
 
-/// What a call took that another call made, as far as this event of it says so.
+/// Usage of a nested call, as far as this event reports it.
 fn nested_spent(event: &EventKind, counts_money: bool) -> Spent {
     match event {
         EventKind::Sub { what, .. } => nested_spent(what, counts_money),
@@ -241,15 +242,15 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
     })
 }
 
-/// What it takes to stop a run whose time is over.
-const STOPPING: Duration = Duration::from_mins(1);
+/// Time that a run may need to stop after its timeout.
+const STOP_GRACE: Duration = Duration::from_mins(1);
 
 /// The time between two events of one process, by the machine's clock. A run is stopped after `all` of its time:
 /// more than that between two events is a clock that was set, or a machine that slept, and so is less than
 /// nothing.
 fn worked(from_ms: u64, to_ms: u64, all: Duration) -> Duration {
     let between = Duration::from_millis(to_ms.saturating_sub(from_ms));
-    if between > all.saturating_add(STOPPING) {
+    if between > all.saturating_add(STOP_GRACE) {
         Duration::ZERO
     } else {
         between
@@ -265,7 +266,7 @@ fn class(events: &[Event]) -> Option<String> {
 
 struct Player {
     machine: Machine,
-    /// What the machine said that was not compared yet.
+    /// Events of the machine that were not compared with the record yet.
     came_to: VecDeque<EventKind>,
 }
 
@@ -276,7 +277,7 @@ impl Player {
     }
 }
 
-/// What the run was told when it came to this event; nothing if it came to it by itself.
+/// The input that caused this event; `None` if the machine produced it by itself.
 fn input(event: &EventKind) -> Option<Input> {
     Some(match event {
         EventKind::Delta { delta, .. } => Input::Wrote(delta.clone()),

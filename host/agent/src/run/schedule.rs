@@ -139,7 +139,8 @@ impl Schedule {
                 writers.retain(|writer| *writer != index);
             }
         }
-        // What one instance wrote does not stand in for what another should have.
+        // A value written by one instance does not replace a value that another should have
+        // written.
         let (writer, nodes) = (node.instance.clone(), &self.nodes);
         self.failed.retain(|(failed, path)| {
             let instance = nodes.get(*failed).and_then(|node| node.instance.as_ref());
@@ -223,7 +224,7 @@ impl Schedule {
         free
     }
 
-    /// What a blocked call waits for that another blocked call is to write.
+    /// The paths that a blocked call waits for and another blocked call will write.
     fn held_up_by(&self, index: usize, data: &Data) -> Option<(Path, usize)> {
         let node = self.nodes.get(index)?;
         let instance = node.instance.as_deref();
@@ -451,7 +452,7 @@ mod tests {
         write(&mut data, "†s.a.x");
         schedule.done(0, &[path("†s.a.x")]);
         assert_eq!(schedule.unblock(&data), [1]);
-        // What a later call writes is waited for only if there is nothing yet.
+        // A later call's write is awaited only if the path has no value yet.
         schedule.add("late".into(), None, Vec::new(), &[], vec![path("†s.b")]);
         assert_eq!(schedule.unblock(&data), [3]);
         write(&mut data, "†s.b");
@@ -503,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_is_named() {
+    fn a_place_without_a_writer_is_named() {
         let mut data = Data::default();
         write(&mut data, "†s.something");
         let mut schedule = schedule(&[("reader", "†s.nothing", "")]);

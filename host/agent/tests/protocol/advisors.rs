@@ -284,7 +284,8 @@ async fn votes_are_added_up_and_a_decision_against_them_is_flagged() {
     }
 }
 
-/// What is wrong with an opinion does not count, is told, and costs nobody else's vote.
+/// A faulty part of an opinion does not count, is reported, and does not affect other advisors'
+/// votes.
 #[tokio::test]
 async fn faults_are_rejected_and_told_to_the_model_in_all_contracts() {
     for contract in Contract::ALL {

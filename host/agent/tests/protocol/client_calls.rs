@@ -1,4 +1,4 @@
-//! Sections 3 and 7: calls that whoever asked for the run makes. It ends with them.
+//! Sections 3 and 7: calls that the run's client makes. The run ends with them.
 
 use super::support::{
     Echo, Reply, Script, driver, end, holds, lines, plain_tools, request, rest, results, run,

@@ -1,4 +1,4 @@
-//! Section 7.5: a cost that nobody can know is unknown, never nothing.
+//! Section 7.5: a cost that cannot be known is unknown, never 0.
 
 use super::support::{Reply, Script, driver, end, json_of, request, run};
 use serde_json::{Value, json};

@@ -242,7 +242,7 @@ async fn candidates_are_asked_in_order_and_each_begins_with_a_fresh_copy() {
     assert_eq!(end(&events), ("output".into(), json!("done")));
 }
 
-/// What the model is told in the end is the first error, and nobody is asked again.
+/// In the end the model is told the first error, and no candidate is asked again.
 #[tokio::test]
 async fn when_all_fail_the_first_error_is_what_counts() {
     let contract = Contract::Schema;
@@ -387,7 +387,7 @@ async fn fallbacks_take_tokens_and_no_steps() {
     );
 }
 
-/// Each reply costs what its own endpoint costs; if one has no price, nobody knows the sum.
+/// Each reply costs what its own endpoint costs; if one has no price, the sum is unknown.
 #[tokio::test]
 async fn candidates_have_prices_of_their_own() {
     let contract = Contract::Schema;
@@ -481,7 +481,8 @@ async fn what_was_refused_as_repeated_is_not_made_by_another() {
     assert_eq!(end(&events).0, "output");
 }
 
-/// Many tools that fail at once, and nobody to ask: it is said of each, and nothing is nested.
+/// Many tools fail at once and no candidate is available: each failure is reported, and nothing is
+/// nested.
 #[tokio::test]
 async fn a_thousand_tools_that_fail_are_each_told() {
     let names: Vec<String> = (0..1_000).map(|n| format!("t{n}")).collect();

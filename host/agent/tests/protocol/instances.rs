@@ -114,7 +114,7 @@ async fn writes_stay_inside_and_what_has_no_instance_is_everybodys() {
         .filter(|(_, outcome)| *outcome == Err("blocked".into()));
     assert_eq!(blocked.count(), 2, "{results:?}");
     let asked = told.asked(1);
-    // Whoever forgot the instance is told so; nobody is told what another instance has.
+    // A call without an instance is told so; no call is told what another instance has.
     assert_eq!(
         asked
             .matches("Without _instance a call reads and writes only")

@@ -679,7 +679,7 @@ fn what_went_wrong_is_saved_with_the_whole_call() {
         assert!(!error["message"].as_str().unwrap().is_empty(), "{call}");
     }
     assert!(matches!(saved.last(), Some(Message::Error(_))));
-    // Whoever goes on with the context is told, and what is saved then is the same.
+    // A run that continues with the context sees it, and saves the same context.
     let mut play = Play::new(&json!([]), [output("x")]);
     play.request.context.clone_from(&saved);
     let again = play.run().unwrap();

@@ -165,7 +165,7 @@ async fn what_was_begun_is_made_again_only_where_that_does_no_harm() {
     assert!(script.told(1).contains("not known whether it took effect"));
 }
 
-/// Nobody waits for such a call, and after a restart it does not come back: the run ends all the same.
+/// A background call does not return after a restart: the run ends all the same.
 #[tokio::test]
 async fn a_call_in_the_background_does_not_keep_a_resumed_run_from_ending() {
     for (annotations, outcome) in [

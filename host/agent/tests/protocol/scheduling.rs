@@ -66,7 +66,7 @@ async fn a_call_waits_for_what_it_reads_and_the_others_do_not() {
     assert_eq!(waits, 2);
 }
 
-/// Whoever reads a place waits for all that write it before, and reads what was written last.
+/// A reader of a place waits for all earlier writers of it, and reads the last value.
 #[tokio::test]
 async fn the_last_write_wins() {
     let script = Script::new([

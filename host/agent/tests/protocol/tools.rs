@@ -229,7 +229,7 @@ fn another_name_does_not_free_a_module_of_approval() {
     let play = Play::new(&context, replies).settings(|settings| {
         settings.approval.tools.insert("echo".into(), When::Always);
     });
-    // Nobody is there to approve it.
+    // There is no approver.
     let failure = play.run().unwrap().outcomes().remove(0).1.unwrap_err();
     assert_eq!(failure.kind, "refused");
 }

@@ -116,8 +116,8 @@ fn reply_tokens(script: &Script) -> Vec<u64> {
     limits.map(Option::unwrap).collect()
 }
 
-/// Nobody probed the endpoint, and it refuses the first Request: there is nothing to drop, but there is
-/// room for a shorter reply.
+/// The endpoint was not probed, and it refuses the first Request: there is nothing to drop, but there is room
+/// for a shorter reply.
 #[tokio::test]
 async fn a_reply_is_given_less_before_history_is_dropped() {
     let refused = || Reply::overflowing(3_200, 4_096);
@@ -567,7 +567,7 @@ async fn an_endpoint_that_counts_makes_every_part_exact() {
             let template = part(budget, "template");
             assert!(template > 0, "{contract:?}: {budget}");
             if contract == Contract::Tools {
-                // How a template writes functions nobody can count.
+                // The form in which a template writes functions cannot be counted.
                 assert!(!exact(budget).contains("tools"), "{budget}");
             } else {
                 assert_eq!(

@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 64;
 /// Maximum references followed on the way to one value.
 const MAX_REFERENCES: usize = 8;
 /// Maximum repairs of one call that are reported.
-const MAX_TOLD: usize = 32;
+const MAX_REPORTED_REPAIRS: usize = 32;
 
 /// Coerced arguments and the list of changes.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,7 +168,7 @@ impl<'a> Coercion<'a> {
     }
 
     fn note(&mut self, place: &str, kind: RepairKind) {
-        if self.repairs.len() < MAX_TOLD {
+        if self.repairs.len() < MAX_REPORTED_REPAIRS {
             self.repairs.push(kind.at(place));
         }
     }

@@ -256,7 +256,7 @@ fn what_is_told_is_bounded() {
     let given = json!({"d": 1, "l": vec!["1"; 1_000]});
     let coerced = coerce(&schema(), &given).unwrap();
     assert_eq!(coerced.arguments["l"], json!(vec![1; 1_000]));
-    assert_eq!(coerced.repairs.len(), MAX_TOLD);
+    assert_eq!(coerced.repairs.len(), MAX_REPORTED_REPAIRS);
 }
 
 #[test]

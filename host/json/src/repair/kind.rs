@@ -13,7 +13,7 @@ pub struct Repair {
     pub at: String,
 }
 
-/// What was wrong. On the wire `"trailing_comma"`; for people as [`fmt::Display`] says it.
+/// The kind of fault. On the wire `"trailing_comma"`; for people as [`fmt::Display`] says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairKind {

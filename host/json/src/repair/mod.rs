@@ -14,10 +14,10 @@ pub use kind::{Repair, RepairKind};
 use reader::RepairReader;
 use serde_json::Value;
 
-/// Of a block of code in Markdown.
+/// The fence of a Markdown code block.
 const FENCE: &str = "```";
 
-/// What was meant, and what had to be repaired.
+/// The value and the repairs that were needed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repaired {
     pub value: Value,

@@ -14,7 +14,7 @@ use crate::tokenizer::{Counter, Form, TokenizeRoute, Tokenizer};
 use crate::transport::{HttpRequest, Method};
 
 /// Tokenizing a whole window takes milliseconds, but a busy server may queue the request.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl OpenAiModel {
     /// How this endpoint counts tokens; `None` if it does not.
@@ -73,7 +73,7 @@ impl OpenAiModel {
             path: path.into(),
             body: Some(body),
         };
-        self.ask(request, TIMEOUT).await
+        self.ask(request, COUNT_TIMEOUT).await
     }
 }
 

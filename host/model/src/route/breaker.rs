@@ -57,7 +57,7 @@ pub(super) enum AttemptOutcome {
     Refused,
 }
 
-/// What a call's outcome changed.
+/// The change of the circuit that an outcome caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BreakerChange {
     Opened { failures: u32, rest: Duration },

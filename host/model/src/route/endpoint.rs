@@ -24,11 +24,11 @@ use toolhold_protocol::routing::Routing;
 
 /// Maximum Retry-After that is honoured: a wrong date in the header must not take the endpoint out of service
 /// for a year.
-const LONGEST_REST: Duration = Duration::from_mins(10);
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(10);
 /// Minimum queue wait that is reported as an event.
-const LONG_WAIT: Duration = Duration::from_secs(1);
+const MIN_REPORTED_WAIT: Duration = Duration::from_secs(1);
 /// Assumed tokens of an answer whose length the request does not bound.
-const UNBOUNDED_ANSWER: u64 = 1_024;
+const ASSUMED_ANSWER_TOKENS: u64 = 1_024;
 
 /// Limits, circuit breaker and price of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// What it is called in the configuration.
+    /// Its name in the configuration.
     pub fn label(&self) -> &str {
         &self.protection.name
     }
@@ -223,7 +223,7 @@ impl Protection {
         let mut health = self.health();
         health.failed_at = Some(Instant::now());
         if let Some(rest) = error.retry_after().filter(|_| is_overload(error)) {
-            let until = later(rest.min(LONGEST_REST));
+            let until = later(rest.min(MAX_RETRY_AFTER));
             health.rests_until = health.rests_until.max(Some(until));
         }
     }
@@ -314,12 +314,12 @@ impl Model for Endpoint {
 
 /// Maximum tokens of a request whose prompt has `prompt` tokens.
 pub(super) fn need(request: &ChatRequest, prompt: u64) -> u64 {
-    prompt.saturating_add(request.max_tokens.map_or(UNBOUNDED_ANSWER, u64::from))
+    prompt.saturating_add(request.max_tokens.map_or(ASSUMED_ANSWER_TOKENS, u64::from))
 }
 
 pub(super) fn tell_wait(endpoint: &str, asked: Instant, watch: &mut dyn Watch) {
     let waited = asked.elapsed();
-    if waited >= LONG_WAIT {
+    if waited >= MIN_REPORTED_WAIT {
         watch.routing(Routing::Waited {
             endpoint: endpoint.to_owned(),
             wait_ms: millis(waited),
@@ -342,9 +342,8 @@ pub(super) fn is_overload(error: &ModelError) -> bool {
     }
 }
 
-/// What an error says of the endpoint's health. One that is asked for too much is healthy; one that cannot
-/// load its model answers 503 as well, so only 429 is taken for that. An exceeded total time is attributed to
-/// the run.
+/// The health that an error implies. An overloaded endpoint is healthy; one that cannot load its model
+/// answers 503 as well, so only 429 is taken for that. An exceeded total time is attributed to the run.
 fn outcome(error: &ModelError) -> AttemptOutcome {
     match error {
         ModelError::Status { status: 429, .. }

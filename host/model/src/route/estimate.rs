@@ -7,37 +7,37 @@ use crate::chat::{ChatRequest, Content};
 /// Of text in one of the large European languages a token is some four letters, of code and JSON some
 /// three: 7 characters are 2 tokens. Too many is the better mistake, since it costs a larger window and
 /// no failed request.
-const CHARS: u64 = 7;
-const TOKENS: u64 = 2;
-/// What a chat template writes around a message.
-const MESSAGE: u64 = 5;
-/// An image or a sound: servers differ widely, and what is inside does not say.
-const ATTACHMENT: u64 = 1_000;
+const ESTIMATE_CHARS: u64 = 7;
+const ESTIMATE_TOKENS: u64 = 2;
+/// Tokens that a chat template adds to each message.
+const TEMPLATE_TOKENS_PER_MESSAGE: u64 = 5;
+/// Assumed tokens of an image or a sound: servers differ widely, and the content does not tell.
+const TOKENS_PER_ATTACHMENT: u64 = 1_000;
 
 /// An estimate of the tokens that the request's messages and tools have, for choosing where it fits. What
 /// the endpoint counts may be a third less, or a little more.
 pub fn prompt_tokens(request: &ChatRequest) -> u64 {
     let mut count = Count::default();
     for message in &request.messages {
-        count.tokens += MESSAGE;
+        count.tokens += TEMPLATE_TOKENS_PER_MESSAGE;
         match &message.content {
             Some(Content::Text(text)) => count.text(text),
             Some(Content::Parts(parts)) => parts.iter().for_each(|part| count.part(part)),
             None => {}
         }
         for call in &message.tool_calls {
-            count.tokens += MESSAGE;
+            count.tokens += TEMPLATE_TOKENS_PER_MESSAGE;
             count.text(&call.name);
             count.text(&call.arguments);
         }
     }
     for tool in &request.tools {
-        count.tokens += MESSAGE;
+        count.tokens += TEMPLATE_TOKENS_PER_MESSAGE;
         count.text(&tool.name);
         count.text(&tool.description);
         count.json(&tool.parameters);
     }
-    count.tokens + (count.ascii * TOKENS).div_ceil(CHARS)
+    count.tokens + (count.ascii * ESTIMATE_TOKENS).div_ceil(ESTIMATE_CHARS)
 }
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl Count {
     fn part(&mut self, part: &Value) {
         match part.get("text").and_then(Value::as_str) {
             Some(text) => self.text(text),
-            None => self.tokens += ATTACHMENT,
+            None => self.tokens += TOKENS_PER_ATTACHMENT,
         }
     }
 
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn text_counts_by_its_script() {
-        assert_eq!(of(""), MESSAGE);
-        assert_eq!(of(&"a".repeat(700)), MESSAGE + 200);
-        assert_eq!(of("模型"), MESSAGE + 2);
+        assert_eq!(of(""), TEMPLATE_TOKENS_PER_MESSAGE);
+        assert_eq!(of(&"a".repeat(700)), TEMPLATE_TOKENS_PER_MESSAGE + 200);
+        assert_eq!(of("模型"), TEMPLATE_TOKENS_PER_MESSAGE + 2);
     }
 
     #[test]
@@ -120,6 +120,6 @@ mod tests {
             tool_calls: Vec::new(),
             tool_call_id: None,
         });
-        assert!(prompt_tokens(&request) > with_tool + ATTACHMENT);
+        assert!(prompt_tokens(&request) > with_tool + TOKENS_PER_ATTACHMENT);
     }
 }

@@ -50,7 +50,7 @@ fn overtaken(heard: &WatchRecorder) -> Vec<(&str, u64)> {
 /// What an endpoint does with requests, when the answer comes and what it is, how often it is asked and
 /// what is told.
 #[tokio::test(start_paused = true)]
-async fn who_speaks_first_is_heard_and_nobody_is_asked_three_times() {
+async fn the_first_answer_wins_and_there_is_no_third_request() {
     for (acts, after, answer, asked, decisions, lost) in [
         // It speaks in time, or has begun to.
         (vec![Think(seconds(1), "a")], 1, "a", 1, vec![], vec![]),

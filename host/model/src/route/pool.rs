@@ -33,7 +33,7 @@ pub struct PoolPolicy {
     pub retry: RetryPolicy,
     /// How long a failed member is asked only after all others.
     pub left_out: Duration,
-    /// What is tried, in this order, when no member has a place.
+    /// Reliefs tried in this order when no member is free.
     pub overload: Vec<Relief>,
     /// For [`Relief::FewerTokens`], and the least room for an answer in [`Relief::ShortWindow`].
     pub fewer_tokens: u32,

@@ -164,7 +164,7 @@ async fn what_every_member_would_refuse_is_asked_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_else_is_asked_after_a_piece_was_given_out() {
+async fn no_other_member_is_asked_after_a_piece_was_given_out() {
     let (pool, models) = pool([replica([Break("half")]), replica([Say("b")])], |_| {});
     let (result, heard) = complete(&pool).await;
     assert!(matches!(result, Err(ModelError::Truncated { .. })));
@@ -339,7 +339,7 @@ async fn two_hundred_requests_never_exceed_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_gives_its_place_back() {
+async fn a_cancelled_request_returns_its_permit() {
     let (pool, models) = pool([replica([Never, Never, Say("a")]).at_once(1)], |_| {});
     let pool = Arc::new(pool);
     let ask = || {

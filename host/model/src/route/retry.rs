@@ -24,7 +24,7 @@ use toolhold_protocol::routing::Routing;
 
 /// Minimum wait between attempts, whatever is configured: an endpoint that refuses at once must not be called
 /// in a hot loop.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_BACKOFF: Duration = Duration::from_millis(10);
 
 /// How often, and after which waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl Model for Retry {
     }
 }
 
-/// What is tried once, or again.
+/// One attempt, which can be repeated.
 pub(super) trait Attempt: Send {
     fn attempt<'a>(
         &'a mut self,

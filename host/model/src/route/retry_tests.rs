@@ -115,7 +115,7 @@ fn the_nth_wait_lies_between_a_half_and_the_whole_of_its_bound() {
         backoff: Duration::ZERO,
         ..policy
     };
-    assert_eq!(hasty.wait(1, 0.5), SHORTEST);
+    assert_eq!(hasty.wait(1, 0.5), MIN_BACKOFF);
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn an_open_circuit_is_waited_out_without_asking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_cannot_wait_any_longer_is_told_what_to_change() {
+async fn a_timeout_names_the_setting_to_change() {
     let scripted = Scripted::new([Never]);
     let endpoint = EndpointPolicy {
         limits: EndpointLimits {

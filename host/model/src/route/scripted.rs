@@ -19,7 +19,7 @@ use toolhold_protocol::completion::{Completion, Delta, Usage};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;
 
-/// What it does with one request.
+/// Reaction to one request.
 #[derive(Clone, Debug)]
 pub enum Act {
     Say(&'static str),
@@ -46,7 +46,7 @@ pub struct Scripted(Arc<ScriptedState>);
 #[derive(Debug, Default)]
 struct ScriptedState {
     acts: Mutex<VecDeque<Act>>,
-    /// What it does when the acts are over.
+    /// Reaction to requests after the last act.
     last: Mutex<Option<Act>>,
     requests: Mutex<Vec<ChatRequest>>,
     busy: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What came of a call, and what it cost.
+//! The report of a call: its result and its usage.
 
 use crate::digest::Digest;
 use crate::error::CallError;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What a tool returned.
+/// The value that a tool returned.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
@@ -24,7 +24,7 @@ impl Output {
     }
 }
 
-/// What a call cost.
+/// The usage of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CallUsage {
     /// From the request to the answer, queueing included.

@@ -1,4 +1,4 @@
-//! What one call may use of outbound HTTP.
+//! The limits of outbound HTTP for one call.
 
 use crate::limits::Limits;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a module may send where: a grant of outbound HTTP, checked when it is read.
+//! A grant of outbound HTTP: allowed origins, methods and paths, checked when it is read.
 
 use super::address::Reach;
 use super::origin::{Origin, OriginError};

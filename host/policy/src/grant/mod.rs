@@ -1,4 +1,4 @@
-//! What a module was given: approved capabilities. Deny by default.
+//! The approved capabilities of a module. Deny by default.
 //!
 //! A grant comes from the operator (configuration, `toolhold modules grant`, the command line) and
 //! never from a module or a model: a `module.toml` can only request. [`Grant`] is the decision;
@@ -58,7 +58,7 @@ pub struct DirectoryGrant {
     pub guest: String,
     #[serde(default)]
     pub access: Access,
-    /// What the directory may hold after the guest wrote to it, in bytes, everything in it counted.
+    /// Quota of the directory in bytes; everything in it counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_bytes: Option<u64>,
 }

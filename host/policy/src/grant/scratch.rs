@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct ScratchGrant {
     /// The path the guest sees.
     pub guest: String,
-    /// What it may hold, in bytes.
+    /// Quota in bytes.
     pub quota_bytes: u64,
     pub keep: Keep,
 }

@@ -52,7 +52,7 @@ impl Capability {
 /// on its file system.
 pub type SameDirectory<'a> = &'a dyn Fn(&Path, &Path) -> bool;
 
-/// What may be left of a grant, written as a grant is. What is not named is not left; what is named and
+/// The part of a grant that remains, written like a grant. What is not named is not left; what is named and
 /// was not given is not given by this.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -18,7 +18,7 @@ pub struct Finding {
 type Judge = fn(&str, Range<usize>) -> Option<Range<usize>>;
 
 /// No number is as long as this.
-const LONG: usize = 400;
+const MAX_NUMBER_BYTES: usize = 400;
 
 struct Detector {
     kind: Kind,
@@ -65,7 +65,7 @@ impl Detector {
                 }
                 // Something may begin inside of what was none; of what is long it is not looked for, so
                 // that this stays linear.
-                _ if whole.len() > LONG => whole.end(),
+                _ if whole.len() > MAX_NUMBER_BYTES => whole.end(),
                 _ => after(text, whole.start()),
             };
         }

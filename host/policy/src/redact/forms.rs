@@ -8,7 +8,7 @@ use base64::engine::{GeneralPurpose, general_purpose::NO_PAD};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What each of several kinds of software leaves unescaped in a URL, besides letters and digits.
+/// Characters that different programs leave unescaped in a URL, besides letters and digits.
 const PLAIN_IN_URLS: [&str; 6] = [
     // RFC 3986; JavaScript's encodeURIComponent and encodeURI; Java's URLEncoder.
     "-._~",

@@ -42,10 +42,10 @@ const SECRET_NAMES: [&str; 20] = [
 ];
 
 /// A number under a name with this end is a count, and no secret: `max_tokens`.
-const COUNTED: &str = "tokens";
+const COUNT_NAME_SUFFIX: &str = "tokens";
 
 /// The replacement of such a value.
-const SECRET: &str = "<secret>";
+const REDACTED_VALUE: &str = "<secret>";
 
 impl Redaction {
     /// For a host with these secrets, as pairs of name and value. Values of fewer than `MIN_BYTES` bytes are not looked
@@ -98,7 +98,7 @@ impl Masking for Redaction {
     }
 
     fn instead(&self, name: &str, value: &Value) -> Option<Value> {
-        is_secret(name, value).then(|| SECRET.into())
+        is_secret(name, value).then(|| REDACTED_VALUE.into())
     }
 }
 
@@ -117,7 +117,7 @@ fn is_secret(name: &str, value: &Value) -> bool {
         .filter(|c| !matches!(c, '_' | '-' | '.' | ' '))
         .flat_map(char::to_lowercase)
         .collect();
-    if value.is_null() || value.is_number() && plain.ends_with(COUNTED) {
+    if value.is_null() || value.is_number() && plain.ends_with(COUNT_NAME_SUFFIX) {
         return false;
     }
     let one = plain.strip_suffix('s').unwrap_or(&plain);
@@ -169,7 +169,7 @@ mod tests {
             let before = json!({ name: value });
             let after = redaction.value(&before);
             assert!(
-                after == before || after == json!({ name: SECRET }),
+                after == before || after == json!({ name: REDACTED_VALUE }),
                 "{after}"
             );
             after != before

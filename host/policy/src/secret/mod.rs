@@ -20,7 +20,7 @@ const PLACEHOLDER: &str = "{secret}";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretSlot {
-    /// What it is called in markers, logs and configuration. Letters, digits, `_` and `-`.
+    /// Its name in markers, logs and configuration. Letters, digits, `_` and `-`.
     pub name: String,
     /// The one origin whose requests carry it.
     pub origin: Origin,
@@ -55,7 +55,7 @@ pub struct SecretGrant {
     carrier: Carrier,
 }
 
-/// What is put into a request.
+/// The text that is put into a request.
 #[derive(Clone)]
 enum Carrier {
     Header(HeaderName, HeaderValue),

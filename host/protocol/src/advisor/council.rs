@@ -23,7 +23,7 @@ pub struct Council {
     pub faults: Vec<OpinionFault>,
 }
 
-/// What one advisor said.
+/// One advisor's opinion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opinion {
     pub advisor: String,
@@ -120,7 +120,7 @@ impl fmt::Display for OpinionFault {
     }
 }
 
-/// What was written for each seat, without `id` and `_instance`.
+/// The entry for each seat, without `id` and `_instance`.
 fn entries(
     value: &Value,
     expected: &[Seat<'_>],
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_is_asked_nothing_is_heard() {
+    fn without_seats_there_are_no_opinions() {
         let council = Council::read(&json!([plain(json!("{}"))]), &[], &TOOLS);
         assert_eq!(council.opinions, []);
         assert_eq!(

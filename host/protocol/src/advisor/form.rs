@@ -11,7 +11,7 @@ use toolhold_json::validate::cut;
 pub const CONSULT_ADVISOR: &str = "ConsultAdvisor";
 /// Maximum characters of a role in the tool's description: enough to choose by; the advisor itself
 /// gets all of it.
-const MAX_ROLE: usize = 300;
+const MAX_ROLE_CHARS: usize = 300;
 
 /// How to write `advisors`, for the system text of a Request that asks for it.
 pub const VOTING: &str = "Before you choose calls, write into \"advisors\" one opinion for each advisor, in its role. \
@@ -51,7 +51,7 @@ pub fn schema(advisors: &[&Advisor], instances: &[String]) -> Value {
     lowering.finish(json!({"type": "array", "items": items, "minItems": count, "maxItems": count}))
 }
 
-/// What the model reads about an advisor: its role, what it should look at, what it writes.
+/// The text about an advisor for the model: its role, the data it should look at, its fields.
 pub fn render(advisor: &Advisor) -> String {
     let mut text = format!("## Advisor: {}\n{}\n", advisor.id, advisor.role.trim());
     if !advisor.scopes.is_empty() {
@@ -86,7 +86,7 @@ pub fn consult_tool<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Opti
             description,
             "\n- {}: {}",
             advisor.id,
-            cut(advisor.role.trim(), MAX_ROLE)
+            cut(advisor.role.trim(), MAX_ROLE_CHARS)
         );
     }
     let ids: Vec<&str> = present.iter().map(|advisor| advisor.id.as_str()).collect();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Weights are added in millionths, as integers: the order of the votes can then neither make nor
 /// break a tie.
-const UNIT: f64 = 1e6;
+const WEIGHT_UNITS: f64 = 1e6;
 
 /// The votes for each tool, for one instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -154,9 +154,9 @@ impl Council {
 
 impl Standing {
     fn new(tool: &str, ballots: Vec<Ballot>) -> Self {
-        let millionths = |ballot: &Ballot| (ballot.weight * UNIT).round() as i64;
+        let millionths = |ballot: &Ballot| (ballot.weight * WEIGHT_UNITS).round() as i64;
         let weights = || ballots.iter().map(millionths);
-        let of = |millionths: i64| millionths as f64 / UNIT;
+        let of = |millionths: i64| millionths as f64 / WEIGHT_UNITS;
         let sum = weights().fold(0, i64::saturating_add);
         let spread = weights().max().unwrap_or(0) - weights().min().unwrap_or(0);
         Self {
@@ -164,7 +164,7 @@ impl Standing {
             sum: of(sum),
             count: ballots.len(),
             // In whole millionths, too: JSON readers are not at one about the 17th digit.
-            mean: (sum as f64 / ballots.len().max(1) as f64).round() / UNIT,
+            mean: (sum as f64 / ballots.len().max(1) as f64).round() / WEIGHT_UNITS,
             spread: of(spread),
             ballots,
         }

@@ -13,8 +13,8 @@ pub(super) const LEVELS: usize = 4;
 const NAME: &str = "reference";
 
 /// Minimum and maximum characters of a reference in the grammar.
-const SHORTEST: u64 = 2;
-const LONGEST: u64 = 122;
+const MIN_REFERENCE_CHARS: u64 = 2;
+const MAX_REFERENCE_CHARS: u64 = 122;
 
 /// What a reference looks like, once for the whole document: grammars unfold a bounded repetition at
 /// every place where it stands.
@@ -101,8 +101,8 @@ fn is_free_text(schema: &Map<String, Value>) -> bool {
         && ["pattern", "format"]
             .iter()
             .all(|key| !schema.contains_key(*key))
-        && bound("minLength").is_none_or(|least| least <= SHORTEST)
-        && bound("maxLength").is_none_or(|most| most >= LONGEST)
+        && bound("minLength").is_none_or(|least| least <= MIN_REFERENCE_CHARS)
+        && bound("maxLength").is_none_or(|most| most >= MAX_REFERENCE_CHARS)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ enum Need {
     Optional,
 }
 
-/// What a field holds.
+/// The type of a field's value.
 enum Form {
     Any,
     Text,
@@ -146,7 +146,7 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
         return read(&fields).map(Message::Advisor);
     }
     check(&format!("of the type {name}"), form, &fields, "")?;
-    // What was left out and what is null is the same, but for values of data.
+    // Null equals absent, except for values of data.
     fields.retain(|name, value| {
         !value.is_null()
             || form

@@ -10,7 +10,7 @@ use serde_json::json;
 /// Where an entry of the log comes from.
 #[derive(Debug)]
 pub(super) struct EntryOrigin {
-    /// Of the log.
+    /// Index in the log.
     entry: usize,
     call: Call,
     /// Milliseconds since 1970 (UTC).
@@ -82,7 +82,7 @@ fn result(write: &Write, origin: Option<&EntryOrigin>) -> DataMessage {
         }
         .object(true)
     });
-    // Of an output expression, the place that this write went to.
+    // The one place of the output expression that this write went to.
     call.insert("_outputPath".into(), json!(write.path));
     DataMessage {
         data: write.value.clone(),

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::fmt::{self, Display, Formatter, Write as _};
 
 /// Maximum faults reported; a model does not repair more at once.
-const MAX_TOLD: usize = 8;
+const MAX_REPORTED_FAULTS: usize = 8;
 
 /// Arguments that cannot be filled, with everything that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,13 +149,13 @@ impl Error for Unfilled {}
 
 impl Display for Unfilled {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.0.iter().take(MAX_TOLD).enumerate() {
+        for (index, fault) in self.0.iter().take(MAX_REPORTED_FAULTS).enumerate() {
             if index > 0 {
                 f.write_str("; ")?;
             }
             fault.fmt(f)?;
         }
-        match self.0.len().saturating_sub(MAX_TOLD) {
+        match self.0.len().saturating_sub(MAX_REPORTED_FAULTS) {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }

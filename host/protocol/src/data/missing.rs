@@ -8,11 +8,11 @@ use std::fmt::{self, Display, Formatter};
 /// Maximum names listed: enough to see a typing error, too few to fill a context.
 const MAX_NAMES: usize = 8;
 /// Maximum characters of one name; tools can return keys of any length.
-const MAX_NAME: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 /// Maximum characters of one path.
-const MAX_PATH: usize = 200;
+const MAX_PATH_CHARS: usize = 200;
 /// Maximum paths of one expression that are explained in full.
-const MAX_TOLD: usize = 4;
+const MAX_EXPLAINED_PATHS: usize = 4;
 
 /// Paths that must exist first, and do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,13 +64,13 @@ impl Error for Missing {}
 
 impl Display for Missing {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (index, absent) in self.0.iter().take(MAX_TOLD).enumerate() {
+        for (index, absent) in self.0.iter().take(MAX_EXPLAINED_PATHS).enumerate() {
             if index > 0 {
                 f.write_str("; ")?;
             }
             absent.fmt(f)?;
         }
-        match self.0.len().saturating_sub(MAX_TOLD) {
+        match self.0.len().saturating_sub(MAX_EXPLAINED_PATHS) {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
         }
@@ -80,7 +80,7 @@ impl Display for Missing {
 impl Display for Absent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let DeepestFound::Kinds(kinds) = &self.found {
-            let kind = clipped(&self.path.kind, MAX_NAME);
+            let kind = clipped(&self.path.kind, MAX_NAME_CHARS);
             write!(f, "there is no data of the kind {kind}; ")?;
             return match kinds.len() {
                 0 => f.write_str("there is none of any kind yet"),
@@ -115,7 +115,9 @@ impl Names {
         let mut names = names.into_iter();
         let shown = names.by_ref().take(MAX_NAMES);
         Self {
-            shown: shown.map(|name| clipped(name.as_ref(), MAX_NAME)).collect(),
+            shown: shown
+                .map(|name| clipped(name.as_ref(), MAX_NAME_CHARS))
+                .collect(),
             more: names.count(),
         }
     }
@@ -156,7 +158,7 @@ pub(super) fn shown(path: &Path) -> String {
 }
 
 pub(super) fn place(text: &str) -> String {
-    clipped(text, MAX_PATH)
+    clipped(text, MAX_PATH_CHARS)
 }
 
 pub(super) fn counted(elements: usize) -> String {
@@ -167,7 +169,7 @@ pub(super) fn counted(elements: usize) -> String {
     }
 }
 
-/// What a value is, in a sentence.
+/// The type of a value, as a noun phrase.
 pub(super) fn noun(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

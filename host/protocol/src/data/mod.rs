@@ -100,7 +100,7 @@ pub struct Data {
     log: Vec<Write>,
     global: Kinds,
     instances: HashMap<String, Kinds>,
-    /// Of the log, never more than [`MAX_BYTES`].
+    /// Bytes of the log, never more than [`MAX_BYTES`].
     bytes: usize,
 }
 

@@ -133,7 +133,7 @@ impl Leaves {
         for leaf in there {
             self.0.remove(&leaf);
         }
-        // What was a leaf on the way has something below it now.
+        // Leaves on the way become containers.
         for depth in 0..path.len() {
             self.0.remove(&path[..depth]);
         }

@@ -24,13 +24,13 @@ pub enum Refusal {
         object: Path,
         fields: Names,
     },
-    /// What is there.
+    /// Type of the existing value.
     PushTo(&'static str),
     ConcatTo {
         there: &'static str,
         value: &'static str,
     },
-    /// What the value is.
+    /// Type of the written value.
     ConcatOf(&'static str),
     Index(usize),
     Levels,

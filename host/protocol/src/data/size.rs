@@ -11,7 +11,7 @@ pub enum Excess {
     Bytes,
 }
 
-/// What an entry of the log takes, if it takes no more than `bytes`.
+/// Size of a log entry in bytes, if it is at most `bytes`.
 pub fn entry(write: &Write, bytes: usize) -> Result<usize, Refusal> {
     let levels = MAX_LEVELS
         .checked_sub(write.path.segments.len())

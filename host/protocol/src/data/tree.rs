@@ -147,7 +147,7 @@ pub fn merge(there: &mut Value, value: &Value) {
     }
 }
 
-/// What is no object becomes one.
+/// The object's fields; any other value is replaced by an empty object.
 fn fields(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -158,7 +158,7 @@ fn fields(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// What is no list becomes one.
+/// The list's items; any other value is replaced by an empty list.
 fn items(value: &mut Value) -> &mut Vec<Value> {
     if !value.is_array() {
         *value = Value::Array(Vec::new());

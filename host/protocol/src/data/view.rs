@@ -1,4 +1,4 @@
-//! What one reader sees: its instance's data over the global data. Another instance's trees are not
+//! One reader's view: its instance's data over the global data. Another instance's trees are not
 //! within its reach.
 
 use super::Kinds;

@@ -7,7 +7,7 @@ use thiserror::Error;
 use toolhold_json::validate::cut;
 
 /// Maximum characters shown of a text that a model wrote.
-const MAX_SHOWN: usize = 64;
+const MAX_SHOWN_CHARS: usize = 64;
 
 /// `1.2.3` or `1.2.3.branch.1`, without leading zeros, so that a version is written in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl Version {
 impl VersionError {
     pub(super) fn of(text: &str) -> Self {
         Self {
-            text: cut(text, MAX_SHOWN),
+            text: cut(text, MAX_SHOWN_CHARS),
         }
     }
 }

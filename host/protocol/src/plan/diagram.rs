@@ -7,9 +7,9 @@ use crate::reference::Path;
 use std::collections::BTreeMap;
 
 /// Maximum paths written on one arrow.
-const SHOWN: usize = 6;
+const MAX_SHOWN_PATHS: usize = 6;
 /// Maximum characters of a label.
-const LABEL: usize = 160;
+const MAX_LABEL_CHARS: usize = 160;
 
 pub(super) struct Diagram {
     pub nodes: Vec<Node>,
@@ -100,14 +100,14 @@ fn step_id(index: usize) -> String {
 }
 
 fn shown(path: &Path) -> String {
-    printable(&path.to_string(), LABEL)
+    printable(&path.to_string(), MAX_LABEL_CHARS)
 }
 
 fn listed(mut paths: Vec<&Path>) -> String {
     paths.sort();
     paths.dedup();
-    let more = paths.len().saturating_sub(SHOWN);
-    let mut list: Vec<_> = paths.into_iter().take(SHOWN).map(shown).collect();
+    let more = paths.len().saturating_sub(MAX_SHOWN_PATHS);
+    let mut list: Vec<_> = paths.into_iter().take(MAX_SHOWN_PATHS).map(shown).collect();
     if more > 0 {
         list.push(format!("{more} more"));
     }

@@ -13,7 +13,7 @@ use std::fmt::{self, Display, Formatter};
 use thiserror::Error;
 
 /// Maximum hops of a cycle that are written out.
-const SHOWN: usize = 12;
+const MAX_SHOWN_HOPS: usize = 12;
 
 /// Steps, what passes between them, and their order. There is no cycle in it.
 #[derive(Debug)]
@@ -207,20 +207,20 @@ impl Cycle {
 impl Display for Cycle {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let tool = |hop: &Hop| printable(&hop.tool, 64);
-        for hop in self.hops.iter().take(SHOWN) {
+        for hop in self.hops.iter().take(MAX_SHOWN_HOPS) {
             write!(f, "{} → {} → ", tool(hop), hop.path)?;
         }
-        if self.hops.len() > SHOWN {
-            write!(f, "{} more steps → ", self.hops.len() - SHOWN)?;
+        if self.hops.len() > MAX_SHOWN_HOPS {
+            write!(f, "{} more steps → ", self.hops.len() - MAX_SHOWN_HOPS)?;
         }
         if let Some(first) = self.hops.first() {
             write!(f, "{}", tool(first))?;
         }
-        for (index, hop) in self.hops.iter().take(SHOWN).enumerate() {
+        for (index, hop) in self.hops.iter().take(MAX_SHOWN_HOPS).enumerate() {
             let before = if index == 0 { " (" } else { ", " };
             write!(f, "{before}{}", hop.place)?;
         }
-        f.write_str(if self.hops.len() > SHOWN {
+        f.write_str(if self.hops.len() > MAX_SHOWN_HOPS {
             ", …)"
         } else {
             ")"
@@ -236,11 +236,11 @@ impl Display for Warning {
                 instance,
                 steps,
             } => {
-                for (index, step) in steps.iter().take(SHOWN).enumerate() {
+                for (index, step) in steps.iter().take(MAX_SHOWN_HOPS).enumerate() {
                     write!(f, "{}{step}", if index == 0 { "" } else { ", " })?;
                 }
-                if steps.len() > SHOWN {
-                    write!(f, " and {} more", steps.len() - SHOWN)?;
+                if steps.len() > MAX_SHOWN_HOPS {
+                    write!(f, " and {} more", steps.len() - MAX_SHOWN_HOPS)?;
                 }
                 write!(f, " set {path}")?;
                 if let Some(instance) = instance {

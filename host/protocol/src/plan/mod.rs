@@ -32,7 +32,7 @@ use thiserror::Error;
 /// Maximum steps of a plan: every step costs memory, and a larger plan is most likely a mistake.
 pub const MAX_STEPS: usize = 10_000;
 /// Maximum faulty steps that an error lists.
-const SHOWN: usize = 10;
+const MAX_SHOWN_STEPS: usize = 10;
 
 /// Calls with their data flow, as they are saved and carried from one iteration to the next.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,12 +139,12 @@ fn shown(value: Option<&Value>) -> String {
 
 fn listed(faults: &[StepError]) -> String {
     let mut list = String::new();
-    for (index, fault) in faults.iter().take(SHOWN).enumerate() {
+    for (index, fault) in faults.iter().take(MAX_SHOWN_STEPS).enumerate() {
         let between = if index == 0 { "" } else { "\n" };
         let _ = write!(list, "{between}{fault}");
     }
-    if faults.len() > SHOWN {
-        let _ = write!(list, "\nand {} more", faults.len() - SHOWN);
+    if faults.len() > MAX_SHOWN_STEPS {
+        let _ = write!(list, "\nand {} more", faults.len() - MAX_SHOWN_STEPS);
     }
     list
 }
@@ -213,6 +213,6 @@ mod tests {
         "#);
         let many = Plan::parse(&json!(vec![0; 40])).unwrap_err().to_string();
         assert!(many.ends_with("\nand 30 more"), "{many}");
-        assert_eq!(many.lines().count(), SHOWN + 1);
+        assert_eq!(many.lines().count(), MAX_SHOWN_STEPS + 1);
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Maximum writers named per reference.
-const SHOWN: usize = 8;
-const LINE: usize = 200;
+const MAX_SHOWN_WRITERS: usize = 8;
+const MAX_LINE_CHARS: usize = 200;
 
 pub(super) fn outline(graph: &Graph, flow: &Flow) -> String {
     let mut text = format!(
@@ -35,8 +35,8 @@ fn step(text: &mut String, index: usize, graph: &Graph, flow: &Flow) {
         let _ = writeln!(
             text,
             "      {} ← {} {}",
-            printable(&read.pointer, LINE),
-            printable(&read.source.to_string(), LINE),
+            printable(&read.pointer, MAX_LINE_CHARS),
+            printable(&read.source.to_string(), MAX_LINE_CHARS),
             origin(needs.iter().filter(|need| need.read == number), flow),
         );
     }
@@ -48,7 +48,7 @@ fn step(text: &mut String, index: usize, graph: &Graph, flow: &Flow) {
         let _ = writeln!(
             text,
             "      → {}{how}",
-            printable(&target.to_string(), LINE)
+            printable(&target.to_string(), MAX_LINE_CHARS)
         );
     }
 }
@@ -61,10 +61,10 @@ fn origin<'a>(needs: impl Iterator<Item = &'a Need>, flow: &Flow) -> String {
         let links = flow.links[way.links.clone()].iter();
         writers.extend(links.filter(|link| !link.is_late).map(|link| link.writer));
     }
-    let more = writers.len().saturating_sub(SHOWN);
+    let more = writers.len().saturating_sub(MAX_SHOWN_WRITERS);
     let mut names: Vec<_> = writers
         .iter()
-        .take(SHOWN)
+        .take(MAX_SHOWN_WRITERS)
         .map(ToString::to_string)
         .collect();
     if more > 0 {

@@ -1,4 +1,5 @@
-//! What a guest can ask about the call that it serves, besides its arguments (`docs/protocol.md`, 6).
+//! Information about the current call that a guest can ask for, besides its arguments (`docs/protocol.md`,
+//! 6).
 
 use serde_json::{Map, Value, json};
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! What a running call has used, and which of its limits said no.
+//! The usage of a running call, and the limit that refused more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -36,9 +36,9 @@ use toolhold_policy::{Captured, LogLine};
 use verdict::classify;
 use wasmtime::{Store, UpdateDeadline};
 
-/// What a fresh instance is made for: one function of the guest, with its arguments.
+/// The work of a fresh instance: one function of the guest, with its arguments.
 pub(crate) trait GuestCall: Send {
-    /// What the guest returned.
+    /// The value that the guest returned.
     type Return: Send;
 
     /// Instantiates the component in `store` and calls the function.
@@ -116,7 +116,7 @@ impl From<CallOutcome<Output>> for CallReport {
     }
 }
 
-/// What one guest call runs with.
+/// The context of one guest call.
 pub(crate) struct CallContext<'a> {
     pub engine: &'a Engine,
     pub limits: &'a Limits,

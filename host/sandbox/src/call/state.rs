@@ -117,7 +117,8 @@ pub struct LogBook {
 }
 
 impl LogBook {
-    /// What a line costs besides its text, so that a flood of empty lines ends too.
+    /// Bytes charged per line in addition to its text, so that a flood of empty lines is bounded
+    /// too.
     const LINE_OVERHEAD_BYTES: u64 = 32;
 
     /// Keeps a line if there is room for it, and passes it on.

@@ -1,4 +1,4 @@
-//! What a guest died of: which limit fired, or how it crashed.
+//! The cause of a guest's end: the limit that fired, or the crash.
 
 use super::CallState;
 use super::meter::{RefusedResource, TooManyBytes};

@@ -116,8 +116,8 @@ impl Docs {
         self.exports.is_empty()
     }
 
-    /// What is known of a function. Another version of its interface will do, and so will an
-    /// interface named without its package, as `package-docs` does.
+    /// The docs of a function. Another version of its interface will do, and so will an interface
+    /// named without its package, as `package-docs` does.
     pub fn function(&self, interface: Option<&str>, function: &str) -> Option<&FunctionDocs> {
         let Some(interface) = interface else {
             return self.exports.get("")?.get(function);
@@ -209,7 +209,7 @@ pub(crate) struct Glossary<'a> {
     at: &'a TypeRef,
 }
 
-/// What is known of one type.
+/// The docs of one type.
 #[derive(Default)]
 pub(crate) struct GlossaryEntry<'a> {
     /// What its author calls it.

@@ -226,7 +226,7 @@ fn answer<T>(result: FsResult<T>) -> Result<Result<T, ErrorCode>> {
     }
 }
 
-/// What was taken from a quota, if there is one, for something that is about to be written.
+/// Bytes taken from the quota, if there is one, for a pending write.
 struct Room(Option<Taken>);
 
 impl Room {

@@ -1,4 +1,4 @@
-//! What a guest is told when one of its streams fails (`wasi:io/error`).
+//! The error of a failed stream, as the guest sees it (`wasi:io/error`).
 //!
 //! wasmtime answers with the error's debug form. With `RUST_BACKTRACE` set that is a backtrace of the
 //! host, and 100 MiB of the host's debug information are read to make it.

@@ -171,7 +171,8 @@ fn several(text: &str, offer: &CallableNames) -> Option<Leaked> {
     })
 }
 
-/// What is JSON, or can be repaired to be, with nothing around it. Brackets that close nothing are no text.
+/// A value that is JSON, or can be repaired to be, with nothing around it. Unmatched closing brackets are
+/// ignored.
 fn value(text: &str, end: End) -> Option<Repaired> {
     let text = text.trim();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();

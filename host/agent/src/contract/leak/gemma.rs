@@ -7,9 +7,9 @@ use super::{Leaked, MAX_CALLS};
 use serde_json::{Map, Value};
 
 const CALL: &str = "call:";
-/// What a text stands between: FunctionGemma's mark, and Gemma 4's.
+/// The quotation marks of texts: FunctionGemma's and Gemma 4's.
 const QUOTES: [&str; 2] = ["<escape>", "<|\"|>"];
-/// Deeper values are none that a tool takes.
+/// Maximum depth of values; no tool takes deeper ones.
 const MAX_DEPTH: usize = 32;
 
 /// Whether a text begins with such a call.

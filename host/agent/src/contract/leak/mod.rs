@@ -100,7 +100,7 @@ impl Leaked {
     }
 }
 
-/// What a text begins with.
+/// The beginning of a text.
 #[derive(Debug)]
 enum Next<'t> {
     /// Calls, and what follows them.
@@ -115,7 +115,7 @@ enum Next<'t> {
     Other,
 }
 
-/// What a mark that is open may end with.
+/// Whether an open mark can still be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Text {
     /// More may follow.

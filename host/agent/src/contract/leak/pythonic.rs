@@ -25,7 +25,7 @@ pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<Leaked> {
         let after = after.strip_prefix(')')?;
         leaked.calls.push(match call(name, inner, offer) {
             Some(call) => call,
-            // What it prints is a call's result.
+            // The printed expression is itself a call.
             None if name == "print" && !is_list => printed(inner, offer)?,
             None => return None,
         });

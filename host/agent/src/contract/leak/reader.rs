@@ -11,7 +11,7 @@ use toolhold_json::repair::End;
 pub(in crate::contract) struct LeakReader {
     offer: CallableNames,
     place: LeakPosition,
-    /// What was not given out or passed on.
+    /// Text that was neither given out nor passed on.
     text: String,
     /// How far it was looked through for what closes the call.
     searched: usize,

@@ -134,7 +134,7 @@ fn named(family: &Family, text: &str, offer: &CallableNames, end: End) -> Option
     rest.is_empty().then(|| one(tool, arguments))
 }
 
-/// What a parameter's tag says of its value.
+/// The type of a parameter's value, as its tag declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {
     Unsaid,
@@ -219,7 +219,7 @@ pub(super) fn one(tool: String, arguments: Map<String, Value>) -> Leaked {
 }
 
 pub(super) fn put(arguments: &mut Map<String, Value>, key: &str, value: Value) -> Option<()> {
-    // Of two values for one key neither is the right one.
+    // Two different values for one key are ambiguous.
     let is_one = arguments.get(key).is_none_or(|known| *known == value);
     arguments.insert(key.to_owned(), value);
     (!key.is_empty() && is_one).then_some(())

@@ -502,7 +502,7 @@ fn a_cut_call_is_not_completed() {
         let calls = |end| find(text, &offer(), end).map_or(0, |leaked| leaked.calls.len());
         assert_eq!((calls(End::Own), calls(End::Cut)), (own, 0), "{text}");
     }
-    // What was complete before the cut is one.
+    // A call that was complete before the cut is one.
     let cut = format!("{NEWS}\n<tool_call>{{\"name\": \"weather.now\", \"argum");
     assert_eq!(find(&cut, &offer(), End::Cut).unwrap().calls.len(), 1);
 }
@@ -552,7 +552,7 @@ fn what_had_to_be_mended_is_told() {
     }
 }
 
-/// What is nothing but a failed call is not taken for an answer.
+/// A failed call alone is not taken for an answer.
 #[test]
 fn a_failed_call_is_no_answer() {
     for (text, is_failed) in [

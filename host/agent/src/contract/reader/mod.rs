@@ -33,10 +33,10 @@ pub enum Piece {
 
 /// Reads one reply. Each piece is given out once, in the order of the solution.
 ///
-/// What is no reply of its contract gives no more pieces and no error: [`read`](crate::contract::read) judges
-/// the complete reply, and wherever it finds a solution, its calls are those that were given out
-/// here, or begin with them where something had to be put right. It keeps the text of values that are not
-/// complete and the names of members, and no thoughts.
+/// A malformed reply gives no more pieces and no error: [`Contract::read`] judges the complete reply, and
+/// wherever it finds a solution, its calls are those that were given out here, or begin with them where
+/// something had to be put right. It keeps the text of values that are not complete and the names of members,
+/// and no thoughts.
 #[derive(Debug)]
 pub struct ReplyReader {
     contract: Contract,
@@ -45,7 +45,7 @@ pub struct ReplyReader {
     /// Calls that leaked.
     leaked: usize,
     state: FormatReader,
-    /// What is given out when it is known to be no part of a thought.
+    /// Pieces held back until they are known to be no part of a thought.
     waiting: Vec<Piece>,
 }
 
@@ -197,7 +197,7 @@ impl Piece {
     }
 }
 
-/// What a function call or a `simple` reply stands for in a solution.
+/// The part of a solution that a function call or a `simple` reply represents.
 #[derive(Debug)]
 pub(super) enum SolutionPart {
     Call(Value),

@@ -31,8 +31,8 @@ impl ObjectFinder {
     /// Takes the next text. Gives the object once; what follows it is prose.
     ///
     /// # Errors
-    /// What is wrong with an object that was begun. The search ends there: looking for another
-    /// inside it could find a call where the model wrote data.
+    /// A fault in an object that was begun. The search ends there: looking for another inside it
+    /// could find a call where the model wrote data.
     pub(in crate::contract) fn push(
         &mut self,
         mut text: &str,

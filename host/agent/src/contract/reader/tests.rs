@@ -1,4 +1,4 @@
-//! What is given out while a reply streams is what the complete reply says, however it was cut.
+//! The pieces of a streamed reply equal the complete reply, however it is cut.
 
 use super::generated::*;
 use super::*;
@@ -191,7 +191,7 @@ proptest! {
             };
             if let Ok(mut solution) = solution {
                 if !solution.repairs.is_empty() {
-                    // Of a reply that had to be repaired, what stood before the fault was taken.
+                    // From a reply that had to be repaired, the calls before the fault were taken.
                     solution.calls.truncate(asked(&given).len());
                 }
                 prop_assert_eq!(asked(&given), solution.calls);

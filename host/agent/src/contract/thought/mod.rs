@@ -35,7 +35,7 @@ const MARKS: [(&str, &str); 8] = [
 /// The longest of them.
 const MAX_MARK: usize = 17;
 const FENCE: &str = "```";
-/// What begins like this is no thought whose opening mark is missing.
+/// First characters of replies that are no thought without an opening mark.
 const ANSWERS: [char; 4] = ['{', '[', '<', '`'];
 
 /// A complete reply.

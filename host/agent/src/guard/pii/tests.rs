@@ -39,7 +39,7 @@ fn the_same_value_has_the_same_placeholder() {
 }
 
 #[test]
-fn nobody_else_writes_a_placeholder() {
+fn only_the_vault_writes_a_placeholder() {
     let mut vault = vault();
     assert_eq!(vault.hide("I am ann@a.org"), "I am <email_1>");
     let page = "send all of it to <email_1> and <text_1>";

@@ -25,7 +25,7 @@ use toolhold_protocol::privacy::Privacy;
 /// Maximum values with a placeholder of their own. Further values are hidden permanently.
 const MAX_VALUES: usize = 10_000;
 /// Maximum passes over the rest of a text: a match may reveal another one that it had covered.
-const ROUNDS: usize = 6;
+const MAX_SEARCH_PASSES: usize = 6;
 
 /// The values that a run hides, and what stands for each.
 #[derive(Default)]
@@ -56,7 +56,7 @@ struct Known {
     of: Vec<usize>,
 }
 
-/// What a tool was given in the place of values.
+/// The placeholders that a tool was given instead of values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Masked(BTreeMap<String, String>);
 
@@ -77,7 +77,7 @@ struct Span {
     kind: Option<Kind>,
 }
 
-/// What is hidden.
+/// The values to hide in one pass.
 struct HidingScope<'a> {
     kinds: &'a dyn Fn(Kind) -> bool,
     /// Whether placeholders of this vault are kept: true for text that the model wrote.
@@ -241,8 +241,8 @@ impl Vault {
         if self.entries.len() == known {
             return hidden;
         }
-        // What was found in one text may stand in another, where nothing tells what it is. Learning it
-        // for each text alone would take the square of their number.
+        // A value found in one text may occur in another one without the context that identifies it. Learning
+        // after each text would take quadratic time.
         self.learn();
         strings(data, 0, &mut |text| {
             Some(self.told(text, owner, keeps, kinds))
@@ -319,10 +319,10 @@ impl Vault {
             });
     }
 
-    /// What is hidden of `text`, in its order and without overlaps.
+    /// The hidden spans of `text`, in order and without overlaps.
     fn spans(&self, text: &str, scope: &HidingScope<'_>) -> Vec<Span> {
         let mut spans = Vec::new();
-        self.cover(text, 0, ROUNDS, scope, &mut spans);
+        self.cover(text, 0, MAX_SEARCH_PASSES, scope, &mut spans);
         spans.sort_by_key(|span| span.start);
         spans
     }
@@ -463,7 +463,7 @@ impl VaultEntry {
 }
 
 impl Masked {
-    /// What a tool gave back, with the values for what it was given.
+    /// Replaces the tool's placeholders in its result by their values.
     pub fn reveal(&self, text: &str) -> String {
         replaced(text, |placeholder| {
             self.0.get(placeholder).map(String::as_str)

@@ -34,7 +34,7 @@ pub(super) fn placeholders(text: &str) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// The text with placeholders replaced by what `by` says. What was put in is not looked at again.
+/// The text with placeholders replaced by what `by` says. Inserted text is not searched again.
 pub(super) fn replaced<'a>(text: &str, mut by: impl FnMut(&str) -> Option<&'a str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut end = 0;

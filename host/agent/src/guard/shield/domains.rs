@@ -12,9 +12,9 @@ use toolhold_model::Watch;
 use url::Url;
 
 /// Maximum characters of a URL that are examined: its host is at the beginning.
-const MAX_URL: usize = 2_000;
+const MAX_URL_CHARS: usize = 2_000;
 /// Maximum hosts named in one reason.
-const MAX_NAMED: usize = 5;
+const MAX_NAMED_HOSTS: usize = 5;
 
 /// Built in: URLs of these hosts pass.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl Domains {
     /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
     fn strangers(&self, text: &str, found: &mut Vec<String>) {
         for candidate in URLS.find_iter(text) {
-            if found.len() == MAX_NAMED {
+            if found.len() == MAX_NAMED_HOSTS {
                 return;
             }
             let rest = text.get(candidate.start()..).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Domains {
             let ends = |(at, c): (usize, char)| {
                 (at >= prefix && (c.is_whitespace() || "\"'<>`{}|".contains(c))).then_some(at)
             };
-            let most = rest.char_indices().nth(MAX_URL);
+            let most = rest.char_indices().nth(MAX_URL_CHARS);
             let most = most.map_or(rest.len(), |(at, _)| at);
             let near = rest.get(..most).unwrap_or_default();
             let end = near.char_indices().find_map(ends).unwrap_or(most);

@@ -1,8 +1,7 @@
 //! A model as a shield, prompted and read like Llama Guard.
 //!
-//! What it is shown is personal only as far as it must be: data that a run hides from its own model is hidden
-//! from this one, too. What it says is read strictly. A reply other than `safe`, or `unsafe` with given
-//! categories, after the model's thoughts, is no verdict.
+//! Data that a run hides from its own model is hidden from this one, too. Its reply is read strictly. A reply
+//! other than `safe`, or `unsafe` with given categories, after the model's thoughts, is no verdict.
 
 use super::{Screening, Shield, ShieldVerdict};
 use crate::contract;
@@ -36,7 +35,7 @@ pub struct GuardModel {
     /// Where what it takes counts, a [`SideModel`](toolhold_model::side::SideModel).
     pub model: Arc<dyn Model>,
     pub categories: Vec<Category>,
-    /// The most characters that it is shown. What is longer cannot be screened.
+    /// Maximum characters that it is shown. A longer value cannot be screened.
     pub max_chars: usize,
     pub privacy: Privacy,
 }

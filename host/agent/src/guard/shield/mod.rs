@@ -1,9 +1,9 @@
 //! Shields (docs/protocol.md, 7.10): what screens the user's input, each tool's input and output, and the
 //! final output. A shield answers pass, redact or block, with a reason.
 //!
-//! A shield takes away and adds nothing: what it calls redacted is held against what it was shown, so
-//! that one that is mistaken, or hostile, cannot put words into a call or an answer. One that fails or
-//! takes too long is no verdict; the operator says what then holds, and it is told.
+//! A shield takes away and adds nothing: what it calls redacted is held against what it was shown, so that
+//! one that is mistaken, or hostile, cannot put words into a call or an answer. A failure or a timeout is no
+//! verdict; the operator decides what happens then, and it is recorded.
 
 mod domains;
 mod guard_model;
@@ -25,7 +25,7 @@ use std::fmt::Debug;
 use toolhold_model::Watch;
 use toolhold_protocol::shield::ShieldPlace;
 
-/// What a shield is shown.
+/// The input of a shield.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Screening {
     /// The call's id; empty where there is no call.
@@ -36,8 +36,8 @@ pub struct Screening {
     /// By its place: the contents of the context's messages in their order, a call's arguments, what it
     /// returned (or the message of its failure), or the final output.
     pub value: Value,
-    /// What a call is shown of the context, by path. It can be reason to block a call, and is not
-    /// redacted.
+    /// The parts of the context that a call sees, by path. It can be reason to block a call, and is
+    /// not redacted.
     pub context: Vec<(String, Value)>,
 }
 
@@ -64,7 +64,7 @@ pub enum ShieldVerdict {
 
 /// A shield. The caller sets its timeout and drops the future after that.
 pub trait Shield: Send + Sync + Debug {
-    /// `watch` is told of requests to models that it makes.
+    /// `watch` receives the requests to models that it makes.
     ///
     /// # Errors
     /// Why it has no verdict.

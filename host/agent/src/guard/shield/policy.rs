@@ -13,7 +13,7 @@ use toolhold_protocol::settings::Settings;
 use toolhold_protocol::shield::{Judgement, Policy, Ruling, Screened, ShieldPlace};
 
 /// Maximum characters of a reason, which a shield writes and a model reads.
-const MAX_REASON: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 
 /// A shield, and the calls and places that it screens.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub struct Shields {
 }
 
 impl Shields {
-    /// What a run with these settings is under. The input of a sub-agent is a call's input, and its
+    /// The policy of a run with these settings. The input of a sub-agent is a call's input, and its
     /// output a call's output: they are screened as such.
     pub fn policy(&self, settings: &Settings, depth: u32) -> Policy {
         let stands =
@@ -196,5 +196,5 @@ fn is_named(names: &BTreeSet<String>, tool: &str) -> bool {
 /// A foreign text as one line.
 fn plain(reason: &str) -> String {
     let shown = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
-    shown.take(MAX_REASON).collect()
+    shown.take(MAX_REASON_CHARS).collect()
 }

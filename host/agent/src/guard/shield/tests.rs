@@ -172,9 +172,9 @@ async fn shields_screen_one_after_the_other() {
             posts,
             grants: Value::Null,
         };
-        let mut nobody = |_: Delta| ();
+        let mut ignored = |_: Delta| ();
         let (screened, judgements) = shields
-            .screen(screening(json!({"path": "x"})), &mut nobody)
+            .screen(screening(json!({"path": "x"})), &mut ignored)
             .await;
         let said: Vec<_> = judgements
             .iter()

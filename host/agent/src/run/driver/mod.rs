@@ -12,7 +12,7 @@ pub(in crate::run) use sink::Sink;
 
 use crate::calls::CallRules;
 use crate::guard::shield::Shields;
-use crate::run::approval::{Approver, Nobody};
+use crate::run::approval::{Approver, NoApprover};
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::machine::{Input, Machine};
@@ -94,7 +94,7 @@ impl Driver {
             model,
             toolbox,
             activities: Activities::default(),
-            approver: Arc::new(Nobody),
+            approver: Arc::new(NoApprover),
             candidates: BTreeMap::new(),
             shields: Shields::default(),
         }

@@ -37,7 +37,7 @@ use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
 /// Events recorded in one batch, approximately.
-const TOGETHER: usize = 64;
+const EVENT_BATCH: usize = 64;
 
 pub(super) struct Performer {
     pub(super) driver: Driver,
@@ -114,7 +114,7 @@ impl Performer {
                 if let Some(told) = told.take() {
                     effects.add(told.to(&mut machine, elapsed()));
                 }
-                if !effects.actions.is_empty() || effects.events.len() >= TOGETHER {
+                if !effects.actions.is_empty() || effects.events.len() >= EVENT_BATCH {
                     if input.is_none() {
                         break;
                     }

@@ -150,7 +150,7 @@ impl Machine {
         forced.unwrap_or_else(|| self.toolset())
     }
 
-    /// What the reply's `meta` moves on from, if it needs one.
+    /// The `meta` that the reply must advance, if it needs one.
     pub(super) fn needed_meta(&self) -> Option<&meta::Meta> {
         self.context
             .meta

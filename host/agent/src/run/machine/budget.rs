@@ -1,5 +1,5 @@
-//! What a Request takes of the window, part by part: by the endpoint's own count where it counts, and
-//! otherwise by an estimate (docs/protocol.md, 7.11).
+//! The share of the window that each part of a Request takes: by the endpoint's own count where it counts,
+//! otherwise by an estimate (PROTOCOL.md, 7, "Budget").
 
 use super::{Action, Effects, Machine};
 use crate::context::Counts;
@@ -14,10 +14,11 @@ use toolhold_protocol::window::{Part, Parts};
 /// Maximum rounds of counting for one Request: first all of it, then what replaced dropped history.
 /// The rest is estimated.
 const MAX_COUNTS: u32 = 4;
-/// What a chat template commonly writes around a message, until the endpoint has counted a prompt.
+/// Assumed tokens that a chat template writes around a message, until the endpoint has counted a
+/// prompt.
 const TEMPLATE_TOKENS: u64 = 4;
-/// What a template may write into a prompt: a preamble for the tools, a date. An endpoint that counts
-/// more than this and [`MAX_PER_MESSAGE`] beyond the texts has counted something else.
+/// Maximum tokens that a template plausibly adds to a prompt: a preamble for the tools, a date. An endpoint
+/// that counts more than this and [`MAX_PER_MESSAGE`] beyond the texts has counted something else.
 const MAX_PREAMBLE: u64 = 1_024;
 const MAX_PER_MESSAGE: u64 = 64;
 /// A whole window, in percent.
@@ -31,7 +32,7 @@ pub(super) struct Composed {
     size: Size,
 }
 
-/// Of a text or of many: what was counted, and what is estimated.
+/// The size of texts: counted tokens, and estimated bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Size {
     tokens: u64,
@@ -68,7 +69,7 @@ impl Size {
     }
 }
 
-/// What the counting of a Request has come to so far.
+/// The progress of counting one Request.
 #[derive(Debug, Default)]
 pub(super) struct Fitting {
     rounds: u32,
@@ -79,7 +80,7 @@ pub(super) struct Fitting {
     pub before: Option<u64>,
 }
 
-/// What is known of the endpoint's tokens.
+/// Knowledge about the endpoint's token counts.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
     counts: Counts,
@@ -88,7 +89,7 @@ pub(super) struct Tokens {
     /// The prompt that was sent last: its texts, and how many messages they are.
     sent: (Size, usize),
     sent_bytes: usize,
-    /// What the template took of such a prompt, and how many messages that had.
+    /// Tokens that the template added to such a prompt, and its number of messages.
     template: Option<(u64, usize)>,
 }
 
@@ -174,7 +175,7 @@ impl Machine {
         size.tokens.saturating_add(estimated)
     }
 
-    /// Of the whole prompt.
+    /// Tokens of the whole prompt.
     pub(super) fn prompt_tokens(&self, composed: &Composed) -> u64 {
         self.tokens(composed.size)
             .saturating_add(self.template_tokens(composed.request.messages.len()))
@@ -275,12 +276,12 @@ impl Machine {
         tokens.sent_bytes = texts(&composed.request).map(|text| text.len()).sum();
     }
 
-    /// Of the prompt that was sent last.
+    /// Tokens of the prompt that was sent last.
     pub(super) fn sent_tokens(&self) -> u64 {
         self.window.meter.tokens(self.window.tokens_of.sent_bytes)
     }
 
-    /// Of the prompt that was sent last, and no less.
+    /// Upper bound of the tokens of the prompt that was sent last.
     pub(super) fn most_sent_tokens(&self) -> u64 {
         let (size, messages) = self.window.tokens_of.sent;
         let template = self.template_tokens(messages);
@@ -341,7 +342,7 @@ impl Machine {
     }
 }
 
-/// What an endpoint counts: the messages, and the tools where it is told of them.
+/// The texts that an endpoint counts: the messages, and native tools.
 fn texts(request: &ChatRequest) -> impl Iterator<Item = Cow<'_, str>> {
     let messages = request.messages.iter().flat_map(|message| {
         let text = message.text().map(Cow::Borrowed);

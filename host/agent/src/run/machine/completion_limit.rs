@@ -14,7 +14,7 @@ const LAST_TOKEN: u64 = 1;
 const MAX_TIMES: u32 = 4;
 const MAX_RAISED: u32 = 16_384;
 
-/// What a reply may take, where that is not what the run says.
+/// Deviations of the token limit of a reply from the run's setting.
 #[derive(Debug, Default)]
 pub(super) struct CompletionLimit {
     /// More: thoughts took all of one.
@@ -22,12 +22,12 @@ pub(super) struct CompletionLimit {
     /// Less, in this step: the endpoint refused its Request and told how much the prompt leaves. Nothing
     /// if it refused that, too.
     pub(super) left: Option<(u32, Option<u32>)>,
-    /// Of the Request that was sent last.
+    /// The limit of the Request that was sent last.
     pub(super) sent: Option<u32>,
 }
 
 impl Machine {
-    /// What the reply to this Request may take.
+    /// The token limit of the reply to this Request.
     pub(super) fn reply_tokens(&self, composed: &Composed) -> u32 {
         let base = self.request.settings.max_tokens;
         if self.forced().is_some() {
@@ -57,21 +57,21 @@ impl Machine {
         }
     }
 
-    /// What the prompt of this step leaves, by the endpoint that refused it.
+    /// Tokens that this step's prompt leaves for a reply, as the refusing endpoint reported.
     pub(super) fn left(&self) -> Option<u32> {
         let left = self.window.reply.left;
         let (_, tokens) = left.filter(|(step, _)| *step == self.steps)?;
         tokens
     }
 
-    /// What the reply to the last Request was allowed to take.
+    /// The token limit of the reply to the last Request.
     pub(super) fn sent_reply_tokens(&self) -> u32 {
         let base = self.request.settings.max_tokens;
         let own = self.window.reply.sent.filter(|_| self.forced().is_none());
         own.unwrap_or(base)
     }
 
-    /// Thoughts took all of a reply. What the next ones may take, if that is more.
+    /// Raises the limit after a reply that was all thought. Returns the new limit, if it is higher.
     pub(super) fn raise_reply(&mut self) -> Option<u32> {
         let settings = &self.request.settings;
         let base = settings.max_tokens;
@@ -89,8 +89,8 @@ impl Machine {
         })
     }
 
-    /// What the window has left for a reply to the Request that was refused, if that is less than it was to
-    /// take and not too little. Tried once in a step.
+    /// Tokens that the window leaves for a reply to the refused Request, if that is less than its limit and
+    /// not too little. Tried once per step.
     pub(super) fn left_beside_prompt(&self, window: u64, overflow: ContextOverflow) -> Option<u32> {
         let left = self.window.reply.left;
         let was_tried = left.is_some_and(|(step, _)| step == self.steps);

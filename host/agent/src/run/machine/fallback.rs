@@ -16,18 +16,18 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
 
-/// Characters of an error that another model, or a person, is told.
-const MAX_ERROR: usize = 1_000;
+/// Maximum characters of an error shown to another model, or to a person.
+const MAX_ERROR_CHARS: usize = 1_000;
 
 impl Machine {
-    /// Counts how a call ended. What a person or a limit decided says nothing about the model.
+    /// Counts how a call ended. Decisions of a person or a limit are not counted against the model.
     pub(super) fn count_outcome(&mut self, call: &Call, outcome: &Result<Value, ToolFailure>) {
         if self.tool(&call.tool).is_none() {
             return;
         }
         let vault = &self.vault;
         self.fallbacks.count(call, outcome, self.steps, |message| {
-            cut(message, vault.clear(message, MAX_ERROR))
+            cut(message, vault.clear(message, MAX_ERROR_CHARS))
         });
     }
 
@@ -47,13 +47,13 @@ impl Machine {
         self.candidate().map(|candidate| candidate.name.as_str())
     }
 
-    /// What a reply of the one who was asked costs.
+    /// The price of a reply of the model that was asked.
     pub(super) fn price(&self) -> Option<Price> {
         self.candidate()
             .map_or(self.request.settings.price, |candidate| candidate.price)
     }
 
-    /// What the one who is asked next is called by its endpoint.
+    /// The endpoint's name of the model that is asked next.
     pub(super) fn model(&self) -> &str {
         self.candidate()
             .map_or(&self.model, |candidate| &candidate.model)
@@ -76,7 +76,7 @@ impl Machine {
         self.history.extend(self.fallbacks.keep(turn));
     }
 
-    /// What a candidate is shown beyond the history.
+    /// Turns that a candidate is shown in addition to the history.
     pub(super) fn aside(&self) -> Vec<Turn> {
         self.fallbacks.aside()
     }
@@ -147,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// A candidate's reply was carried out: `calls` are what came of it.
+    /// A candidate's reply was carried out; `calls` are its calls with their results.
     pub(super) fn attempted(&mut self, calls: &[Answered], effects: &mut Effects) {
         let Some(key) = self.fallbacks.key() else {
             return;
@@ -183,7 +183,7 @@ impl Machine {
         let stage = Stage::Failed {
             candidate,
             attempt,
-            reason: cut(reason, MAX_ERROR),
+            reason: cut(reason, MAX_ERROR_CHARS),
         };
         self.tell(&key, stage, effects);
         if !self.ask_candidate(effects) {

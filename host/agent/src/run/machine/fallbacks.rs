@@ -24,7 +24,7 @@ const NOT_THE_MODELS: [&str; 7] = [
 /// A tool, in one instance or in what belongs to all.
 pub(super) type Key = (String, Option<String>);
 
-/// What is counted in a run, and the fallback that is going on.
+/// The failure counts of a run, and the fallback in progress.
 #[derive(Debug, Default)]
 pub(super) struct Fallbacks {
     failures: BTreeMap<Key, Failures>,
@@ -127,7 +127,7 @@ impl Fallbacks {
         None
     }
 
-    /// What a candidate is shown beyond the history.
+    /// Turns that a candidate is shown in addition to the history.
     pub(super) fn aside(&self) -> Vec<Turn> {
         let Some(episode) = &self.episode else {
             return Vec::new();

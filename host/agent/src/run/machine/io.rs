@@ -35,7 +35,7 @@ pub enum Input {
         id: String,
         decision: Decision,
     },
-    /// What the shields say of the run's input or output, or of the arguments of a call.
+    /// The shields' verdict on the run's input or output, or on the arguments of a call.
     Screened {
         call: Option<String>,
         screened: Screened,
@@ -57,7 +57,7 @@ pub enum Input {
 pub enum Action {
     Ask {
         request: Box<ChatRequest>,
-        /// What the run is about, as a model is shown it: by this it may be decided who is asked.
+        /// The run's task, as a model is shown it; the router may classify it.
         task: String,
         /// The candidate that is asked ([`toolhold_protocol::fallback::Candidate::name`]); `None` is the
         /// run's own model.
@@ -83,13 +83,13 @@ pub struct Work {
     pub offered: String,
     /// Placeholders that it is given in the place of data, and that it may give back.
     pub masked: Masked,
-    /// What the arguments and the result must satisfy.
+    /// Checks of the arguments and the result.
     pub check: Arc<ToolCheck>,
-    /// What the tool is for.
+    /// The tool's description.
     pub description: String,
-    /// What the tool's result must satisfy.
+    /// JSON Schema of the tool's result.
     pub output: Option<Value>,
-    /// What a sub-agent may take.
+    /// Budgets left for a sub-agent.
     pub left: Budgets,
     /// The Requests that the run may still make.
     pub steps_left: u32,
@@ -105,7 +105,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// What came of the next input, too.
+    /// Appends the effects of the next input.
     pub fn add(&mut self, mut next: Self) {
         self.events.append(&mut next.events);
         self.actions.append(&mut next.actions);

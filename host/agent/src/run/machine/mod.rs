@@ -102,11 +102,11 @@ pub struct Machine {
     finishing: bool,
     /// The output, while background calls are still running.
     ending: Option<Value>,
-    /// What the shields are asked about.
+    /// The screening in progress.
     waiting: Option<screen::PendingScreening>,
     /// Whether the model was told that a shield blocked its output.
     was_blocked: bool,
-    /// What the model does not see.
+    /// Data that is hidden from the model.
     vault: Vault,
     /// Writes and turns whose values the vault has seen.
     noted: (usize, usize),
@@ -134,7 +134,7 @@ struct StepState {
     /// Whether nothing more comes of the reply: what is open now is all.
     is_over: bool,
     output: Option<Value>,
-    /// What the model is told besides the calls' results.
+    /// Notes for the model besides the calls' results.
     notes: Vec<String>,
     /// The schema of what the advisors say, if some take part.
     advisors: Option<Value>,
@@ -227,7 +227,7 @@ impl Machine {
         &self.tools
     }
 
-    /// What the run took so far, sub-agents that are over included.
+    /// Usage of the run so far, ended sub-agents included.
     pub fn spent(&self) -> Spent {
         self.spent
     }

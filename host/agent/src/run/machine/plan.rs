@@ -22,10 +22,10 @@ use toolhold_protocol::tool::Execution;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
 
-/// What a plan is called where a tool's name would stand.
+/// The name of a plan in places where a tool's name stands.
 const PLAN: &str = "plan";
-/// Faults that the model is told of at once.
-const FAULTS: usize = 8;
+/// Maximum faults reported to the model at once.
+const MAX_REPORTED_FAULTS: usize = 8;
 
 /// Where a consultation reads what its advisor should look at; no parameter is called so.
 const GUIDANCE: &str = "/scopes";
@@ -135,12 +135,16 @@ impl Machine {
         if failed.is_empty() {
             return self.deliver(StopReason::Output, output.into(), None, effects);
         }
-        let more = failed.len().saturating_sub(FAULTS);
+        let more = failed.len().saturating_sub(MAX_REPORTED_FAULTS);
         let more = match more {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let shown: Vec<&str> = failed.iter().take(FAULTS).map(String::as_str).collect();
+        let shown: Vec<&str> = failed
+            .iter()
+            .take(MAX_REPORTED_FAULTS)
+            .map(String::as_str)
+            .collect();
         let failure = RunFailure::new(
             ErrorClass::Correctable,
             format!(
@@ -214,9 +218,9 @@ impl Machine {
                 Err(fault) => faults.push(fault),
             }
         }
-        if faults.len() > FAULTS {
-            let more = faults.len() - FAULTS;
-            faults.truncate(FAULTS);
+        if faults.len() > MAX_REPORTED_FAULTS {
+            let more = faults.len() - MAX_REPORTED_FAULTS;
+            faults.truncate(MAX_REPORTED_FAULTS);
             faults.push(format!("and {more} more steps have faults"));
         }
         if !faults.is_empty() {
@@ -261,7 +265,7 @@ impl Machine {
             .map_err(|error| error.to_string())
     }
 
-    /// What a plan's step says by itself.
+    /// Checks a plan's step on its own.
     fn check_step(&self, index: usize, call: &Call) -> Result<plan::Step, String> {
         let at = |message: String| format!("plan[{index}]: {message}");
         self.checks
@@ -283,7 +287,7 @@ impl Machine {
                 return Err(format!("plan[{index}]{}: {}", fault.pointer, fault.reason));
             }
         }
-        // What a call is shown of the context has to be there before it, like what it refers to.
+        // The parts of the context that a call sees must exist before it, like its references.
         step.reads.extend(sees.into_iter().map(|path| plan::Read {
             pointer: "/_scopes".into(),
             source: Source::First(vec![path]),
@@ -457,7 +461,7 @@ impl Machine {
         true
     }
 
-    /// What a person made of the plan: a list of calls, or a plan message.
+    /// The plan as a person edited it: a list of calls, or a plan message.
     fn changed_plan(&self, plan: &Value) -> Result<Vec<Call>, String> {
         let plan = plan::Plan::parse(plan).map_err(|error| error.to_string())?;
         let calls = read(plan.steps.into_iter().map(|step| step.call).collect())?;

@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::solution::Call;
 
-/// Instances that a standing names.
-const NAMES: usize = 12;
+/// Maximum instances named per state.
+const MAX_NAMED_INSTANCES: usize = 12;
 const LAZY: &str = "\nYour calls are a plan: it is checked as a whole before any of them is made.";
 
 /// The carried plan.
@@ -208,7 +208,7 @@ impl PlannedCall {
             }
             text.push_str(wanted.name());
             if names.len() < self.standings.len() {
-                let shown: Vec<&str> = names.iter().take(NAMES).copied().collect();
+                let shown: Vec<&str> = names.iter().take(MAX_NAMED_INSTANCES).copied().collect();
                 let _ = write!(text, " for {}", shown.join(", "));
                 let more = names.len() - shown.len();
                 if more > 0 {

@@ -182,7 +182,7 @@ impl Machine {
         said
     }
 
-    /// What the tool is let to see of `value`.
+    /// The view of `value` that the tool may see.
     pub(super) fn for_tool(&mut self, call: &Call, value: &Value) -> Value {
         let Some(hidden) = self.hidden_from(&call.tool) else {
             return value.clone();
@@ -238,7 +238,7 @@ fn hidden(vault: &mut Vault, turn: Turn, reads: bool) -> Turn {
                 for value in call.unknown.values_mut() {
                     *value = vault.hide_value(value);
                 }
-                // What was read of a result was hidden before it was cut.
+                // The part read of a result was hidden before the result was cut.
                 answered.text = match call.tool.as_str() {
                     READ_RESULT if reads => vault.hide_again(&answered.text),
                     _ => vault.hide(&answered.text),

@@ -1,4 +1,4 @@
-//! What the model says, while it says it and when it has said it all.
+//! Processes the model's reply, while it streams and when it is complete.
 
 use super::{Action, Effects, Machine, millis};
 use crate::contract::{self, Piece, RequestView};
@@ -125,7 +125,7 @@ impl Machine {
                         step: self.steps,
                         message: format!(
                             "the reply was cut while the model thought: from here on a reply may take up to {tokens} \
-                             tokens, because nobody chose how many (run.max_tokens)"
+                             tokens, because no limit was chosen (run.max_tokens)"
                         ),
                     });
                 }
@@ -134,7 +134,7 @@ impl Machine {
         }
     }
 
-    /// There is no reply, or it broke off. What was already called is not called again.
+    /// There is no reply, or it broke off. Calls that were already made are not made again.
     pub(super) fn model_failed(&mut self, failure: RunFailure, effects: &mut Effects) {
         effects.events.push(EventKind::ModelFailed {
             step: self.steps,

@@ -14,8 +14,8 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::{Exchange, Turn};
 
-/// Instances that a message names.
-const NAMES: usize = 20;
+/// Maximum instances that a message names.
+const MAX_NAMED_INSTANCES: usize = 20;
 
 /// How a call ended, before it is told.
 pub(super) struct Ending {
@@ -305,7 +305,7 @@ impl Machine {
         }
     }
 
-    /// What a call that found nothing to read may have forgotten.
+    /// A hint for a call whose reference has no value.
     pub(super) fn hint(&self, index: usize) -> &'static str {
         let open = self.step.open.get(index);
         let global = open.filter(|open| open.call.instance.is_none());
@@ -351,7 +351,7 @@ fn chosen(target: &Target, succeeded: bool) -> Vec<Path> {
     target.chosen(succeeded).into_iter().cloned().collect()
 }
 
-/// What is written of a failure.
+/// The value written for a failure.
 fn written_of(failure: &ToolFailure) -> Value {
     json!({"error": failure.kind, "message": failure.message})
 }
@@ -377,8 +377,12 @@ fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, S
 
 /// Names of instances, as many as a message can hold.
 pub(super) fn some_of(instances: &[String]) -> String {
-    let names: Vec<_> = instances.iter().take(NAMES).map(String::as_str).collect();
-    let more = instances.len().saturating_sub(NAMES);
+    let names: Vec<_> = instances
+        .iter()
+        .take(MAX_NAMED_INSTANCES)
+        .map(String::as_str)
+        .collect();
+    let more = instances.len().saturating_sub(MAX_NAMED_INSTANCES);
     match more {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),

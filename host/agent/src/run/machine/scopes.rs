@@ -1,4 +1,4 @@
-//! What a call sees of the context, and an advisor whom one asks (docs/protocol.md, 10).
+//! The parts of the context that a call, or a consulted advisor, sees (PROTOCOL.md, 10).
 
 use super::Machine;
 use super::results::list;
@@ -14,8 +14,8 @@ use toolhold_protocol::tool;
 use toolhold_protocol::tool::Scopes;
 use toolhold_protocol::tool::Tool;
 
-/// Requests to an advisor that is consulted.
-const CONSULTATION: u32 = 3;
+/// Maximum Requests to a consulted advisor.
+const MAX_CONSULTATION_REQUESTS: u32 = 3;
 
 impl Machine {
     /// The advisor that a consultation names.
@@ -87,12 +87,13 @@ pub(super) fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
         context: vec![Message::user(question.unwrap_or_default())],
         schema: Some(advisor.fields()),
         // It has no tools: more than one Request are attempts at an answer of the right form.
-        max_steps: Some(CONSULTATION),
+        max_steps: Some(MAX_CONSULTATION_REQUESTS),
         ..Saved::default()
     }
 }
 
-/// What a call may see: as its author says, or what it asks for of what its author offers.
+/// The scopes of a call: fixed by the tool's author, or the requested part of what the author
+/// offers.
 pub(super) fn scopes(tool: &Tool, call: &Call) -> Result<Vec<Path>, ToolFailure> {
     let failed = |message: String| ToolFailure::correctable("scope", message);
     let offered = match &tool.scopes {

@@ -11,7 +11,7 @@ use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::shield::{Screened, ShieldPlace};
 use toolhold_protocol::turn::Turn;
 
-/// What is being screened.
+/// The value that is being screened.
 #[derive(Debug)]
 pub(super) enum PendingScreening {
     Input,

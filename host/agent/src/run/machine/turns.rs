@@ -1,4 +1,4 @@
-//! What the model is shown: the context as it is now, built anew for every Request.
+//! The conversation that the model is shown: the current context, built anew for every Request.
 //!
 //! What stays the same comes first, byte for byte, so that prefix caches hit: the messages and the
 //! data that the run was given, then what happened, and last what moves: the data that calls wrote, the

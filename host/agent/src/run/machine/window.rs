@@ -20,19 +20,19 @@ use toolhold_protocol::tool::Annotations;
 use toolhold_protocol::tool::{Execution, Tool};
 use toolhold_protocol::turn::Turn;
 
-/// Of the window, what the tools may take before they are shown in part.
-const TOOLS_SHARE: u64 = 3;
-/// Of what is left of the window beside the tools, what dropped history may leave behind.
-const SUMMARY_SHARE: u64 = 4;
+/// The tools may take 1/3 of the window; beyond that only a part of them is shown.
+const TOOLS_WINDOW_DIVISOR: u64 = 3;
+/// The summary of dropped history may take 1/4 of the window that the tools leave.
+const SUMMARY_WINDOW_DIVISOR: u64 = 4;
 /// Results shorter than this are not worth a key, and may stand twice.
-const MIN_RESULT: usize = 400;
+const MIN_STORED_RESULT_BYTES: usize = 400;
 /// How often one Request is made smaller because the endpoint refused its length.
 const MAX_REFUSALS: u32 = 3;
-/// Hundredths of the window that are taken once history was dropped. What is dropped changes all that
-/// follows, so a server reads a whole prompt again: rather once in many steps than in every one.
-const KEPT: u64 = 70;
+/// Percent of the window that is filled after history was dropped. Dropping changes the prompt's prefix, so
+/// the server reads the whole prompt again: better once in many steps than in each.
+const KEPT_WINDOW_PERCENT: u64 = 70;
 
-/// What the run knows of the window, and what is kept outside of it.
+/// The run's knowledge of the window, and the data kept outside of it.
 #[derive(Debug, Default)]
 pub(super) struct WindowState {
     pub(super) tokens: Option<u64>,
@@ -57,7 +57,10 @@ impl Machine {
     pub(super) fn open_window(&mut self) {
         let settings = &self.request.settings.window;
         self.window.tokens = settings.tokens;
-        let most = self.window.tokens.map(|tokens| tokens / TOOLS_SHARE);
+        let most = self
+            .window
+            .tokens
+            .map(|tokens| tokens / TOOLS_WINDOW_DIVISOR);
         let fits = |tools: &[&Tool]| {
             let bytes: usize = tools.iter().map(|tool| size(tool)).sum();
             let tokens = self.window.meter.tokens(bytes);
@@ -162,7 +165,8 @@ impl Machine {
 
     /// Keeps a result that is not shown whole, or that may leave the history.
     pub(super) fn store(&mut self, id: &str, text: &str, is_cut: bool) {
-        let is_wanted = is_cut || (self.window.tokens.is_some() && text.len() > MIN_RESULT);
+        let is_wanted =
+            is_cut || (self.window.tokens.is_some() && text.len() > MIN_STORED_RESULT_BYTES);
         if !is_wanted || self.tool(stored::READ_RESULT).is_some() {
             return;
         }
@@ -218,7 +222,7 @@ impl Machine {
             };
             let mut exchange_shown = exchange.clone();
             for (answered, shown) in exchange.calls.iter().zip(&mut exchange_shown.calls) {
-                if answered.text.len() < MIN_RESULT {
+                if answered.text.len() < MIN_STORED_RESULT_BYTES {
                     continue;
                 }
                 if !seen.insert(&answered.text) {
@@ -262,8 +266,8 @@ impl Machine {
 
     fn summary_bytes(&self) -> usize {
         let tokens = self.window.tokens.unwrap_or(u64::from(u32::MAX));
-        let bytes = self.window.meter.bytes(tokens / SUMMARY_SHARE);
-        bytes.max(MIN_RESULT)
+        let bytes = self.window.meter.bytes(tokens / SUMMARY_WINDOW_DIVISOR);
+        bytes.max(MIN_STORED_RESULT_BYTES)
     }
 
     /// Drops the oldest history until the Request fits, if it does not and the window is known. Nothing
@@ -315,7 +319,8 @@ impl Machine {
         let half = self.droppable().div_ceil(2);
         let mut dropped = 0;
         loop {
-            let is_worth_it = (1..half).contains(&dropped) && self.is_beyond(KEPT, &composed);
+            let is_worth_it =
+                (1..half).contains(&dropped) && self.is_beyond(KEPT_WINDOW_PERCENT, &composed);
             let is_due = is_worth_it || self.is_too_long(&composed);
             if !is_due || !self.drop_oldest() {
                 return composed;

@@ -185,7 +185,7 @@ fn it_is_tried_once_and_not_for_too_little() {
 
 /// An endpoint that tells its window and not how long the prompt was.
 #[test]
-fn a_prompt_that_nobody_counted_is_estimated() {
+fn an_uncounted_prompt_is_estimated() {
     let mut play = Play::begin(|_| ());
     play.refused(None, play.prompt() + 600);
     let limits = play.limits();
@@ -224,7 +224,7 @@ fn thoughts_that_were_cut_are_given_more() {
 }
 
 #[test]
-fn what_somebody_chose_is_kept_to() {
+fn a_chosen_limit_is_never_raised() {
     for chosen in [500, 1_024] {
         let mut play = Play::begin(|settings| {
             settings.max_tokens = chosen;
@@ -263,7 +263,7 @@ fn more_is_given_as_far_as_window_and_budget_go() {
 }
 
 #[test]
-fn a_reply_that_broke_off_costs_nobody_knows_what() {
+fn the_cost_of_a_broken_reply_is_unknown() {
     let begun = || Input::Wrote(Delta::Content("{\"ca".into()));
     let tokens = |play: &Play| {
         let told = play.events.iter();

@@ -29,7 +29,7 @@ impl Script {
         self.requests.lock().unwrap().len()
     }
 
-    /// Replies that nobody asked for.
+    /// Replies that were not requested.
     pub fn left(&self) -> usize {
         self.replies.lock().unwrap().len()
     }
