@@ -1,13 +1,13 @@
-//! Tables on a terminal: columns as wide as what is in them, wherever that is shown in two cells a character.
+//! Tables on a terminal, with correct widths of characters that take two cells.
 
 use crate::terminal::style;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 /// Spaces before each column.
-const GAP: u16 = 2;
+const GAP_CHARS: u16 = 2;
 
-/// The rows under their headings. The first column begins at the left, numbers end at the right.
+/// The rows with headings. The first column is left-aligned, numbers right-aligned.
 pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = Table::new();
     table
@@ -15,7 +15,7 @@ pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Str
         .set_header(headings)
         .add_rows(rows);
     for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((GAP, 0));
+        column.set_padding((GAP_CHARS, 0));
         if at > 0 {
             column.set_cell_alignment(CellAlignment::Right);
         }

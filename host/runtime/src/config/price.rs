@@ -1,4 +1,4 @@
-//! What an endpoint costs: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
+//! Prices of an endpoint: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
 use crate::config::endpoint::Endpoint;
 use serde::de::Error as _;
@@ -13,7 +13,7 @@ impl<'de> Deserialize<'de> for Money {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = match toml::Value::deserialize(deserializer)? {
             toml::Value::Integer(number) => number.to_string(),
-            // The shortest decimal that means this number is what was written.
+            // The shortest decimal of the float is what was written.
             toml::Value::Float(number) => number.to_string(),
             toml::Value::String(text) => text,
             other => {
@@ -41,7 +41,7 @@ pub fn one() -> u32 {
 }
 
 impl Endpoint {
-    /// What its replies cost, if anybody said.
+    /// The price of its replies, if one is configured.
     pub fn price(&self) -> Option<Price> {
         if let TokenPrices {
             prompt: Some(prompt),
