@@ -90,7 +90,7 @@ fn what_holds_is_shown_by_place() {
             "hidden from the model",
             "personal data: email; given to text.reverse",
         ),
-        ("hidden from the model", "secrets: api_key; given to nobody"),
+        ("hidden from the model", "secrets: api_key; given to none"),
         ("calls that wait for a person", "of text: none"),
         ("calls that wait for a person", "of text.reverse: all"),
         (

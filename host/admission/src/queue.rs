@@ -495,7 +495,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let refused = queue.enter(lane(), 9, soon()).await;
-            assert_eq!(refused.unwrap_err(), Refusal::Full, "room for {room}");
+            assert_eq!(refused.unwrap_err(), QueueRefusal::Full, "room for {room}");
             drop(held);
             for waiting in waiting {
                 waiting.await.unwrap().unwrap();

@@ -18,7 +18,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 const IN_FLIGHT: usize = 16;
-/// For calls beside an endless one. Whoever serves one call after the other answers none of them.
+/// Timeout of calls beside an endless one. A server that runs one call at a time answers none of them.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TOOLHOLD: &str = "env TOOLHOLD_LIMITS__CALLS_PER_MINUTE=0 target/release/toolhold mcp --trust-all \
                         --modules modules --tools calculator,javascript";
@@ -31,7 +31,7 @@ struct Flags {
     /// The tool to call, by the end of its name, with its arguments.
     #[arg(long, default_value = r#"evaluate={"expression":"1+1"}"#, value_parser = tool)]
     call: (String, Value),
-    /// A tool that never ends. The first that a server has is called; several can be named.
+    /// A tool that never ends; several names may be given, and the first that a server has is called.
     #[arg(long, default_values = [r#"javascript.run={"code":"for (;;) {}"}"#, "spin={}"], value_parser = tool)]
     endless: Vec<(String, Value)>,
     /// Calls one by one in a round; four times as many at once.
@@ -84,7 +84,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// How long each of some requests took, sorted.
+/// Durations of some requests, sorted.
 struct Times(Vec<Duration>);
 
 impl std::fmt::Display for Times {
@@ -97,7 +97,7 @@ impl std::fmt::Display for Times {
     }
 }
 
-/// A server's process, until this is dropped.
+/// A server's process; dropping it kills the process.
 struct Server(Child);
 
 impl Drop for Server {
@@ -138,7 +138,7 @@ fn start(command: &str) -> Result<(Server, Client)> {
 }
 
 impl Client {
-    /// What calls the tool whose name ends so, if there is one.
+    /// The arguments of the tool whose name ends so, if the server has one.
     fn offered(&mut self, (end, arguments): &(String, Value)) -> Result<Option<Value>> {
         let listed = self.ask("tools/list", &json!({}))?;
         let tools = listed["result"]["tools"].as_array();
@@ -194,7 +194,7 @@ impl Client {
         Ok(Times(took))
     }
 
-    /// A second.
+    /// Requests per second.
     fn together(&mut self, method: &str, params: &Value, times: usize) -> Result<f64> {
         let started = Instant::now();
         for _ in 0..IN_FLIGHT {
@@ -209,7 +209,7 @@ impl Client {
         Ok(times as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Calls while another one goes on; none if the first of them is not answered in time.
+    /// Calls while another one runs; `None` if the first of them is not answered in time.
     fn beside(mut self, endless: &Value, call: Value, times: usize) -> Result<Option<Times>> {
         self.send("tools/call", endless)?;
         let (answered, first) = channel();
@@ -219,12 +219,12 @@ impl Client {
         });
         match first.recv_timeout(PATIENCE) {
             Err(RecvTimeoutError::Timeout) => return Ok(None),
-            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("whoever called is gone"),
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the caller is gone"),
             Ok(answer) => answer?,
         }
         match rest.join() {
             Ok(times) => times.map(Some),
-            Err(_) => anyhow::bail!("whoever called is gone"),
+            Err(_) => anyhow::bail!("the caller is gone"),
         }
     }
 }

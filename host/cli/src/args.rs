@@ -138,7 +138,7 @@ pub enum RequestCommand {
 }
 
 impl Command {
-    /// The flags of the run that it starts or goes on with, if it does.
+    /// The flags of the run that the command starts or resumes, if any.
     pub fn put(&self, flags: &mut Flags) {
         match self {
             Self::Run(args) => args.options.put(flags),
@@ -155,10 +155,10 @@ impl Command {
         }
     }
 
-    /// What is logged unless `TOOLHOLD_LOG` says otherwise.
+    /// The log level without `TOOLHOLD_LOG`.
     pub fn log_level(&self) -> &'static str {
         match self {
-            // Each of hundreds of attacks is worth a warning, and all of them are in the table.
+            // Each of hundreds of attacks logs a warning, and the table reports all of them.
             Self::Selftest(_) => "off",
             _ => "warn",
         }
@@ -171,7 +171,7 @@ impl Cli {
         named.or_else(|| std::env::var_os("TOOLHOLD_CONFIG").map(PathBuf::from))
     }
 
-    /// What is wrong with the configuration is said where it is needed.
+    /// Errors of the configuration are reported by the command that needs it.
     pub fn log_format(&self) -> LogFormat {
         if let Command::CompileComponent = self.command {
             return LogFormat::Text;

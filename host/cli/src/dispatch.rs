@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use toolhold_devkit::scaffold::{self, Offers};
 use toolhold_runtime::config::LogFormat;
 
-/// Runs the command in a runtime of its own, and says on stderr what went wrong.
+/// Runs the command in a runtime of its own, and prints its error to stderr.
 pub fn command(cli: Cli) -> ExitCode {
     let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
     let log = tracing_subscriber::fmt()
@@ -48,7 +48,7 @@ pub fn command(cli: Cli) -> ExitCode {
         .map_err(anyhow::Error::from)
         .and_then(|runtime| {
             let outcome = runtime.block_on(dispatch(cli));
-            // A build or a compilation in a blocking thread must not keep a cancelled command.
+            // A blocking build or compilation must not delay the exit of a cancelled command.
             runtime.shutdown_background();
             outcome
         });
@@ -70,7 +70,7 @@ fn exit_of(error: &anyhow::Error) -> Exit {
 }
 
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
-    // A file that may not grow (ulimit -f) is a disk that is full, and no reason to be killed.
+    // A file that may not grow (ulimit -f) is handled as a full disk: its signal is ignored.
     let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut flags = Flags::default();
     cli.modules.put(&mut flags)?;
@@ -132,7 +132,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::PlanCapacity(args) => {
             plan_capacity::plan_capacity(&load(&flags)?.configuration, *args).await
         }
-        // Handled before there is a runtime: it needs none.
+        // Handled before a runtime exists, because it needs none.
         Command::CompileComponent => Ok(Exit::Ok),
         Command::Eval(args) => eval::eval(file.as_deref(), &flags, *args).await,
         Command::Doctor(args) => {

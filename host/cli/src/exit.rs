@@ -1,19 +1,18 @@
-//! How the process ends.
+//! Exit codes of the process.
 
 use std::process::ExitCode;
 
-/// How a command ended, as a process says it.
+/// The outcome of a command as an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Ok,
-    /// Something did not work, and stderr says what; or what was compared or checked is not as it should be, and
-    /// stdout says how.
+    /// An error, which stderr describes; or a failed comparison or check, which stdout describes.
     Failed,
-    /// The endpoint failed, did not answer, or its model wrote nothing that could be used.
+    /// The endpoint failed or did not answer, or its model's replies could not be used.
     Endpoint,
     /// A limit of the run was reached before there was an output.
     Limit,
-    /// The tool said no, or hit a limit of its own.
+    /// The tool failed, or reached a limit of its own.
     Tool,
     /// A shield blocked the input or the output.
     Blocked,
@@ -22,7 +21,7 @@ pub enum Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        // 2 is clap's, for a command line it does not understand.
+        // 2 is clap's code for an invalid command line.
         ExitCode::from(match exit {
             Exit::Ok => 0,
             Exit::Failed => 1,

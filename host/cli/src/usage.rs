@@ -1,15 +1,15 @@
-//! Command lines that nobody can understand, and what to write instead.
+//! Errors of invalid command lines, with suggestions.
 
 use crate::args::Cli;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser as _};
 
-/// The command line; what is wrong with it ends the process with exit code 2.
+/// Parses the command line; an error ends the process with exit code 2.
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| advised(error).exit())
 }
 
-/// `error` with the reason why a flag of `run` is none of `resume`.
+/// `error` with the reason why a flag of `run` is not a flag of `resume`.
 fn advised(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::UnknownArgument
         && text(&error, ContextKind::Usage).contains("toolhold resume")

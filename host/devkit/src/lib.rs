@@ -1,7 +1,7 @@
 //! Tools for authors and operators: modules from templates ([`scaffold`]) and from their source ([`build`]),
 //! evaluations ([`eval`]), capacity plans ([`capacity`]), and a demonstration without an endpoint ([`demo`]).
 //!
-//! It knows no terminal: what a person sees of it is up to the command line.
+//! The crate knows no terminal: the command line shows its results.
 //!
 //! ```
 //! use toolhold_devkit::build::Language;

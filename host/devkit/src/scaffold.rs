@@ -1,4 +1,4 @@
-//! `toolhold new-module`: a small, complete module that builds and can be called at once.
+//! `toolhold new-module`: creates a small, complete module that builds and can be called at once.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use crate::build;
 use crate::build::{DECLARATIONS, Language, WIT};
 use toolhold_policy::is_name;
 
-/// What a module is for.
+/// The kind of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offers {
     Tools,
@@ -53,13 +53,13 @@ pub fn create(
     })?;
     let written = write(&folder, name, language, template);
     if written.is_err() {
-        // The first error is the one to report.
+        // The first error is reported.
         let _ = fs::remove_dir_all(&folder);
     }
     written.map(|()| folder)
 }
 
-/// Why there is no new module.
+/// Why the module could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaffoldError {
     #[error(
@@ -88,20 +88,20 @@ impl ScaffoldError {
     }
 }
 
-/// What a language's module has besides what all have.
+/// Files of one language besides the common ones.
 struct Template {
     title: &'static str,
     /// The file an author edits.
     source: &'static str,
-    /// The last words of the README.
+    /// The end of the README.
     notes: &'static str,
-    /// What modules in every language have.
+    /// Files of modules in every language.
     common: &'static [(&'static str, &'static str)],
     files: &'static [(&'static str, &'static str)],
     support: Support,
 }
 
-/// What a module's source stands on, and below which folder it lies.
+/// Support files of a module's source, and their folder.
 struct Support {
     folder: &'static str,
     files: &'static [(&'static str, &'static str)],
@@ -112,7 +112,7 @@ const NO_SUPPORT: Support = Support {
     files: &[],
 };
 
-/// A file whose name cargo or git would act on carries `.in` in our tree and loses it here.
+/// A file that cargo or git would act on has the suffix `.in` in our tree, which is removed here.
 const COMMON: &[(&str, &str)] = &[
     ("module.toml", include_str!("../templates/module.toml.in")),
     ("README.md", include_str!("../templates/README.md.in")),
@@ -347,7 +347,7 @@ mod tests {
             );
             for path in files(&folder) {
                 let text = fs::read_to_string(&path).unwrap();
-                // In C two braces are also what begins a table of records.
+                // In C, two braces also begin a table of records.
                 let mut after = text.split("{{").skip(1);
                 let left = after.find(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
                 assert_eq!(left, None, "{}", path.display());

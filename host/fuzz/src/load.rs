@@ -9,7 +9,7 @@ use toolhold_policy::{CallError, Invocation, Output, ToolSpec};
 use toolhold_sandbox::Registry;
 
 /// What a call may take beyond its deadline: one tick of the epoch, and a busy machine.
-const SLACK: Duration = Duration::from_secs(4);
+const TIMEOUT_SLACK: Duration = Duration::from_secs(4);
 
 pub fn run(data: &[u8]) {
     if data.starts_with(b"\0asm") {
@@ -76,7 +76,7 @@ fn call(registry: &Registry, tool: &ToolSpec, arguments: &Value) -> Result<Outpu
     let report = sandbox::RUNTIME.block_on(registry.call(&invocation));
     let limits = sandbox::policy().limits;
     assert!(
-        started.elapsed() < limits.timeout() + SLACK,
+        started.elapsed() < limits.timeout() + TIMEOUT_SLACK,
         "{:?}",
         report.usage
     );

@@ -87,7 +87,7 @@ fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion)
     };
     let solution = toolhold_agent::contract::read(contract, completion, &view);
     // Servers may go on with a function call that had no arguments when the next one began, which
-    // nobody can foresee.
+    // cannot be predicted.
     if contract == Contract::Tools {
         return;
     }

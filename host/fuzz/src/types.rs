@@ -23,7 +23,7 @@ const NAMES: [&str; 8] = [
 
 /// A component that imports one function with parameters of any types.
 pub fn importing(u: &mut Unstructured) -> Result<String> {
-    let mut types = Types::within(Place::Interface);
+    let mut types = Types::within(DeclarationPlace::Interface);
     let mut params = String::new();
     for i in 0..u.int_in_range(0..=4)? {
         let ty = types.any(u, 0)?;
@@ -40,7 +40,7 @@ pub fn importing(u: &mut Unstructured) -> Result<String> {
 /// With more than 16 flat parameters they come in memory, `x` first, and so does the result: the
 /// pointer that came in is the answer, whatever the type.
 pub fn echoing(u: &mut Unstructured) -> Result<String> {
-    let mut types = Types::within(Place::Component);
+    let mut types = Types::within(DeclarationPlace::Component);
     let ty = types.any(u, 0)?;
     let mut pads = String::new();
     for i in 0..17 {
@@ -67,7 +67,7 @@ pub fn echoing(u: &mut Unstructured) -> Result<String> {
 
 /// Where types are declared: an imported interface and a component name theirs differently.
 #[derive(Clone, Copy)]
-enum Place {
+enum DeclarationPlace {
     Interface,
     Component,
 }
@@ -75,11 +75,11 @@ enum Place {
 struct Types {
     text: String,
     count: usize,
-    place: Place,
+    place: DeclarationPlace,
 }
 
 impl Types {
-    fn within(place: Place) -> Self {
+    fn within(place: DeclarationPlace) -> Self {
         Self {
             text: String::new(),
             count: 0,
@@ -181,10 +181,12 @@ impl Types {
         let inner = self.plain(definition);
         let n = self.count;
         let _ = match self.place {
-            Place::Interface => {
+            DeclarationPlace::Interface => {
                 writeln!(self.text, "(export \"t{n}\" (type $n{n} (eq {inner})))")
             }
-            Place::Component => writeln!(self.text, "(export $n{n} \"t{n}\" (type {inner}))"),
+            DeclarationPlace::Component => {
+                writeln!(self.text, "(export $n{n} \"t{n}\" (type {inner}))")
+            }
         };
         format!("$n{n}")
     }

@@ -22,7 +22,7 @@ use toolhold_sandbox::{Compiler, Engine, EngineConfig, LoadError, ModulePolicy, 
 pub enum Scale {
     /// Fewer repetitions and longer timeouts: for a machine with other work.
     Quick,
-    /// Exactly as THREATS.md states.
+    /// Exactly as docs/security.md states.
     Full,
 }
 

@@ -86,7 +86,7 @@ async fn memory_at_start(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn memory_filled(lab: &Lab) -> Result<String, AttackFailure> {
-    // Memory that the host may need in addition: THREATS.md, row 4.
+    // Memory that the host may need in addition: docs/security.md, row 4.
     let besides = lab.times(64_u64, 32) << 20;
     let arena = lab
         .against(components::FILL, |l| {

@@ -119,7 +119,7 @@ fn object<const N: usize>(fields: [(&str, Option<&str>); N]) -> Value {
     Value::Object(present.collect::<Map<_, _>>())
 }
 
-/// The tool's own words about what went wrong.
+/// The tool's own text about the failure.
 fn complaint(result: &Value) -> String {
     let texts = result.get("content").and_then(Value::as_array);
     let texts: Vec<_> = texts

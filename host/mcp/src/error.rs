@@ -25,7 +25,7 @@ pub enum Failure {
     #[error("it cannot be reached: {0}")]
     Unreachable(String),
     #[error(
-        "it refuses us with status {0}; whoever runs this host must give it a token (token_env)"
+        "it refuses us with status {0}; the operator of this host must configure a token for it (token_env)"
     )]
     Forbidden(u16),
     #[error("it does not speak MCP as it should: {0}")]

@@ -73,7 +73,7 @@ impl Offer {
         offer
     }
 
-    /// What stands between a call and each tool.
+    /// The schemas that a call's arguments and result must satisfy, by tool.
     pub fn checks(&self) -> BTreeMap<String, Checks> {
         self.tools
             .iter()
@@ -101,10 +101,10 @@ impl Offered {
         Ok(tool)
     }
 
-    /// As a tool among those of a run, `SERVER.tool`.
+    /// The tool as a run offers it, `SERVER.tool`.
     ///
     /// # Errors
-    /// Why it can be none.
+    /// Why the run cannot offer it.
     pub fn tool(&self, server: &str) -> Result<Tool, String> {
         let name = tool_name(server, &self.name).map_err(|reason| {
             format!(
@@ -130,10 +130,10 @@ impl Offered {
         })
     }
 
-    /// What stands between a call and it.
+    /// The schemas that its calls must satisfy.
     ///
     /// # Errors
-    /// A schema that is none.
+    /// A schema is invalid.
     pub fn checks(&self) -> Result<Checks, String> {
         let compiled = |what, schema| {
             Validator::new(schema).map_err(|error| {
@@ -308,7 +308,7 @@ mod tests {
                 .check(&json!({"next": {"next": 7}}))
                 .is_err()
         );
-        // What is only itself accepts what its other keywords do, and ends.
+        // A reference to itself alone adds no condition and would never end.
         for round in [
             json!({"type": "object", "$ref": "#"}),
             json!({"type": "object", "allOf": [{"$ref": "#"}]}),

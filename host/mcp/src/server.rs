@@ -19,7 +19,7 @@ use toolhold_admission::Backoff;
 use toolhold_policy::{Redactor, Standing};
 use toolhold_protocol::failure::ToolFailure;
 
-/// Waits between starts, after starts in a row without a call that worked.
+/// Delays before a restart, after consecutive starts without a successful call.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 /// Bytes of a call's arguments: the same limit as for modules.
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
@@ -33,13 +33,13 @@ pub struct Server {
     secrets: Secrets,
     redactor: Redactor,
     stderr: Arc<Stderr>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ConnectionState {
     ready: Option<Arc<Ready>>,
-    /// Starts in a row without a call that worked.
+    /// Consecutive starts without a successful call.
     futile_starts: u32,
     /// When the next start may happen.
     not_before: Option<Instant>,
@@ -123,11 +123,11 @@ impl Server {
         content::read(self.clean(result)?, checks, self.settings.max_result_bytes)
     }
 
-    /// The tools that models may be told of: as they were pinned, without starting anything, or as
-    /// they are seen for the first time.
+    /// The tools that models may see: as they were pinned, without starting the server, or as they are seen
+    /// for the first time.
     ///
     /// # Errors
-    /// The server may not be started or is no use.
+    /// The server may not be started, or does not work.
     pub async fn tools(&self) -> Result<Vec<Offered>, Failure> {
         self.usable()?;
         if let Some(tools) = self.pins.known(&self.settings).await {
@@ -136,19 +136,19 @@ impl Server {
         self.live_tools().await
     }
 
-    /// Starts the server, if it may be, and reads its tools; whether they are what was approved is in
-    /// [`Ready::standing`].
+    /// Starts the server if it may be started, and reads its tools. [`Ready::standing`] says whether they are
+    /// the approved ones.
     ///
     /// # Errors
-    /// It may not be started, cannot be, or does not answer as it should.
+    /// It may not be started, cannot be started, or breaks the protocol.
     pub async fn reach(&self) -> Result<Arc<Ready>, Failure> {
         self.started(true).await
     }
 
-    /// The tools as they are offered now, if they are what was approved.
+    /// The tools that the server offers now, if they are the approved ones.
     ///
     /// # Errors
-    /// As [`Server::reach`], and if something changed.
+    /// As [`Server::reach`]; or the tools changed.
     pub async fn live_tools(&self) -> Result<Vec<Offered>, Failure> {
         let ready = self.reach().await?;
         if ready.standing.may_run() {
@@ -158,10 +158,10 @@ impl Server {
         }
     }
 
-    /// Starts the server as a person asked for it, whether it is approved or not, and reads its tools.
+    /// Starts the server on a person's request, approved or not, and reads its tools.
     ///
     /// # Errors
-    /// It cannot be started, or does not answer as it should.
+    /// It cannot be started, or breaks the protocol.
     pub async fn look(&self) -> Result<Arc<Ready>, Failure> {
         self.started(false).await
     }
@@ -170,12 +170,12 @@ impl Server {
         &self.pins
     }
 
-    /// What it wrote to its stderr since this was last asked, for people.
+    /// Takes the server's stderr output since the previous call, for people.
     pub fn printed(&self) -> Vec<String> {
         self.stderr.take(&self.redactor)
     }
 
-    /// Ends the session: in order, or at once if a call is still waited for.
+    /// Ends the session: orderly, or at once if a call is in progress.
     pub async fn close(&self) {
         let Some(ready) = self.state.lock().await.ready.take() else {
             return;
@@ -258,7 +258,7 @@ impl Server {
         }))
     }
 
-    /// `result` without the secrets that the server was given.
+    /// Removes the server's secrets from `result`.
     fn clean(&self, result: Value) -> Result<Value, Failure> {
         if self.redactor.is_empty() {
             return Ok(result);

@@ -10,7 +10,7 @@ use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
 /// Bytes read of an error's body.
-const MAX_ERROR: u64 = 16 << 10;
+const MAX_ERROR_BYTES: u64 = 16 << 10;
 /// Characters of it that a message shows.
 const MAX_SAID_CHARS: usize = 200;
 
@@ -52,21 +52,21 @@ pub async fn chunk(
 /// The first error of the specification's error body, cut short; empty if there is none.
 pub async fn said(network: &Network, response: Response) -> String {
     #[derive(Deserialize)]
-    struct Body {
-        errors: Vec<Entry>,
+    struct ErrorBody {
+        errors: Vec<ErrorEntry>,
     }
     #[derive(Deserialize)]
-    struct Entry {
+    struct ErrorEntry {
         code: String,
         #[serde(default)]
         message: String,
     }
-    let Ok(bytes) = body(network, response, MAX_ERROR, "an error").await else {
+    let Ok(bytes) = body(network, response, MAX_ERROR_BYTES, "an error").await else {
         return String::new();
     };
-    let body: Option<Body> = serde_json::from_slice(&bytes).ok();
+    let body: Option<ErrorBody> = serde_json::from_slice(&bytes).ok();
     match body.as_ref().and_then(|body| body.errors.first()) {
-        Some(Entry { code, message }) => {
+        Some(ErrorEntry { code, message }) => {
             let text = format!(" ({code}: {message})");
             text.chars().take(MAX_SAID_CHARS).collect()
         }

@@ -37,7 +37,7 @@ pub struct Descriptor {
 
 /// A parsed manifest or index.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Manifest {
+pub enum ImageManifest {
     /// The layer that is the component.
     Component(Descriptor),
     /// A list of manifests; the one that is for WebAssembly.
@@ -49,14 +49,14 @@ pub enum Manifest {
 struct Document {
     schema_version: u32,
     media_type: Option<String>,
-    config: Option<Entry>,
-    layers: Option<Vec<Entry>>,
-    manifests: Option<Vec<Entry>>,
+    config: Option<DescriptorBody>,
+    layers: Option<Vec<DescriptorBody>>,
+    manifests: Option<Vec<DescriptorBody>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct DescriptorBody {
     media_type: String,
     digest: String,
     size: u64,
@@ -69,7 +69,7 @@ struct Platform {
     os: String,
 }
 
-impl Manifest {
+impl ImageManifest {
     /// Reads a manifest or an index. `content_type` is what the registry called it; content from the
     /// store has none.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, FetchError> {
@@ -117,7 +117,10 @@ impl Manifest {
 }
 
 /// The one layer of a Wasm artefact.
-fn component(config: Option<Entry>, layers: Vec<Entry>) -> Result<Descriptor, FetchError> {
+fn component(
+    config: Option<DescriptorBody>,
+    layers: Vec<DescriptorBody>,
+) -> Result<Descriptor, FetchError> {
     let refused = |reason: String| Err(FetchError::NotAComponent { reason });
     let config = config.map(|config| config.media_type).unwrap_or_default();
     if config.contains("image.config") || config.contains("container.image") {
@@ -147,8 +150,8 @@ fn component(config: Option<Entry>, layers: Vec<Entry>) -> Result<Descriptor, Fe
 }
 
 /// The entry of an index that is for WebAssembly: WASI 0.2 rather than others, the first of equals.
-fn for_wasm(manifests: Vec<Entry>) -> Result<Descriptor, FetchError> {
-    let rank = |entry: &Entry| match &entry.platform {
+fn for_wasm(manifests: Vec<DescriptorBody>) -> Result<Descriptor, FetchError> {
+    let rank = |entry: &DescriptorBody| match &entry.platform {
         Some(p) if p.architecture == "wasm" && p.os == "wasip2" => Some(0),
         Some(p) if p.architecture == "wasm" && p.os != "wasip1" => Some(1),
         // An index of artefacts has no platforms.
@@ -177,7 +180,7 @@ fn for_wasm(manifests: Vec<Entry>) -> Result<Descriptor, FetchError> {
     })
 }
 
-impl Entry {
+impl DescriptorBody {
     fn descriptor(&self) -> Result<Descriptor, FetchError> {
         let digest = self
             .digest

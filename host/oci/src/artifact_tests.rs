@@ -24,8 +24,8 @@ fn index(platforms: &[&str]) -> Value {
     json!({"schemaVersion": 2, "manifests": manifests})
 }
 
-fn parse(document: &Value) -> Result<Manifest, String> {
-    Manifest::parse(document.to_string().as_bytes(), None).map_err(|error| error.to_string())
+fn parse(document: &Value) -> Result<ImageManifest, String> {
+    ImageManifest::parse(document.to_string().as_bytes(), None).map_err(|error| error.to_string())
 }
 
 fn chosen(content: &str) -> Descriptor {
@@ -47,7 +47,7 @@ fn both_layouts_give_their_layer() {
         ),
     ] {
         let found = parse(&manifest(config, &[layer])).unwrap();
-        assert_eq!(found, Manifest::Component(chosen(layer)), "{config}");
+        assert_eq!(found, ImageManifest::Component(chosen(layer)), "{config}");
     }
 }
 
@@ -95,9 +95,9 @@ fn everything_else_is_refused_with_the_reason() {
 #[test]
 fn what_the_registry_calls_it_must_fit() {
     let bytes = manifest(WASM_CONFIGS[0], &[WASM_LAYER]).to_string();
-    assert!(Manifest::parse(bytes.as_bytes(), Some(IMAGE_MANIFEST)).is_ok());
-    assert!(Manifest::parse(bytes.as_bytes(), Some(IMAGE_INDEX)).is_err());
-    assert!(Manifest::parse(bytes.as_bytes(), Some("text/html")).is_err());
+    assert!(ImageManifest::parse(bytes.as_bytes(), Some(IMAGE_MANIFEST)).is_ok());
+    assert!(ImageManifest::parse(bytes.as_bytes(), Some(IMAGE_INDEX)).is_err());
+    assert!(ImageManifest::parse(bytes.as_bytes(), Some("text/html")).is_err());
 }
 
 #[test]
@@ -111,7 +111,11 @@ fn an_index_gives_its_wasm_entry() {
         (&["linux/amd64", "artefact"], "artefact"),
     ] {
         let found = parse(&index(platforms)).unwrap();
-        assert_eq!(found, Manifest::Index(chosen(expected)), "{platforms:?}");
+        assert_eq!(
+            found,
+            ImageManifest::Index(chosen(expected)),
+            "{platforms:?}"
+        );
     }
     let error = parse(&index(&["linux/amd64", "wasip1/wasm"])).unwrap_err();
     assert!(error.contains("linux/amd64, wasip1/wasm"), "{error}");

@@ -7,7 +7,7 @@
 use crate::answer;
 use crate::artifact::{Descriptor, IMAGE_INDEX, IMAGE_MANIFEST};
 use crate::auth::{self, Challenge, Credentials, url_authority};
-use crate::digest::{Digest, Running};
+use crate::digest::{Digest, DigestHasher};
 use crate::error::FetchError;
 use crate::reference::Reference;
 use crate::settings::Network;
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// Bytes of a manifest: the size that the specification asks registries to support, which clients
 /// rarely exceed.
-pub const MAX_MANIFEST: u64 = 4 << 20;
+pub const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// Bytes of a token service's answer. Tokens have some kilobytes.
-const MAX_TOKEN: u64 = 1 << 20;
+const MAX_TOKEN_BYTES: u64 = 1 << 20;
 /// Redirects of one request. A registry redirects to its storage, which may redirect to another region.
 const MAX_REDIRECTS: usize = 5;
 /// Requests for one document while the registry answers 429 or 503.
@@ -31,7 +31,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Requests to one registry about one repository.
 #[derive(Debug)]
-pub struct Session<'a> {
+pub struct RegistrySession<'a> {
     client: Client,
     network: &'a Network,
     reference: &'a Reference,
@@ -49,7 +49,7 @@ pub struct Received {
     pub content_type: Option<String>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> RegistrySession<'a> {
     /// Opens no connection yet.
     pub fn new(network: &'a Network, reference: &'a Reference) -> Result<Self, FetchError> {
         let host = reference.authority();
@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
         });
         let said = answer::header(response.headers(), "docker-content-digest")
             .and_then(|value| value.parse::<Digest>().ok());
-        let bytes = answer::body(self.network, response, MAX_MANIFEST, &what).await?;
+        let bytes = answer::body(self.network, response, MAX_MANIFEST_BYTES, &what).await?;
         let actual = Digest::of(&bytes);
         for expected in [digest, said].into_iter().flatten() {
             if expected != actual {
@@ -139,7 +139,7 @@ impl<'a> Session<'a> {
             return Err(size(length));
         }
         // Grows with what comes: a promise alone takes no memory.
-        let (mut bytes, mut digest) = (Vec::new(), Running::default());
+        let (mut bytes, mut digest) = (Vec::new(), DigestHasher::default());
         while let Some(chunk) = answer::chunk(self.network, &mut response).await? {
             let length = (bytes.len() + chunk.len()) as u64;
             if length > blob.size {
@@ -270,7 +270,8 @@ impl<'a> Session<'a> {
             .map_err(|e| answer::broken(self.network, &url, e))?;
         match response.status() {
             StatusCode::OK => {
-                let answer = answer::body(self.network, response, MAX_TOKEN, "the token").await?;
+                let answer =
+                    answer::body(self.network, response, MAX_TOKEN_BYTES, "the token").await?;
                 auth::bearer(&answer).map_err(challenged)
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -365,7 +366,7 @@ mod tests {
             ("10.0.0.1:5000", "https"),
         ] {
             let reference = format!("oci://{authority}/a/b").parse().unwrap();
-            let session = Session::new(&network, &reference).unwrap();
+            let session = RegistrySession::new(&network, &reference).unwrap();
             let expected = format!("{expected}://{authority}/v2/a/b/");
             assert_eq!(session.base.as_str(), expected);
         }
@@ -375,9 +376,9 @@ mod tests {
     fn redirects_lead_neither_from_https_to_http_nor_to_loopback() {
         let network = network(&[]);
         let far = "oci://registry.example/a".parse().unwrap();
-        let far = Session::new(&network, &far).unwrap();
+        let far = RegistrySession::new(&network, &far).unwrap();
         let near = "oci://localhost:5000/a".parse().unwrap();
-        let near = Session::new(&network, &near).unwrap();
+        let near = RegistrySession::new(&network, &near).unwrap();
         for (session, target, allowed) in [
             (&far, "https://storage.example/x?signature=s", true),
             (&far, "http://storage.example/x", false),

@@ -61,9 +61,9 @@ impl FromStr for Digest {
 
 /// Hashes content that comes in pieces.
 #[derive(Debug, Default)]
-pub struct Running(Sha256);
+pub struct DigestHasher(Sha256);
 
-impl Running {
+impl DigestHasher {
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -82,7 +82,7 @@ mod tests {
         let known = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), known);
         assert_eq!(known.parse(), Ok(Digest::of(b"abc")));
-        let mut running = Running::default();
+        let mut running = DigestHasher::default();
         running.update(b"a");
         running.update(b"bc");
         assert_eq!(running.finish(), Digest::of(b"abc"));

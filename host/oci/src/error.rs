@@ -91,7 +91,7 @@ pub enum FetchError {
         promised: u64,
     },
     #[error(
-        "{what} is not what it should be: expected {expected}, got {actual}; do not use it, and tell whoever runs the registry"
+        "{what} is not what it should be: expected {expected}, got {actual}; do not use it, and tell the operator of the registry"
     )]
     Digest {
         what: String,

@@ -1,15 +1,15 @@
 //! Resolves a reference to its component: from the cache, or from the registry into the cache.
 
-use crate::artifact::{Descriptor, Manifest, check_component};
-use crate::client::{MAX_MANIFEST, Session};
-use crate::store::Store;
+use crate::artifact::{Descriptor, ImageManifest, check_component};
+use crate::client::{MAX_MANIFEST_BYTES, RegistrySession};
+use crate::store::ComponentCache;
 use crate::{Digest, FetchError, Reference, Settings};
 
 /// Resolves references to components, with a cache on disk.
 #[derive(Debug)]
 pub struct Fetcher {
     settings: Settings,
-    store: Store,
+    store: ComponentCache,
 }
 
 /// A pulled component.
@@ -54,7 +54,7 @@ struct Path {
 impl Fetcher {
     /// A fetcher with these settings; does no I/O yet.
     pub fn new(settings: Settings) -> Self {
-        let store = Store::new(settings.folder.clone());
+        let store = ComponentCache::new(settings.folder.clone());
         Self { settings, store }
     }
 
@@ -96,7 +96,7 @@ impl Fetcher {
             let reference = reference.to_string();
             return Err(FetchError::Offline { reference });
         }
-        let mut session = Session::new(&self.settings.network, reference)?;
+        let mut session = RegistrySession::new(&self.settings.network, reference)?;
         let (digest, path) = walk(&mut session, reference).await?;
         check_size(&path.layer, most)?;
         let (bytes, from_cache) = self.obtain(&mut session, &path).await?;
@@ -119,16 +119,16 @@ impl Fetcher {
         digest: Digest,
         most: u64,
     ) -> Result<Option<(Vec<u8>, Digest)>, FetchError> {
-        let Some(mut manifest) = self.read(digest, MAX_MANIFEST).await? else {
+        let Some(mut manifest) = self.read(digest, MAX_MANIFEST_BYTES).await? else {
             return Ok(None);
         };
-        if let Manifest::Index(entry) = Manifest::parse(&manifest, None)? {
-            match self.read(entry.digest, MAX_MANIFEST).await? {
+        if let ImageManifest::Index(entry) = ImageManifest::parse(&manifest, None)? {
+            match self.read(entry.digest, MAX_MANIFEST_BYTES).await? {
                 Some(inner) => manifest = inner,
                 None => return Ok(None),
             }
         }
-        let Manifest::Component(layer) = Manifest::parse(&manifest, None)? else {
+        let ImageManifest::Component(layer) = ImageManifest::parse(&manifest, None)? else {
             return Err(nested());
         };
         check_size(&layer, most)?;
@@ -140,7 +140,7 @@ impl Fetcher {
     /// whether it came from the cache. Concurrent calls for one layer pull it once.
     async fn obtain(
         &self,
-        session: &mut Session<'_>,
+        session: &mut RegistrySession<'_>,
         path: &Path,
     ) -> Result<(Vec<u8>, bool), FetchError> {
         let lock = self.store.lock(path.layer.digest).await?;
@@ -158,7 +158,7 @@ impl Fetcher {
                 store.write(layer, &bytes)?;
             }
             for (digest, document) in documents {
-                if store.read(digest, MAX_MANIFEST)?.is_none() {
+                if store.read(digest, MAX_MANIFEST_BYTES)?.is_none() {
                     store.write(digest, &document)?;
                 }
             }
@@ -188,21 +188,21 @@ fn check_size(layer: &Descriptor, limit: u64) -> Result<(), FetchError> {
 
 /// Follows a reference to its layer, through an index if there is one.
 async fn walk(
-    session: &mut Session<'_>,
+    session: &mut RegistrySession<'_>,
     reference: &Reference,
 ) -> Result<(Digest, Path), FetchError> {
     let outer = session.manifest(reference.digest()).await?;
     let digest = outer.digest;
-    let mut found = Manifest::parse(&outer.bytes, outer.content_type.as_deref())?;
+    let mut found = ImageManifest::parse(&outer.bytes, outer.content_type.as_deref())?;
     let mut documents = vec![(digest, outer.bytes)];
-    if let Manifest::Index(entry) = &found {
+    if let ImageManifest::Index(entry) = &found {
         let inner = session.manifest(Some(entry.digest)).await?;
-        found = Manifest::parse(&inner.bytes, inner.content_type.as_deref())?;
+        found = ImageManifest::parse(&inner.bytes, inner.content_type.as_deref())?;
         documents.push((inner.digest, inner.bytes));
     }
     match found {
-        Manifest::Component(layer) => Ok((digest, Path { documents, layer })),
-        Manifest::Index(_) => Err(nested()),
+        ImageManifest::Component(layer) => Ok((digest, Path { documents, layer })),
+        ImageManifest::Index(_) => Err(nested()),
     }
 }
 

@@ -16,13 +16,13 @@ use std::time::Duration;
 
 /// Poll interval while another task or process holds the lock. A blocking lock call would occupy a
 /// thread that no deadline could free.
-const LOCK_POLL: Duration = Duration::from_millis(20);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes read of a tag's note. We write one line; a longer file is not ours.
-const MAX_NOTE: u64 = 4 << 10;
+const MAX_NOTE_BYTES: u64 = 4 << 10;
 
 /// The cache folder. It is created by the first write.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct ComponentCache {
     folder: PathBuf,
 }
 
@@ -33,7 +33,7 @@ struct Note {
     digest: String,
 }
 
-impl Store {
+impl ComponentCache {
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -63,7 +63,7 @@ impl Store {
 
     /// The digest of the reference's tag at its last complete pull.
     pub fn seen(&self, reference: &Reference) -> Option<Digest> {
-        let bytes = read_capped(&self.note(reference), MAX_NOTE).ok()?;
+        let bytes = read_capped(&self.note(reference), MAX_NOTE_BYTES).ok()?;
         let note: Note = serde_json::from_slice(&bytes).ok()?;
         (note.reference == tag_of(reference))
             .then(|| note.digest.parse().ok())
@@ -94,7 +94,7 @@ impl Store {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock { _file: file }),
-                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL).await,
+                Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_POLL_INTERVAL).await,
                 Err(TryLockError::Error(error)) => {
                     return Err(FetchError::store("lock", &path)(error));
                 }
@@ -171,9 +171,9 @@ fn make_parent(path: &Path) -> Result<(), FetchError> {
 mod tests {
     use super::*;
 
-    fn store() -> (tempfile::TempDir, Store) {
+    fn store() -> (tempfile::TempDir, ComponentCache) {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::new(folder.path().join("oci"));
+        let store = ComponentCache::new(folder.path().join("oci"));
         (folder, store)
     }
 
@@ -214,7 +214,7 @@ mod tests {
         let (_folder, store) = store();
         let digest = Digest::of(b"x");
         let held = store.lock(digest).await.unwrap();
-        let second = tokio::time::timeout(LOCK_POLL * 3, store.lock(digest)).await;
+        let second = tokio::time::timeout(LOCK_POLL_INTERVAL * 3, store.lock(digest)).await;
         assert!(second.is_err());
         drop(held);
         store.lock(digest).await.unwrap();

@@ -68,7 +68,7 @@ pub enum Screened {
     Blocked { shield: String, reason: String },
 }
 
-/// The policy as a run knows it (PROTOCOL.md, 11).
+/// The policy as a run knows it (docs/protocol.md, 11).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {

@@ -1,4 +1,4 @@
-//! The model's solution: calls, an output, or both (PROTOCOL.md, 4).
+//! The model's solution: calls, an output, or both (docs/protocol.md, 4).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};

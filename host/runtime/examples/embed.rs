@@ -30,7 +30,7 @@ async fn remember(arguments: Value) -> Result<Value, ToolFailure> {
     }
 }
 
-/// The activity and the folder's Requests as tools. Modules are offered without being named.
+/// The activity and the folder's Requests as tools. Modules are offered without a tool message.
 fn tools(requests: &Requests) -> Value {
     let mut tools = json!({"remember": {
         "type": "object",

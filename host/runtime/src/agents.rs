@@ -1,4 +1,4 @@
-//! Agents as the server offers them: a name, and everything that a run of it is put together with.
+//! Agents as the server offers them: a name, and the parts that its runs are built from.
 
 use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::Known;
@@ -42,28 +42,28 @@ pub struct Agent {
     servers: Servers,
     requests: RequestsFolder,
     registry: Registry,
-    /// What it leaves of the grants of modules, for calls of its runs that begin now, whenever the run did.
+    /// The part of the modules' grants that the agent may use, for calls that begin now, also in older runs.
     live: LiveBounds,
 }
 
-/// For whom a run is made, and what that one may use of the agent's tools.
+/// The client of a run, and the part of the agent's tools that it may use.
 #[derive(Debug, Clone, Default)]
 pub struct OnBehalf {
     pub owner: String,
     pub session: String,
-    /// Tools, or modules for all of theirs. Absent: all that the agent has.
+    /// Tools, or modules for all of their tools. Absent: all tools of the agent.
     pub tools: Option<Vec<String>>,
-    /// What of the grants of modules may be used for that one, and which MCP servers. Absent: all that the
-    /// agent has.
+    /// The part of the modules' grants and the MCP servers that the client may use. Absent: all of the
+    /// agent's.
     pub grants: Option<Vec<Permit>>,
-    /// Tools that the client calls itself: the run ends with their calls.
+    /// Tools that the client runs itself: the run ends with their calls.
     pub elsewhere: BTreeSet<String>,
-    /// The client's trace, which the run's goes on with.
+    /// The client's trace, which the run continues.
     pub trace: opentelemetry::Context,
 }
 
 impl OnBehalf {
-    /// Nothing but these of what there was.
+    /// Restricts the tools to these.
     pub fn narrow(&mut self, tools: Option<Vec<String>>) {
         self.tools = both(self.tools.as_deref(), tools.as_deref());
     }
@@ -106,7 +106,7 @@ impl Agent {
         })
     }
 
-    /// A request as the agent makes it, before anything that a client says.
+    /// A request with the agent's settings, before the client's fields are added.
     pub fn request(&self) -> RunRequest {
         let mut request = RunRequest::new("");
         request.context.clear();
@@ -121,7 +121,7 @@ impl Agent {
         self.model.name()
     }
 
-    /// What a run is driven by. Notes say which MCP servers' tools are left out.
+    /// The driver of a run. The notes name MCP servers whose tools are left out.
     pub async fn driver(&self, store: &Store, behalf: &OnBehalf) -> (Driver, Vec<String>) {
         let (toolbox, notes) = self.toolbox(behalf).await;
         let servers = self.servers(behalf);
@@ -132,7 +132,7 @@ impl Agent {
             .fold(activities, Activities::with_clients);
         let mut shields = self.shields.clone();
         if let Some(grants) = &behalf.grants {
-            // Part of the policy of the run, and so of the hash in its record.
+            // Part of the run's policy, and so of the hash in its record.
             shields.grants["key"] = json!(grants);
         }
         let driver = Driver {
@@ -145,15 +145,14 @@ impl Agent {
         (driver, notes)
     }
 
-    /// Whether an answer may be shown while it is written: nothing has to see it before, and nothing in it
-    /// stands for something else.
+    /// Whether an answer may be streamed: no shield screens the output, and it holds no placeholders.
     pub fn speaks(&self) -> bool {
         let screened = self.shields.posts.iter();
         let mut screened = screened.filter(|post| post.places.contains(&ShieldPlace::Output));
         screened.next().is_none() && self.config.privacy().is_off()
     }
 
-    /// The saved Requests as they are now.
+    /// The present saved Requests.
     pub async fn requests(&self) -> Requests {
         self.requests.now().await
     }
@@ -165,7 +164,7 @@ impl Agent {
 
     async fn toolbox(&self, behalf: &OnBehalf) -> (WithServers<SandboxTools>, Vec<String>) {
         let mut toolbox = SandboxTools::new(self.registry.clone())
-            // What a client names is not fetched: it would be there for all others.
+            // References of clients are not fetched: the fetched module would be there for all clients.
             .with_sources(host::sources(&self.config).without_fetching())
             .with_requests(self.requests().await)
             .on_behalf_of(&behalf.owner, &behalf.session)
@@ -184,7 +183,7 @@ impl Agent {
         self.servers.allowing(allowed, behalf.grants.clone())
     }
 
-    /// What the agent leaves of the grants of modules.
+    /// The part of the modules' grants that the agent may use.
     fn bounds(&self) -> GrantRestrictions {
         let shares = self.config.shares();
         if shares.is_empty() {
@@ -193,7 +192,7 @@ impl Agent {
         GrantRestrictions::default().with("this agent", Restriction::Shares(shares.clone()))
     }
 
-    /// What a run of `behalf` is held to, for its record.
+    /// The policy of a run of `behalf`, for its record.
     pub fn allowed(&self, behalf: &OnBehalf) -> Option<Vec<String>> {
         both(self.tools.as_deref(), behalf.tools.as_deref())
     }
@@ -216,7 +215,8 @@ fn warn_of_vain_shares(config: &Configuration, agent: &str) {
     }
 }
 
-/// The names that both lists allow, each the narrower of two: `text` and `text.count` is `text.count`.
+/// The names that both lists allow; of two overlapping names the narrower: `text` and `text.count` is
+/// `text.count`.
 pub fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
     let (one, other) = match (one, other) {
         (None, None) => return None,
@@ -235,16 +235,16 @@ pub fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<Stri
     Some(names)
 }
 
-/// All agents, as the configuration had them when it was last read.
+/// All agents of the configuration that was last read.
 #[derive(Debug)]
 pub struct Agents {
     registry: Registry,
     kept: Kept,
     absent: Absent,
-    current: RwLock<Arc<Offered>>,
+    current: RwLock<Arc<ServedAgents>>,
 }
 
-/// What becomes of an agent whose endpoint is away.
+/// What to do with an agent whose endpoint does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absent {
     Fails,
@@ -252,28 +252,28 @@ enum Absent {
 }
 
 #[derive(Debug, Default)]
-pub struct Offered {
+pub struct ServedAgents {
     pub ready: BTreeMap<String, Arc<Agent>>,
-    /// Those whose endpoint did not answer when it was asked which model it has.
-    pub waiting: BTreeMap<String, Waiting>,
-    /// What they are made from.
+    /// Agents whose endpoint did not answer when it was asked for its model.
+    pub waiting: BTreeMap<String, UnreadyAgent>,
+    /// The configuration that they are made from.
     config: Option<Configuration>,
 }
 
 /// An agent that cannot run yet.
 #[derive(Debug, Clone)]
-pub struct Waiting {
+pub struct UnreadyAgent {
     pub description: String,
     /// What is wrong with its endpoint.
     pub reason: String,
 }
 
-/// What is the same for agents however often they are read again.
+/// State that outlives a reload of the agents.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Endpoints that several agents ask have their limits together.
+    /// Endpoints that several agents use share their limits.
     spared: Spared,
-    /// By path: agents that have the same folder read it together.
+    /// By path: agents with the same folder share it.
     requests: Mutex<BTreeMap<PathBuf, RequestsFolder>>,
     /// By agent.
     live: Mutex<BTreeMap<String, LiveBounds>>,
@@ -294,16 +294,16 @@ impl Kept {
 
 impl Agents {
     /// # Errors
-    /// An agent that cannot be made.
+    /// An agent cannot be made.
     pub async fn new(config: &Configuration, registry: Registry) -> Result<Self> {
         Self::all_of(config, registry, Absent::Fails).await
     }
 
-    /// Agents whose endpoint is away wait for it: see [`Agents::look_again`].
+    /// An agent whose endpoint does not answer waits for it: see [`Agents::look_again`].
     ///
     /// # Errors
-    /// An agent that cannot be made for another reason: a server that starts without one that it was told
-    /// to offer would be noticed by its clients first.
+    /// An agent cannot be made for another reason. The server then does not start: otherwise its clients
+    /// would be the first to notice the missing agent.
     pub async fn eventually(config: &Configuration, registry: Registry) -> Result<Self> {
         Self::all_of(config, registry, Absent::Waits).await
     }
@@ -323,24 +323,24 @@ impl Agents {
         Ok(this)
     }
 
-    /// The agents as `config` has them, which nobody is offered yet.
+    /// Makes the agents of `config` without offering them yet.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub async fn made(&self, config: &Configuration) -> Result<Offered> {
+    /// The configuration is wrong.
+    pub async fn made(&self, config: &Configuration) -> Result<ServedAgents> {
         self.offered(config, |_| true).await
     }
 
-    /// Offers these from now on. Runs that began go on as they are, within what their agents leave now.
-    pub fn put(&self, offered: Offered) {
+    /// Offers these agents from now on. Runs that began continue, with the grants that their agents have now.
+    pub fn put(&self, offered: ServedAgents) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         put_over(&mut current, offered);
     }
 
-    /// Asks the endpoints again that agents wait for. Returns the names of those that can run now.
+    /// Retries the endpoints that did not answer. Returns the names of the agents that can run now.
     ///
     /// # Errors
-    /// An agent cannot be made for another reason; all stay as they were.
+    /// An agent cannot be made for another reason; then nothing changes.
     pub async fn look_again(&self) -> Result<Vec<String>> {
         let before = self.all();
         let Some(config) = before
@@ -358,10 +358,10 @@ impl Agents {
         ready.extend(found.ready);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&current, &before) {
-            // The configuration was read again meanwhile, and what it says counts.
+            // The configuration was read again meanwhile; the new one counts.
             return Ok(Vec::new());
         }
-        let found = Offered { ready, ..found };
+        let found = ServedAgents { ready, ..found };
         put_over(&mut current, found);
         Ok(come)
     }
@@ -370,10 +370,10 @@ impl Agents {
         &self,
         config: &Configuration,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<Offered> {
-        let mut offered = Offered {
+    ) -> Result<ServedAgents> {
+        let mut offered = ServedAgents {
             config: Some(config.clone()),
-            ..Offered::default()
+            ..ServedAgents::default()
         };
         for (name, agent) in config.agents().iter().filter(|(name, _)| wanted(name)) {
             let cannot = || format!("the agent {name:?} cannot be offered");
@@ -383,7 +383,7 @@ impl Agents {
                     offered.ready.insert(name.to_owned(), Arc::new(agent));
                 }
                 Err(error) if self.absent == Absent::Waits && may_pass(&error) => {
-                    let waiting = Waiting {
+                    let waiting = UnreadyAgent {
                         description: agent.description.clone(),
                         reason: format!("{error:#}"),
                     };
@@ -397,14 +397,14 @@ impl Agents {
         Ok(offered)
     }
 
-    pub fn all(&self) -> Arc<Offered> {
+    pub fn all(&self) -> Arc<ServedAgents> {
         self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// The agent of that name, if it can run.
+    /// The agent of this name, if it can run.
     pub fn named(&self, name: &str) -> Option<Arc<Agent>> {
         self.all().ready.get(name).cloned()
     }
@@ -414,14 +414,14 @@ impl Agents {
     }
 }
 
-fn put_over(current: &mut Arc<Offered>, offered: Offered) {
+fn put_over(current: &mut Arc<ServedAgents>, offered: ServedAgents) {
     for agent in offered.ready.values() {
         agent.live.set(agent.bounds());
     }
     *current = Arc::new(offered);
 }
 
-/// Whether an endpoint that is started or becomes reachable answers otherwise.
+/// Whether the failure passes when the endpoint starts or becomes reachable.
 fn may_pass(error: &anyhow::Error) -> bool {
     let causes = error.chain();
     let mut causes = causes.filter_map(|cause| cause.downcast_ref::<ModelError>());

@@ -1,14 +1,14 @@
-//! Cancellation of a run by another process (`toolhold runs cancel`, the HTTP API), which leaves its wish in
-//! the database.
+//! Cancellation of a run by another process (`toolhold runs cancel`, the HTTP API), which writes a request
+//! into the database.
 
 use std::time::Duration;
 use toolhold_storage::Store;
 use uuid::Uuid;
 
-/// How often the database is asked whether the run is to be cancelled.
+/// Poll interval for cancellation requests.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns when another process asked for the cancellation of `run`.
+/// Completes when another process requested the cancellation of `run`.
 pub async fn requested(store: &Store, run: Uuid) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;

@@ -1,8 +1,7 @@
-//! Which component a `_module` means: by name, by path or by reference (docs/protocol.md, 6).
+//! Resolves a `_module` to a component: by name, by path or by reference (docs/protocol.md, 6).
 //!
-//! All three lead to a module of the registry, with the approval, the limits and the grants of that
-//! module's name. What is named by path or by reference is loaded when it is named; it takes no
-//! name that is taken already.
+//! All three lead to a module of the registry, with the approval, limits and grants of that module's name. A
+//! component named by path or by reference is loaded on first use; it cannot take a name that is in use.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,41 +9,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use toolhold_oci::{Credentials, FetchError, Fetched, Fetcher, Reference, Settings};
 use toolhold_sandbox::{LoadError, Module, Registry, is_slot};
 
-/// Where modules come from that a tool names by path or by reference. By default from nowhere: a
-/// module is known by its name in the registry alone.
+/// Sources of modules that a tool names by path or by reference. The default has none: tools can only name
+/// modules of the registry.
 ///
-/// What is loaded stands under the registry's policy: approval, limits and grants of the module's name.
-/// A reference cannot take a name that the policy gives something to, because that was meant for a
+/// The registry's policy applies to loaded components: approval, limits and grants of the module's name. A
+/// reference cannot take a name that the policy grants something to, because the grant was meant for a
 /// component that the operator chose.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     pub(crate) roots: Vec<PathBuf>,
     /// Absent: nothing is fetched.
     pub(crate) fetcher: Option<Arc<Result<Fetcher, FetchError>>>,
-    /// References that are modules of the registry under a name that the operator gave them.
+    /// References that the operator configured as modules of the registry, with their names.
     pub(crate) chosen: Vec<(String, String)>,
 }
 
 impl Sources {
-    /// Nothing is fetched: for callers that may not decide what this machine talks to, and what it loads.
+    /// Fetches nothing: for callers that may not decide which hosts this machine contacts and what it loads.
     pub(crate) fn without_fetching(mut self) -> Self {
         self.fetcher = None;
         self
     }
 
-    /// `./path/to/file.wasm` is looked for below `folder`, after the folders that were named before.
-    /// Nothing outside of it is read, whatever links say.
+    /// Resolves `./path/to/file.wasm` below `folder`, after the folders that were added before. Files outside
+    /// of it are not read, even through links.
     pub fn with_root(mut self, folder: impl Into<PathBuf>) -> Self {
         self.roots.push(folder.into());
         self
     }
 
-    /// `oci://` references are fetched, and what was fetched is kept below `cache`, by its digest.
+    /// Fetches `oci://` references, and caches fetched components below `cache` by their digest.
     ///
-    /// `variable` says as whom: it is asked for `TOOLHOLD_OCI_USERNAME`, `TOOLHOLD_OCI_PASSWORD`, the
-    /// `TOOLHOLD_OCI_HOST` that both are for and, if another one issues its tokens,
-    /// `TOOLHOLD_OCI_TOKEN_HOST`. With `|_| None` it is nobody in particular. Half of a pair is told
-    /// when something is to be fetched.
+    /// `variable` returns the credentials: `TOOLHOLD_OCI_USERNAME`, `TOOLHOLD_OCI_PASSWORD`, the
+    /// `TOOLHOLD_OCI_HOST` that both are for, and `TOOLHOLD_OCI_TOKEN_HOST` if another host issues its
+    /// tokens. With `|_| None` pulls are anonymous. An incomplete set is an error of the first fetch.
     pub fn with_registries(
         mut self,
         cache: impl Into<PathBuf>,
@@ -57,13 +55,12 @@ impl Sources {
     }
 }
 
-/// The registry, and where it may load from.
+/// The registry, and the sources it may load from.
 #[derive(Debug)]
 pub struct Components {
     registry: Registry,
     sources: Sources,
-    /// What references without a digest turned out to be, by their text: a tag that moves does so for
-    /// the next run.
+    /// Resolved digests of references with a tag, by their text: within a run a tag keeps its meaning.
     fetched: Mutex<BTreeMap<String, String>>,
 }
 
@@ -80,10 +77,11 @@ impl Components {
         &self.registry
     }
 
-    /// The module that `name` means, if it is one by its form; `Ok(None)` if no module has that name.
+    /// The module that `name` means; `Ok(None)` if `name` is neither a path nor a reference, and no module
+    /// has it.
     ///
     /// # Errors
-    /// Why it cannot be had, in words for the author of the name.
+    /// The module cannot be loaded; the message is for the author of the name.
     pub async fn find(&self, name: &str) -> Result<Option<Arc<Module>>, String> {
         if name.starts_with("oci://") {
             return self.by_reference(name).await.map(Some);
@@ -165,7 +163,7 @@ impl Components {
         let name = reference.module_name();
         let policy = self.registry.policy();
         if policy.grants(&name) {
-            // What the operator gives to a name was meant for a component that the operator chose.
+            // A grant of the operator was meant for a component that the operator chose.
             return Err(format!(
                 "{text} would be the module {name:?}, which [module.{name}] gives something to; write source = \"{text}\" \
                  there if this is the one"
@@ -197,7 +195,7 @@ impl Components {
         Ok(module)
     }
 
-    /// What the configuration fetched for the module `name`.
+    /// The module `name` that the configuration fetched.
     fn source(&self, name: &str) -> Result<Arc<Module>, String> {
         if let Some(module) = self.registry.module(name) {
             return Ok(module);
@@ -215,7 +213,7 @@ impl Components {
         })
     }
 
-    /// The module that was fetched for the same before.
+    /// The module that was fetched for the same reference before.
     fn known(&self, text: &str, reference: &Reference) -> Option<Arc<Module>> {
         let meant = self.fetched().get(text).cloned();
         let modules = self.registry.modules();
@@ -238,7 +236,7 @@ impl Components {
 /// Fetches the component that `text` refers to, of at most `most` bytes.
 ///
 /// # Errors
-/// Why it cannot be had: wrong credentials, a wrong reference, or what the registry answered.
+/// The component cannot be fetched: wrong credentials, a wrong reference, or an error of the registry.
 pub async fn fetch(
     fetcher: &Result<Fetcher, FetchError>,
     text: &str,
@@ -256,7 +254,7 @@ pub async fn fetch(
     Ok(fetched)
 }
 
-/// Reads a reference.
+/// Parses a reference.
 pub fn reference(text: &str) -> Result<Reference, FetchError> {
     text.parse().map_err(|source| FetchError::Reference {
         text: text.to_owned(),
@@ -264,13 +262,13 @@ pub fn reference(text: &str) -> Result<Reference, FetchError> {
     })
 }
 
-/// Whether a path names a file of this ending, as components and Requests have one.
+/// Whether a path has this file extension.
 pub fn ends_in(path: &str, ending: &str) -> bool {
     let own = Path::new(path).extension();
     own.is_some_and(|own| own == ending)
 }
 
-/// `1.2.0`, or what stands for none.
+/// `1.2.0`, or the text for a module without a version.
 pub fn version(module: &Module) -> String {
     let version = module.version.as_ref().map(ToString::to_string);
     version.unwrap_or_else(|| "one without a version".into())

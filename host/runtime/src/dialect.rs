@@ -1,4 +1,4 @@
-//! What `toolhold doctor --probe` found out about endpoints, where runs use it.
+//! Applies the results of `toolhold doctor --probe` to runs.
 
 use crate::config::{Configuration, Endpoint};
 use crate::probed::Dialects;
@@ -8,11 +8,11 @@ use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::settings::Settings;
 
-/// What is known of the endpoints of a run that were probed, by their names.
+/// The probe results of a run's endpoints, by name.
 #[derive(Debug, Default)]
 pub struct Known {
     endpoints: BTreeMap<String, Dialect>,
-    /// How candidates of the fallback are asked, by their names there.
+    /// The contracts of the fallback's candidates, by their names.
     candidates: BTreeMap<String, (Contract, Forcing)>,
 }
 
@@ -26,14 +26,15 @@ impl Known {
         self.candidates.insert(name.to_owned(), how);
     }
 
-    /// The candidate is this endpoint.
+    /// Whether the candidate is this endpoint.
     pub fn is_candidate(&mut self, name: &str, endpoint: &str) {
         if let Some(dialect) = self.endpoints.get(endpoint).cloned() {
             self.add_candidate(name, &dialect);
         }
     }
 
-    /// Decides what the configuration leaves open: the contract that all that may answer can do, and the window. A reply
+    /// Decides what the configuration leaves open: the contract that all answering endpoints support, and the
+    /// window, half of which a reply may use. Warnings for the user go to stderr.
     /// may take half of it. What a person should know of that is said on stderr.
     pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
         self.adapt_candidates(settings, config);
@@ -61,8 +62,8 @@ impl Known {
         settings.window.tokens = settings.window.tokens.or(largest);
     }
 
-    /// Of those that may answer, the one that was found to do worst under a contract, and what it does:
-    /// rather one that refuses it than one that ignores it.
+    /// Of the answering endpoints, the one that the probe found worst under a contract, with its verdict:
+    /// refusing the contract is worse than ignoring it.
     pub fn doubt<'a>(
         &'a self,
         contract: Contract,
@@ -96,21 +97,21 @@ impl Known {
     }
 }
 
-/// What to do about endpoints of different contracts.
+/// Advice about endpoints of different contracts.
 pub const ONE_KIND: &str = "let endpoints of one kind answer for each other, or choose the contract yourself: \
                             contract = \"…\" of one of them";
 
-/// One contract for all that may answer a run: what is asked is written in it before it is known who
-/// answers.
+/// One contract for all endpoints that may answer a run: a request is written in it before it is known which
+/// one answers.
 #[derive(Debug)]
 pub struct Agreed {
     pub contract: Contract,
-    /// The endpoints with what each was found to keep best, if that is not the same of all.
+    /// The endpoints with the best contract of each, unless it is the same for all.
     different: Vec<(String, Option<Contract>)>,
 }
 
 impl Agreed {
-    /// By what was probed of each; the schema is assumed of those that were not.
+    /// Based on probes; the schema contract is assumed for endpoints without one.
     pub fn of(endpoints: &[(&str, Option<&Dialect>)]) -> Self {
         let best = |dialect: Option<&Dialect>| dialect.map(Dialect::contract);
         let mut each = endpoints
@@ -125,8 +126,8 @@ impl Agreed {
         }
         let dialects = || endpoints.iter().map(|(_, dialect)| *dialect);
         let all_do = |contract| dialects().all(|own| own.is_some_and(|own| own.does(contract)));
-        // A schema that a server ignores is still held against every reply on our side; one that it refuses
-        // gets no reply at all. Plain text is understood everywhere.
+        // A schema that a server ignores is still validated on our side; a schema that it refuses gets no
+        // reply at all. Plain text works everywhere.
         let all_accept = || dialects().all(|own| own.is_none_or(Dialect::accepts_schema));
         let contract = if all_do(Contract::Tools) {
             Contract::Tools
@@ -144,7 +145,7 @@ impl Agreed {
         }
     }
 
-    /// What to say of those that may answer for `name`, if they are not of one kind.
+    /// The warning about answering endpoints of `name` with different contracts.
     pub fn difference(&self, name: &str) -> Option<String> {
         if self.different.is_empty() {
             return None;
@@ -162,10 +163,10 @@ impl Agreed {
     }
 }
 
-/// The model, asked as its endpoint likes to be; and what is known of it, if it was probed.
+/// The model with the dialect of its endpoint, and the probe's result, if any.
 ///
-/// A server of another version than the one that was probed is another endpoint, so nothing is known of
-/// it. How long a conversation may be is what it says today.
+/// A server with another version than the probed one counts as not probed. The window is what the server
+/// reports now.
 pub async fn known(
     dialects: &Dialects,
     endpoint: &Endpoint,
@@ -175,7 +176,7 @@ pub async fn known(
         return (model, None);
     };
     let mut dialect = probed.dialect;
-    // Whoever does not answer this will not answer the run either, which then says so.
+    // A server that does not answer this will fail the run with its own message.
     if let Ok(server) = model.server().await {
         if server.version != dialect.server.version {
             let (now, then) = (server.version, dialect.server.version);

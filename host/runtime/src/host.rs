@@ -27,7 +27,7 @@ pub fn registry(config: &Configuration) -> Result<Registry> {
     Ok(Registry::new(engine, cache(config), policy))
 }
 
-/// As [`registry`], for components that come with this binary and need nobody's approval.
+/// As [`registry`], for components that come with this binary and need no approval.
 pub fn trusting_registry(config: &Configuration) -> Result<Registry> {
     let engine =
         Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
@@ -38,12 +38,12 @@ pub fn trusting_registry(config: &Configuration) -> Result<Registry> {
     Ok(Registry::new(engine, cache(config), policy))
 }
 
-/// References that are fetched at the same time: each may take memory for a whole component.
+/// Most references fetched at the same time: each may hold a whole component in memory.
 const PARALLEL_FETCHES: usize = 4;
 
-/// Loads what the configuration fetches from registries, and then the modules folder: a file that
-/// somebody dropped there does not take the name of what the operator chose. Called again, it takes away what the
-/// configuration fetches no more.
+/// Loads the modules that the configuration fetches from registries, then the modules folder, so that a file
+/// in the folder cannot take a configured name. Called again, it also removes modules that the configuration
+/// no longer fetches.
 pub async fn load(
     registry: &Registry,
     config: &Configuration,
@@ -69,7 +69,7 @@ pub async fn load(
         })
 }
 
-/// Loads the modules whose tools loaded modules may call, and those whose tools these may.
+/// Loads the modules whose tools loaded modules may call, recursively.
 pub async fn load_callees(
     registry: &Registry,
     config: &Configuration,
@@ -93,7 +93,7 @@ pub async fn load_callees(
     }
 }
 
-/// Takes away what was fetched for a `source` that the configuration does not have.
+/// Removes modules that were fetched for a `source` that is no longer configured.
 pub async fn forget_other_sources(
     registry: &Registry,
     config: &Configuration,
@@ -103,8 +103,8 @@ pub async fn forget_other_sources(
     registry.retain_fetched(&named, on_event).await;
 }
 
-/// Fetches and loads every `[module.NAME]` with a `source`. One that cannot be had is among the
-/// registry's failures and keeps nobody else. Returns whether there was any.
+/// Fetches and loads every `[module.NAME]` with a `source`. A failure is recorded in the registry and does
+/// not affect other modules. Returns whether there was any such module.
 async fn load_sources(
     registry: &Registry,
     config: &Configuration,
@@ -136,13 +136,13 @@ async fn load_sources(
     is_any
 }
 
-/// What fetches components, as whom the configuration's variables say.
+/// The fetcher, with the configured credentials.
 pub fn fetcher(config: &Configuration) -> Result<Fetcher, FetchError> {
     let credentials = Credentials::read(|name| config.variable(name).map(str::to_owned))?;
     Ok(Fetcher::new(config.fetch(credentials)))
 }
 
-/// Where tools may name modules, as far as the configuration lets them.
+/// The sources of modules that tools may name, as configured.
 pub fn sources(config: &Configuration) -> Sources {
     let chosen = config.sources();
     Sources {
@@ -154,19 +154,19 @@ pub fn sources(config: &Configuration) -> Sources {
     }
 }
 
-/// Where runs are kept.
+/// Opens the store of runs.
 pub async fn store(config: &Configuration) -> Result<Store> {
     let store = Store::open(&config.storage(), config.storage_patience()).await?;
     Ok(store.redacting(redaction(config)))
 }
 
-/// Where telemetry goes. `is_scraped`: this process offers its metrics itself, too.
+/// Starts telemetry. `is_scraped`: this process serves its metrics, too.
 pub fn telemetry(config: &Configuration, is_scraped: bool) -> Result<Telemetry> {
     let settings = config.telemetry(is_scraped);
     Ok(Telemetry::start(&settings, redaction(config))?)
 }
 
-/// Where calls leave their records that belong to no run.
+/// The recorder of calls outside of runs.
 pub async fn recorder(config: &Configuration, audit: AuditMode) -> Result<Recorder> {
     let until = match audit {
         AuditMode::Off => None,
@@ -181,12 +181,12 @@ pub async fn recorder(config: &Configuration, audit: AuditMode) -> Result<Record
     Ok(Recorder::new(log, telemetry(config, false)?))
 }
 
-/// Takes out what is to leave no record.
+/// The redaction of records.
 pub fn redaction(config: &Configuration) -> Redaction {
     Redaction::new(config.secrets())
 }
 
-/// The compiled cache; a host that has none still runs, only slower.
+/// The compiled cache. Without one the host works, only slower.
 pub fn cache(config: &Configuration) -> Option<Cache> {
     let folder = config.cache_folder().join("compiled");
     Cache::open(&folder, &config.state_folder().join("cache.key"))
@@ -204,7 +204,7 @@ pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
     }
 }
 
-/// The way to an endpoint, with its key if it has one.
+/// The client of an endpoint, with its key if it has one.
 pub fn transport(endpoint: &Endpoint, key: Option<String>) -> Result<Arc<dyn Transport>> {
     let connect = Duration::from_millis(endpoint.connect_timeout_ms);
     let transport =
@@ -212,7 +212,7 @@ pub fn transport(endpoint: &Endpoint, key: Option<String>) -> Result<Arc<dyn Tra
     Ok(Arc::new(transport))
 }
 
-/// The model that runs use: the configured one, or the first that the endpoint lists.
+/// The model of runs: the configured one, or the first that the endpoint lists.
 pub async fn model(
     endpoint: &Endpoint,
     transport: Arc<dyn Transport>,
@@ -226,7 +226,8 @@ pub async fn model(
     Ok(named(endpoint, &transport, total, first(&models)?))
 }
 
-/// As [`model`], but retries while the server is still loading its model, as it would for an answer. `name` is what the endpoint is called.
+/// As [`model`], but retries while the server is still loading its model, as a request does. `name` is the
+/// endpoint's name.
 pub async fn awaited_model(
     name: &str,
     endpoint: &Endpoint,
@@ -276,7 +277,7 @@ async fn awaited_list(
         };
         attempts = attempts.saturating_add(1);
         let Some(wait) = policy.wait_after(&error, attempts, waited) else {
-            // One attempt says all that there is to say.
+            // One attempt tells whether it answers.
             return Err(match attempts {
                 1 => error,
                 _ => ModelError::GaveUp {

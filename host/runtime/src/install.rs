@@ -1,42 +1,42 @@
-//! Components that come into the modules folder: whoever watches it sees all of one, or nothing.
+//! Writes components into the modules folder atomically: a watcher sees a whole file or none.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where a component goes, and what is in its way.
+/// The target of a component, and what is there.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum InstallPlace {
     Free(PathBuf),
-    /// A file lies there.
+    /// A file exists.
     Taken(PathBuf),
-    /// A folder of that name is a module already.
+    /// A module's folder of that name exists.
     Folder(PathBuf),
 }
 
-/// The place of `NAME` or `NAME@VERSION`.
-pub fn place(folder: &Path, slot: &str) -> Place {
+/// The target of `NAME` or `NAME@VERSION`.
+pub fn place(folder: &Path, slot: &str) -> InstallPlace {
     let own = folder.join(slot);
     if own.join("module.toml").exists() || own.join(format!("{slot}.wasm")).exists() {
-        return Place::Folder(own);
+        return InstallPlace::Folder(own);
     }
     let place = folder.join(format!("{slot}.wasm"));
     if place.symlink_metadata().is_ok() {
-        Place::Taken(place)
+        InstallPlace::Taken(place)
     } else {
-        Place::Free(place)
+        InstallPlace::Free(place)
     }
 }
 
-/// Writes a component, with `replaces` in the place of what lies there.
+/// Writes a component; `replaces` allows to replace the existing file.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] if something lies there that is not to be replaced.
+/// [`io::ErrorKind::AlreadyExists`] if a file exists that must not be replaced.
 pub fn put(place: &Path, component: &[u8], replaces: bool) -> io::Result<()> {
     if let Some(folder) = place.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Not an ending that makes a module.
+    // An extension that does not make it a module.
     let unfinished = place.with_extension(format!("{}.part", uuid::Uuid::now_v7()));
     let written = File::create_new(&unfinished)
         .and_then(|mut file| {
@@ -50,13 +50,13 @@ pub fn put(place: &Path, component: &[u8], replaces: bool) -> io::Result<()> {
                 link(&unfinished, place)
             }
         });
-    // After a rename it is gone already.
+    // After a rename it no longer exists.
     let _ = fs::remove_file(&unfinished);
     written
 }
 
-/// Gives the file its name without replacing what came there meanwhile, as a rename would; which is
-/// taken into account only where the file system knows no links.
+/// Renames the file without replacing one that was created meanwhile. A file system without hard links falls
+/// back to a plain rename.
 fn link(unfinished: &Path, place: &Path) -> io::Result<()> {
     match fs::hard_link(unfinished, place) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(unfinished, place),
@@ -73,9 +73,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("modules");
         let free = root.join("a@1.2.wasm");
-        assert_eq!(place(&root, "a@1.2"), Place::Free(free.clone()));
+        assert_eq!(place(&root, "a@1.2"), InstallPlace::Free(free.clone()));
         put(&free, b"first", false).unwrap();
-        assert_eq!(place(&root, "a@1.2"), Place::Taken(free.clone()));
+        assert_eq!(place(&root, "a@1.2"), InstallPlace::Taken(free.clone()));
         let refused = put(&free, b"second", false).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&free).unwrap(), b"first");
@@ -84,8 +84,8 @@ mod tests {
         assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
 
         fs::create_dir(root.join("b")).unwrap();
-        assert_eq!(place(&root, "b"), Place::Free(root.join("b.wasm")));
+        assert_eq!(place(&root, "b"), InstallPlace::Free(root.join("b.wasm")));
         fs::write(root.join("b/module.toml"), "").unwrap();
-        assert_eq!(place(&root, "b"), Place::Folder(root.join("b")));
+        assert_eq!(place(&root, "b"), InstallPlace::Folder(root.join("b")));
     }
 }

@@ -28,26 +28,26 @@ use toolhold_model::{
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::side_request::SideRole;
 
-/// What answers a run's requests.
+/// The models of a run.
 #[derive(Debug)]
 pub struct Selected {
     pub model: Arc<dyn Model>,
-    /// The models that `[fallback]` lists, by their names there.
+    /// The candidates of `[fallback]`, by name.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     /// What was probed of the endpoints.
     pub known: Known,
 }
 
-/// The models that shields ask, by their endpoints.
+/// The models of shields, by endpoint.
 pub type Guards = BTreeMap<String, Arc<dyn Model>>;
 
-/// What servers are spared, for all configurations that name the same one: the arms of an evaluation ask
-/// it at the same time.
+/// Limits and breakers of servers, shared by all configurations that name the same server: the variants of an
+/// evaluation use it at the same time.
 #[derive(Debug, Clone, Default)]
-pub struct Spared(Arc<Mutex<Vec<Server>>>);
+pub struct Spared(Arc<Mutex<Vec<ProtectedServer>>>);
 
 #[derive(Debug)]
-struct Server {
+struct ProtectedServer {
     name: String,
     base_url: String,
     api_key_env: String,
@@ -56,11 +56,11 @@ struct Server {
 }
 
 impl Spared {
-    /// Those who would spare a server differently spare it each for themselves.
+    /// Configurations with different limits for a server do not share them.
     fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = table.policy();
-        let is_it = |known: &&Server| {
+        let is_it = |known: &&ProtectedServer| {
             known.name == name
                 && known.base_url == table.base_url
                 && known.api_key_env == table.api_key_env
@@ -71,7 +71,7 @@ impl Spared {
             return known.protection.clone();
         }
         let protection = Arc::new(Protection::new(name, &policy));
-        servers.push(Server {
+        servers.push(ProtectedServer {
             name: name.to_owned(),
             base_url: table.base_url.clone(),
             api_key_env: table.api_key_env.clone(),
@@ -82,8 +82,8 @@ impl Spared {
     }
 }
 
-/// The models that runs use. Each endpoint is built once, whatever names it, so that its limits hold for
-/// all runs, sub-agents, shields and candidates together.
+/// The models of runs. Each endpoint is built once, so that its limits apply to all runs, sub-agents, shields
+/// and candidates together.
 #[derive(Debug)]
 pub struct Models<'a> {
     config: &'a Configuration,
@@ -98,7 +98,7 @@ pub struct Models<'a> {
 }
 
 impl<'a> Models<'a> {
-    /// `total` is the most time of a request. All exchanges are appended to the file `record`.
+    /// `total` is the timeout of a request. All exchanges are appended to the file `record`.
     pub fn new(config: &'a Configuration, total: Duration, record: Option<&Path>) -> Result<Self> {
         Ok(Self {
             config,
@@ -113,21 +113,21 @@ impl<'a> Models<'a> {
         })
     }
 
-    /// With the limits and breakers of others.
+    /// Shares limits and breakers with others.
     #[must_use]
     pub fn sparing(mut self, spared: &Spared) -> Self {
         self.spared = spared.clone();
         self
     }
 
-    /// Waits for endpoints that still load the model that they are to name, where nobody asks them again.
+    /// Waits for endpoints that still load the model whose name is needed, for callers that do not retry.
     #[must_use]
     pub fn patient(mut self) -> Self {
         self.is_patient = true;
         self
     }
 
-    /// What answers the requests of a run.
+    /// The model that answers the requests of a run.
     pub async fn selected(mut self) -> Result<Selected> {
         let model = match self.routes.target(&self.config.endpoint) {
             Some(Target::Router) => Arc::new(self.router().await?),
@@ -140,7 +140,7 @@ impl<'a> Models<'a> {
         })
     }
 
-    /// What the shields ask. A shield whose model cannot be had is an error, as [`crate::shields`] says.
+    /// The models of shields. If one is missing, that is an error, as [`crate::shields`] says.
     pub async fn guards(&mut self) -> Result<Guards> {
         let mut guards = Guards::new();
         for (shield, name) in self.config.guards() {
@@ -154,7 +154,7 @@ impl<'a> Models<'a> {
         Ok(guards)
     }
 
-    /// A model whose answers are none of the run's, and whose costs are.
+    /// A model whose replies are no part of the run, but whose costs are.
     fn beside(&self, role: SideRole, name: &str, model: Arc<dyn Model>) -> Arc<dyn Model> {
         Arc::new(SideModel {
             role,
@@ -164,7 +164,7 @@ impl<'a> Models<'a> {
         })
     }
 
-    /// What a run uses that has nothing else.
+    /// Settings for an endpoint without alternatives.
     async fn model(&mut self, name: &str) -> Result<Arc<dyn Model>> {
         match self.routes.target(name) {
             Some(Target::Endpoint(table)) => {
@@ -176,7 +176,7 @@ impl<'a> Models<'a> {
         }
     }
 
-    /// What is asked while something else could be asked instead: an endpoint is not asked twice.
+    /// Settings for an endpoint with alternatives: requests to it are not retried.
     async fn once(&mut self, name: &str) -> Result<Arc<dyn Model>> {
         match self.routes.target(name) {
             Some(Target::Endpoint(table)) => Ok(self.endpoint(name, table).await?),
@@ -228,8 +228,8 @@ impl<'a> Models<'a> {
         Ok(candidates)
     }
 
-    /// What is known of it is looked up now, because Requests are written in its contract before it is
-    /// asked; whether that still holds is asked with it.
+    /// The probe's result is read now, because Requests are written in its contract before the endpoint is
+    /// asked; whether it still applies is checked with the first request.
     fn candidate(&mut self, name: &str, named: &Named<'_>) -> Result<Arc<Endpoint>> {
         let is_own = named.endpoint.model == named.model;
         if let Some(built) = self.endpoints.get(named.key).filter(|_| is_own) {
@@ -254,7 +254,7 @@ impl<'a> Models<'a> {
         Ok(Arc::new(Endpoint::behind(protection, when_asked, &policy)))
     }
 
-    /// Calls itself for smaller models, which the configuration knows to have no cycles.
+    /// Recurses into smaller models, which the configuration has checked for cycles.
     fn pool<'b>(&'b mut self, name: &'b str) -> BoxFuture<'b, Result<Arc<Pool>>> {
         async move {
             if let Some(known) = self.pools.get(name) {
@@ -312,7 +312,7 @@ impl<'a> Models<'a> {
     }
 }
 
-/// A model that is not looked for before it is asked: most runs ask no candidate.
+/// A model that connects on its first request: most runs ask no candidate.
 #[derive(Debug)]
 struct WhenAsked {
     table: EndpointTable,
@@ -349,13 +349,13 @@ impl Model for WhenAsked {
         })
     }
 
-    /// Nothing before it was asked, for nothing is known of it.
+    /// Empty before the first request.
     fn counter(&self) -> Option<Arc<dyn Counter>> {
         self.model.get()?.counter()
     }
 }
 
-/// One file for the exchanges with all endpoints: a line is never written into another.
+/// One file for the exchanges with all endpoints: lines are never interleaved.
 #[derive(Debug, Clone)]
 struct Recording(Arc<Mutex<File>>);
 
@@ -376,7 +376,7 @@ impl Recording {
 }
 
 impl Write for Recording {
-    /// All of it or nothing: what comes in one piece is one line.
+    /// Writes a whole line at once.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file().write_all(bytes)?;
         Ok(bytes.len())

@@ -1,9 +1,8 @@
-//! Calls that belong to no run, an MCP client's or a person's: in the audit log and in traces as the calls
-//! of runs are.
+//! Calls outside of runs, by an MCP client or a person, recorded in the audit log and in traces like calls of
+//! runs.
 //!
-//! A call's row is in the log before anybody gets what the call came to, or follows at once where whoever
-//! serves wants it so ([`Durability::Queued`]). One that was cancelled has its row, too; one whose process is killed
-//! meanwhile has none.
+//! A call's row is in the log before its result is returned; with [`Durability::Queued`] it follows at once.
+//! A cancelled call has a row, too; a call whose process was killed has none.
 
 use crate::telemetry::cache_lookups;
 use futures_util::future::BoxFuture;
@@ -27,33 +26,34 @@ use toolhold_sandbox::Registry;
 use toolhold_storage::{CallRecord, Draft, Durability, Store, kept_arguments};
 use toolhold_telemetry::{CallSpan, Telemetry};
 
-/// Where such calls leave their records. Clones are the same one.
+/// The recorder of calls outside of runs. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     audit: Option<Audit>,
     telemetry: Telemetry,
-    /// Calls whose row is not written yet.
+    /// Counts calls whose row is not written yet.
     open: TaskTracker,
 }
 
-/// The log, and what a result waits for.
+/// The log, and the durability that a result waits for.
 #[derive(Debug, Clone)]
 struct Audit {
     store: Store,
     until: Durability,
-    /// A permit for each call that is made, or whose row is still to be written.
+    /// One permit for each call that runs or whose row is not written yet.
     room: Arc<Semaphore>,
 }
 
-/// Calls that run or whose row is not written yet. More wait to begin, which happens only when the database is
-/// slow: far fewer run (`mcp_server.calls`). Each row holds its arguments.
+/// Most calls that run or whose row is not written yet. Further calls wait to begin, which happens only when
+/// the database is slow: far fewer run at a time (`mcp_server.calls`). Each row holds its arguments in
+/// memory.
 const MAX_OPEN_CALLS: usize = 4_096;
 
-/// How long rows are waited for when a process ends.
+/// Time to write the remaining rows when a process ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
 
 impl Recorder {
-    /// `log`: where the audit log is, and what a result waits for; without one nothing is in it.
+    /// `log`: the audit log, and the durability that a result waits for; absent: nothing is logged.
     pub fn new(log: Option<(Store, Durability)>, telemetry: Telemetry) -> Self {
         let audit = log.map(|(store, until)| Audit {
             store,
@@ -67,7 +67,7 @@ impl Recorder {
         }
     }
 
-    /// The host has these secrets now: none of them is in any record.
+    /// Replaces the secrets that are removed from all records.
     pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
         self.telemetry.renew_secrets(secrets.clone());
         if let Some(redaction) = self.redaction() {
@@ -84,12 +84,12 @@ impl Recorder {
         &self.telemetry
     }
 
-    /// Where the audit log is; none without one.
+    /// The audit log, if there is one.
     pub fn store(&self) -> Option<&Store> {
         self.audit.as_ref().map(|audit| &audit.store)
     }
 
-    /// While it is held, something is still to be written that [`Recorder::close`] waits for.
+    /// While the guard exists, [`Recorder::close`] waits for a write.
     pub fn open(&self) -> TaskTrackerToken {
         self.open.token()
     }
@@ -115,7 +115,7 @@ impl Recorder {
             }
         });
         let room = match &self.audit {
-            // Nobody closes it.
+            // The semaphore is never closed.
             Some(audit) => audit.room.clone().acquire_owned().await.ok(),
             None => None,
         };
@@ -131,7 +131,7 @@ impl Recorder {
         }
     }
 
-    /// Waits for what is still to be written, and sends what is still to be sent.
+    /// Waits until all rows are written and all spans sent.
     pub async fn close(&self) {
         self.open.close();
         let written = tokio::time::timeout(CLOSE_GRACE, self.open.wait()).await;
@@ -150,14 +150,14 @@ impl Recorder {
     }
 }
 
-/// A call that is being made. Dropped before it ended, it was cancelled.
+/// A call in progress. Dropping it records a cancelled call.
 #[derive(Debug)]
 pub struct Recording {
     recorder: Recorder,
     record: Option<CallRecord>,
     span: Option<CallSpan>,
     began: Instant,
-    /// Durability its row is written.
+    /// How durable the row must be before the result is returned.
     open: Option<(TaskTrackerToken, Option<OwnedSemaphorePermit>)>,
 }
 
@@ -171,12 +171,12 @@ impl CallRecords for Recorder {
     }
 }
 
-/// Records the calls of one caller, or those that one of them makes.
+/// Records the calls of one caller, or those nested in one call.
 #[derive(Debug)]
 struct CallerRecorder {
     recorder: Recorder,
     caller: Arc<RecordedCaller>,
-    /// The call that makes them.
+    /// The outer call.
     parent: Option<String>,
 }
 
@@ -220,7 +220,7 @@ impl CallRecording for Recording {
             (EventKind::Shield(judgement), _) => {
                 tracing::debug!(?judgement, "a shield judged");
             }
-            // What a guard model costs is nobody's budget here.
+            // The costs of a guard model belong to no budget here.
             _ => {}
         }
         Box::pin(std::future::ready(()))
@@ -239,7 +239,8 @@ impl CallRecording for Recording {
         let writing = self.close(end).and_then(|draft| self.writing(draft));
         Box::pin(async move {
             match writing {
-                // A task of its own: a caller that goes away now was told nothing, and the call was made.
+                // A task of its own: the call was made, and must be recorded even if the caller goes away
+                // now.
                 Some(writing) => tokio::spawn(writing).await.map_err(io::Error::other)?,
                 None => Ok(()),
             }
@@ -259,7 +260,7 @@ fn is_refusal(decision: &Decision) -> bool {
 }
 
 impl Recording {
-    /// Ends its span, and returns its row.
+    /// Ends the span, and returns the row.
     fn close(&mut self, end: &CallEnd) -> Option<Draft> {
         let ToolResult {
             outcome,
@@ -318,8 +319,7 @@ mod tests {
     use sqlx::Connection as _;
     use toolhold_storage::{AuditFilter, AuditOrder, Location};
 
-    /// More rows than fit into the queue wait for the database, and whoever made the call that comes after
-    /// them goes away.
+    /// More rows than the queue holds wait for the database, and the caller of the next call goes away.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_call_has_its_row_though_whoever_made_it_goes_away_while_the_queue_is_full() {
         const CALLS: usize = 1_500;

@@ -1,19 +1,18 @@
-//! The configuration is read again while a process serves.
+//! Reads the configuration again while a process serves.
 //!
-//! Either all of it holds, or what held before goes on: what may fail is made first. Where it can only be
-//! made under the new policy, such as a shield whose module is given something only now, the policy is put
-//! in place for that, and taken back if it was in vain.
+//! A new configuration applies as a whole or not at all: everything that may fail is built first. A part that
+//! can only be built under the new policy, such as a shield whose module gets its grant there, is built after
+//! the policy was put in place, and the policy is restored if that fails.
 
 use crate::config::Configuration;
 use crate::host;
 use anyhow::{Result, bail};
 use toolhold_sandbox::Registry;
 
-/// Has the configuration `now` hold in the place of `held`. `make` makes what follows from it,
-/// and `put` puts that in the place of what was there.
+/// Replaces the configuration `held` by `now`. `make` builds what depends on it, and `put` installs that.
 ///
 /// # Errors
-/// What is wrong with it, or with what follows from it. Then everything is as it was.
+/// The configuration, or what depends on it, is wrong. Then nothing has changed.
 pub async fn renewed<T>(
     held: &Configuration,
     now: Configuration,
@@ -35,7 +34,7 @@ pub async fn renewed<T>(
                 Ok(made) => made,
                 Err(error) => {
                     registry.govern(held.policy()).await;
-                    // A shield may have had its source fetched.
+                    // A shield may have fetched its module's source.
                     host::forget_other_sources(registry, held, &|_| ()).await;
                     return Err(error);
                 }
@@ -53,7 +52,7 @@ pub async fn modules(config: &Configuration, registry: &Registry) {
         tracing::info!(?event, "modules");
     });
     if let Err(error) = loaded.await {
-        // What was loaded goes on.
+        // Loaded modules stay in use.
         tracing::error!("{error:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! A saved Request that is called: a run of the default agent, recorded as every run is.
+//! Calls of saved Requests: each is a recorded run of the default agent.
 
 use crate::agents::{Agent, Agents, OnBehalf};
 use crate::cancellation;
@@ -30,14 +30,13 @@ use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{Observer, Subject};
 use uuid::Uuid;
 
-/// What runs saved Requests. It is made when the first is called: until then no endpoint is asked, and none is
-/// needed.
+/// Runs saved Requests. Database and model are set up by the first call: until then no endpoint is needed.
 #[derive(Debug)]
 pub struct Runs {
     config: Configuration,
     registry: Registry,
     recorder: Recorder,
-    /// Told when the server ends.
+    /// Cancelled when the server ends.
     stop: CancellationToken,
     means: OnceCell<Means>,
 }
@@ -117,7 +116,7 @@ impl Runs {
         };
         let _cancels = run.cancel.clone().drop_guard();
         let (ended, done) = oneshot::channel();
-        // A run whose client is gone still says how it ended, and that is recorded.
+        // A run whose client is gone still ends with an event, which is recorded.
         let (store, stop, open) = (store.clone(), self.stop.clone(), self.recorder.open());
         let listener = asked.listener;
         tokio::spawn(async move {
@@ -133,7 +132,7 @@ impl Runs {
         let known = self.recorder.store().cloned();
         let (made, means) = oneshot::channel();
         let runtime = Handle::current();
-        // What opens a database and asks an endpoint for its models cannot be moved between threads.
+        // The future that opens the database and asks the endpoint for its models is not `Send`.
         std::thread::spawn(move || {
             let _ = made.send(runtime.block_on(Means::new(&config, registry, known)));
         });
@@ -161,7 +160,7 @@ impl RequestRunner for Runs {
     }
 }
 
-/// Whoever decides first counts: the client's user, or somebody with `toolhold approvals`.
+/// The first decision counts: the client's user, or `toolhold approvals`.
 #[derive(Debug)]
 struct StoredOrClients {
     store: Store,
@@ -193,7 +192,7 @@ impl Means {
     }
 }
 
-/// The run that is asked for. As when it is a sub-agent, the Request means the same whoever runs it.
+/// The run of the Request. As for a sub-agent, its meaning does not depend on the caller.
 fn request(
     agent: &Agent,
     behalf: &OnBehalf,
@@ -215,13 +214,13 @@ fn request(
         .clone()
         .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned());
     request.output_schema.clone_from(&saved.schema);
-    // It may ask for less than the operator allows, and not for more.
+    // The Request's limits may be lower than the operator's, not higher.
     let most = &mut request.settings.max_steps;
     *most = saved.max_steps.unwrap_or(*most).min(*most);
     Ok(request)
 }
 
-/// Follows a run to its end, and tells of it. Whoever cancels runs may cancel it.
+/// Follows a run to its end, and reports progress. Another process may cancel the run.
 async fn followed(
     mut run: Run,
     mut observer: Observer,
@@ -282,7 +281,7 @@ fn not_recorded(reason: &str) -> ToolFailure {
     }
 }
 
-/// Each thing that a run begins or ends is a step of its progress. How many there will be, nobody knows.
+/// Each begin or end of a step is a unit of progress. The total is unknown.
 fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
     let note = match &event.kind {
         EventKind::Request { step, .. } => format!("step {step}: the model is asked"),

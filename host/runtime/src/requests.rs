@@ -1,7 +1,7 @@
 //! The requests folder: saved Requests, by name or by path (docs/protocol.md, 6).
 //!
-//! It is read as a whole: a run sees the Requests that were there when it began. Whoever begins many runs keeps a
-//! [`RequestsFolder`], which reads it again only when something in it is another.
+//! The folder is read as a whole: a run sees the Requests of the moment when it began. A process that begins
+//! many runs keeps a [`RequestsFolder`], which reads the folder again only after a change.
 
 use crate::components::ends_in;
 use cap_std::ambient_authority;
@@ -15,27 +15,27 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
 use toolhold_protocol::saved::Saved;
 
-/// The saved Requests of a folder, as they were when it was read. Nothing outside of it is ever read.
-/// The default is no folder, and so no Requests. Clones share what was read.
+/// The saved Requests of a folder when it was read. Files outside of it are never read. The default has no
+/// folder and no Requests. Clones share the content.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     folder: PathBuf,
-    /// By path, with `/` between folders: the text, or why it could not be had.
+    /// By path, with `/` between folders: the text, or why it could not be read.
     files: Arc<Files>,
 }
 
 type Files = BTreeMap<String, Result<String, String>>;
 
-/// A Request that a person wrote has a few kilobytes; data belongs into its input.
+/// Most bytes of a file. A Request that a person wrote has a few kilobytes; data belongs into its input.
 const MAX_BYTES: u64 = 4 << 20;
-/// Of all files together.
+/// Most bytes of all files together.
 const MAX_TOTAL: u64 = 64 << 20;
 const MAX_FILES: usize = 1_000;
-/// Folders inside each other.
+/// Most levels of nested folders.
 const MAX_DEPTH: usize = 8;
 
 impl Requests {
-    /// Reads the folder. If there is none, there are no Requests.
+    /// Reads the folder. A missing folder has no Requests.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         let (mut files, mut room) = (Files::new(), MAX_TOTAL);
@@ -50,9 +50,9 @@ impl Requests {
         }
     }
 
-    /// Names that can be called, in order: `name`, or `./folder/name.json` for one further down.
+    /// Callable names, sorted: `name`, or `./folder/name.json` in a subfolder.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        // Given back as they are kept, so that nothing needs to be made for it.
+        // Borrowed from the keys, without allocation.
         self.files.keys().map(|path| {
             path.strip_suffix(".json")
                 .filter(|name| !name.contains('/'))
@@ -60,14 +60,14 @@ impl Requests {
         })
     }
 
-    /// Every Request, or why it is none, by its path.
+    /// Every Request, or why it is invalid, by its path.
     pub fn all(&self) -> impl Iterator<Item = (&str, Result<Saved, String>)> {
         let paths = self.files.iter();
         paths.map(|(path, text)| (path.as_str(), read(path, text)))
     }
 
-    /// The Request that `name` means: `NAME` for `NAME.json` in the folder, or `./path.json` below it.
-    /// `None` if there is none of that name.
+    /// The Request that `name` means: `NAME` for `NAME.json` in the folder, or `./path.json` below it. `None`
+    /// if it does not exist.
     pub fn find(&self, name: &str) -> Option<Result<Saved, String>> {
         let path = match name.strip_prefix("./") {
             Some(path) => path.to_owned(),
@@ -77,7 +77,7 @@ impl Requests {
         Some(read(path, text))
     }
 
-    /// That there is no Request of this name, and which there are.
+    /// The error for an unknown Request, which lists the existing ones.
     pub fn nothing(&self, name: &str) -> String {
         let folder = self.folder.display();
         let names: Vec<_> = self.names().collect();
@@ -91,8 +91,7 @@ impl Requests {
     }
 }
 
-/// A requests folder that is read when somebody wants what is in it, and again when that is another. Clones are
-/// the same one.
+/// A requests folder that is read on demand, and again after a change. Clones share it.
 #[derive(Debug, Clone)]
 pub struct RequestsFolder {
     path: PathBuf,
@@ -107,7 +106,7 @@ impl RequestsFolder {
         }
     }
 
-    /// The Requests as they are now. The disk is waited for by a thread of its own.
+    /// The present Requests. A blocking thread reads the disk.
     pub async fn now(&self) -> Requests {
         let mut read = self.read.clone().lock_owned().await;
         let path = self.path.clone();
@@ -133,7 +132,7 @@ impl RequestsFolder {
     }
 }
 
-/// In what form a folder's files were seen, and when.
+/// Stamps of a folder's files, and when they were taken.
 #[derive(Debug)]
 struct Stamp {
     files: Vec<(String, Option<(SystemTime, u64)>)>,
@@ -161,7 +160,7 @@ impl Stamp {
         Self { files, seen }
     }
 
-    /// A file that was written just now may be written again at what its file system takes for the same time.
+    /// A file that was just written may change again without a change of its modification time.
     fn is_settled(&self) -> bool {
         let mut times = self.files.iter().filter_map(|(_, form)| *form);
         times.all(|(modified, _)| {
@@ -174,8 +173,8 @@ impl Stamp {
 
 type Visit<'a> = dyn FnMut(&Dir, &str, String) + 'a;
 
-/// Every file that may be a Request: its folder, its name there, and its path with `/` between folders. None, if
-/// there is no such folder.
+/// Every file that may be a Request: its folder, its name, and its path with `/` between folders. `None` if
+/// the folder does not exist.
 fn visit_all(folder: &Path, each: &mut Visit<'_>) {
     if let Ok(folder) = Dir::open_ambient_dir(folder, ambient_authority()) {
         let mut left = MAX_FILES;
@@ -212,9 +211,9 @@ fn visit(folder: &Dir, prefix: &str, depth: usize, left: &mut usize, each: &mut 
     }
 }
 
-/// A file's text. Links are followed as long as they stay in the folder.
+/// Reads a file. Links are followed as long as they stay in the folder.
 fn text(folder: &Dir, name: &str, room: &mut u64) -> io::Result<String> {
-    // Before it is opened: opening a pipe waits for whoever writes to it.
+    // Checked before opening, because opening a pipe would wait for a writer.
     let metadata = folder.metadata(name)?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is no file"));
@@ -239,7 +238,7 @@ fn read(path: &str, text: &Result<String, String>) -> Result<Saved, String> {
     parse(text).map_err(|reason| format!("{path}: {reason}"))
 }
 
-/// Reads the text of a saved Request.
+/// Parses the text of a saved Request.
 pub fn parse(text: &str) -> Result<Saved, String> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
@@ -280,7 +279,7 @@ mod tests {
         fs::remove_file(path.join("a.json")).unwrap();
         let fewer = requests.now().await;
         assert!(fewer.find("a").is_none());
-        // As long, and of the same time as far as anybody can see.
+        // The same size and modification time.
         write("sub/b.json", r#"{"context": []}"#, 0);
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_ok());
         write("sub/b.json", r#"{"context": 12}"#, 0);

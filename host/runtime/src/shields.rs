@@ -1,4 +1,4 @@
-//! Builds the shields that the configuration names, and bridges those that are modules.
+//! Builds the configured shields, and adapts modules to shields.
 
 use crate::components::Components;
 use crate::config::{Configuration, ShieldSettings, ShieldWhat};
@@ -18,8 +18,8 @@ use toolhold_protocol::shield::ShieldPlace;
 use toolhold_sandbox as sandbox;
 use toolhold_sandbox::{Module, ModuleKind, Registry, ScreeningPlace};
 
-/// Every shield of the configuration, ready to screen. One that cannot be had is an error: a run that
-/// it should screen is not made without it. `guards` are the models that they ask.
+/// Every configured shield, ready to screen. A shield that cannot be built is an error, so that no run begins
+/// without it. `guards` are the models that shields ask.
 pub async fn shields(
     config: &Configuration,
     components: &Components,
@@ -50,7 +50,7 @@ pub async fn shields(
     Ok(Shields { posts, grants })
 }
 
-/// The shield, and what decides what it says. Nothing where only the run itself has to act.
+/// The shield with its implementation; absent for shields that the run itself implements.
 async fn build(
     config: &Configuration,
     components: &Components,
@@ -110,7 +110,7 @@ async fn build(
     })
 }
 
-/// The module that `name` means, from its source or the folder if it is not loaded yet.
+/// The module that `name` means; loaded from its source or the folder if necessary.
 async fn module(
     config: &Configuration,
     components: &Components,
@@ -154,7 +154,7 @@ async fn module(
     Ok(module)
 }
 
-/// A module that screens.
+/// A module that is a shield.
 #[derive(Debug)]
 struct Component {
     registry: Registry,

@@ -1,5 +1,5 @@
-//! Decisions about calls that wait for a person, as they are recorded in the database: by
-//! `toolhold approvals`, by the HTTP API, or by another process.
+//! Decisions about calls that wait for a person, read from the database, where `toolhold approvals`, the HTTP
+//! API or another process records them.
 
 use futures_util::future::BoxFuture;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_storage::Store;
 use uuid::Uuid;
 
-/// How often the database is asked for a decision that another process recorded: at first, and for a call
-/// that waits long. The interval grows from the first to the second, because many calls may wait and people
-/// take longer than this to decide.
+/// Poll interval for decisions of other processes: at first, and for a call that has waited for long. The
+/// interval grows from the first to the second, because many calls may wait and people need longer than this
+/// to decide.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(300);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Waits for a decision in the database. Asks nobody.
+/// Waits for a decision in the database; asks no person itself.
 #[derive(Debug)]
 pub struct StoredApprover {
     store: Store,
@@ -38,11 +38,11 @@ pub async fn stored_decision(store: &Store, run: Uuid, pending: &Pending) -> Dec
     let mut pause = MIN_POLL_INTERVAL;
     loop {
         let decided = store.decides();
-        // A database that is away for a while comes back; the run's journal says when it does not.
+        // The outage may pass; if it does not, the run's journal reports it.
         if let Ok(Some(decision)) = store.decision(run, &pending.call.id).await {
             return decision;
         }
-        // A decision of this process is taken up at once.
+        // A decision of this process is applied at once.
         let _ = tokio::time::timeout(pause, decided).await;
         pause = (pause * 5 / 4).min(MAX_POLL_INTERVAL);
     }

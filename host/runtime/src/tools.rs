@@ -1,4 +1,4 @@
-//! The bridge: the loop's [`Toolbox`] over the sandbox's [`Registry`], and the requests folder.
+//! The bridge: implements the loop's [`Toolbox`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
 use crate::requests::Requests;
@@ -21,10 +21,10 @@ use toolhold_sandbox::Registry;
 /// The tools of a registry's modules, or those of them that a run may use, and saved Requests: what
 /// [`toolhold_agent::Driver`] takes as its toolbox.
 ///
-/// Whatever a tool names as its `_module` (docs/protocol.md, 6) is found here: a loaded module, one of its
-/// versions or tools, a component by path or by reference as far as [`Sources`] let it, a saved Request.
-/// A call's scopes reach the module as its context, its reserved properties and the tool's schema if it
-/// asks for them; a message that it returns picks its place; its error keeps its class.
+/// Resolves a tool's `_module` (docs/protocol.md, 6): a loaded module, one of its versions or tools, a component
+/// by path or by reference as far as [`Sources`] allows it, or a saved Request. A module gets a call's scopes
+/// as its context, and the reserved properties and the tool's schema if it asks for them. A message that it
+/// returns chooses the path of its result; its error keeps its class.
 #[derive(Debug)]
 pub struct SandboxTools {
     components: Components,
@@ -34,14 +34,12 @@ pub struct SandboxTools {
     tenant: String,
     session: String,
     narrowing: Narrowing,
-    /// What a module promised about its arguments, where a tool message put its own words in the
-    /// place of that.
+    /// The argument schema that the module declared, if a tool message replaced it.
     bound: RwLock<HashMap<String, Arc<Validator>>>,
 }
 
 impl SandboxTools {
-    /// All tools that `registry` has when a run begins, by name alone, on behalf of nobody in
-    /// particular.
+    /// All tools that `registry` has when a run begins, by name alone, without an owner.
     pub fn new(registry: Registry) -> Self {
         Self {
             components: Components::new(registry, Sources::default()),
@@ -60,28 +58,27 @@ impl SandboxTools {
         self
     }
 
-    /// Tools may name modules by path and by reference, too.
+    /// Allows tools to name modules by path and by reference, too.
     pub fn with_sources(mut self, sources: Sources) -> Self {
         let registry = self.components.registry().clone();
         self.components = Components::new(registry, sources);
         self
     }
 
-    /// Nothing but these tools can be called: `module.tool`, or `module` for all of a module. It
-    /// holds for modules; saved Requests and activities are named by who makes the context.
+    /// Restricts calls to these tools: `module.tool`, or `module` for all of a module's. The restriction
+    /// concerns modules; the context's author names saved Requests and activities.
     pub fn allowing(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed = Some(names.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Calls are made for this session of this tenant, who then has values, files and a share of the
-    /// places of its own.
+    /// Makes calls for this session of this tenant, with values, files and a share of the places of its own.
     pub fn on_behalf_of(mut self, tenant: impl Into<String>, session: impl Into<String>) -> Self {
         (self.tenant, self.session) = (tenant.into(), session.into());
         self
     }
 
-    /// Modules, and those that they call, may use no more of what they are granted than `bounds` leave.
+    /// Restricts the grants of modules, and of modules that they call, to `bounds`.
     pub fn within(self, bounds: GrantRestrictions) -> Self {
         let live = LiveBounds::default();
         live.set(bounds);
@@ -91,7 +88,7 @@ impl SandboxTools {
         })
     }
 
-    /// The same, with bounds that may become others while calls are made.
+    /// The same, with bounds that may change while calls run.
     pub(crate) fn narrowed(mut self, narrowing: Narrowing) -> Self {
         self.narrowing = narrowing;
         self
@@ -118,8 +115,8 @@ impl SandboxTools {
         names::allows(self.allowed.as_deref(), tool)
     }
 
-    /// A component's only tool, or after a `#` one of its tools. A tool may be named as a call names
-    /// it, too: `module.tool`.
+    /// A component's only tool, or the tool named after `#`. A tool may also be named as in a call:
+    /// `module.tool`.
     async fn component(&self, name: &str) -> Result<Option<Tool>, String> {
         let (reference, wanted) = match name.split_once('#') {
             Some((module, tool)) => (module, Some(tool)),
@@ -169,7 +166,7 @@ impl SandboxTools {
                 spec.name
             ));
         }
-        // By its version, so that a newer one beside it is not called instead.
+        // With its version, so that a newer version beside it is not called instead.
         let name = match &module.version {
             Some(version) => format!(
                 "{}@{version}.{}",
@@ -214,7 +211,7 @@ impl SandboxTools {
         }
     }
 
-    /// Runs one call, and tells all that there is to know of it.
+    /// Runs one call, and returns all details of it.
     ///
     /// # Errors
     /// The arguments are none that the module takes.
@@ -237,7 +234,7 @@ impl SandboxTools {
                 tenant: &self.tenant,
                 session: &self.session,
             },
-            // A call that another one makes is under what that one is under.
+            // The bounds of the outer call apply to a nested call.
             restrictions: match &call.restrictions {
                 Some(restrictions) => Some(restrictions.clone()),
                 None => self.narrowing.now(),
@@ -250,8 +247,8 @@ impl SandboxTools {
         Ok(self.components.registry().call(&invocation).await)
     }
 
-    /// The arguments satisfy what the tool message says; a module was promised that they satisfy what
-    /// it says itself.
+    /// The arguments satisfy the tool message's schema. The module expects that they satisfy its own, so that
+    /// is validated here.
     fn check(&self, call: &ToolCall) -> Result<(), ToolFailure> {
         let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
         let validator = bound.get(&call.tool).cloned();
@@ -313,7 +310,7 @@ impl Toolbox for SandboxTools {
     }
 }
 
-/// GrantRestrictions that are exchanged while calls are made within them: the next call is within the new.
+/// GrantRestrictions that may be replaced while calls run: the next call uses the new ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveBounds(Arc<RwLock<Arc<GrantRestrictions>>>);
 
@@ -330,7 +327,7 @@ impl LiveBounds {
     }
 }
 
-/// What narrows a call: an agent's bounds, which may change, and a key's, which do not.
+/// The restrictions of a call: an agent's, which may change, and a key's, which do not.
 #[derive(Debug, Default)]
 pub(crate) struct Narrowing {
     pub live: LiveBounds,
@@ -338,7 +335,7 @@ pub(crate) struct Narrowing {
 }
 
 impl Narrowing {
-    /// What holds for a call that begins now. Absent: modules have all that they are granted.
+    /// The restrictions of a call that begins now. Absent: none.
     fn now(&self) -> Option<Arc<GrantRestrictions>> {
         let own = self.live.now();
         match &self.permits {
@@ -354,7 +351,7 @@ impl Narrowing {
     }
 }
 
-/// What a call came to, as the loop knows it.
+/// The outcome of a call in the loop's types.
 pub fn result(report: CallReport) -> ToolResult {
     let printed = printed(&report);
     let module = report.module.map(|digest| digest.to_string());
@@ -372,7 +369,7 @@ pub fn result(report: CallReport) -> ToolResult {
     }
 }
 
-/// Why a call failed, in the loop's words.
+/// The failure of a call in the loop's types.
 pub fn failure(error: &CallError) -> ToolFailure {
     ToolFailure {
         kind: error.kind().to_owned(),
@@ -390,9 +387,8 @@ pub fn usage(usage: toolhold_policy::CallUsage) -> ToolUsage {
     }
 }
 
-/// A data message: its `data` is the result, and its `_outputPath`, where it stands for itself or for
-/// a whole call's in `_call`, the place among those that the call was given. One that names only its
-/// `kind` means the whole of that.
+/// A data message: `data` is the result, and `_outputPath` (its own, or that of a whole call in `_call`) is
+/// the chosen path among those of the call. A message that names only its `kind` is used as a whole.
 fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
     let wrong = |reason: &str| {
         let message = format!(
@@ -422,7 +418,7 @@ fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
     }
 }
 
-/// What a guest printed and logged, a line each, labelled with where it came from.
+/// The output and the log lines of a guest, one a line, labelled with their source.
 pub fn printed(report: &CallReport) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, captured) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {

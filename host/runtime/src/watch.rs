@@ -1,9 +1,8 @@
-//! Notices that the modules folder, saved Requests, the approvals or the configuration changed.
+//! Watches the modules folder, saved Requests, the approvals and the configuration for changes.
 //!
-//! The operating system tells of single writes; what counts is that they are over. So a change is
-//! reported when nothing more came for a moment. Where the system cannot tell (network file systems,
-//! no watches left), everything is looked at every few seconds instead; so are, in any case, the files of
-//! the configuration, which may be links that somebody turns elsewhere.
+//! The operating system reports single writes; a change is reported when no further write came for a moment.
+//! Where the system cannot watch (network file systems, no watches left), files are polled every few seconds.
+//! Files of the configuration are always polled, because they may be links whose target changes.
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use std::path::{Path, PathBuf};
@@ -11,51 +10,51 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// A file that is being written is written to again within this time.
+/// Time without writes after which a change is complete.
 const QUIET_PERIOD: Duration = Duration::from_millis(150);
-/// A folder that never comes to rest is looked at after this time anyway.
+/// Longest wait for a folder whose writes do not stop.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(2);
-/// How often files of the configuration are looked at, and folders where the system cannot tell.
+/// Poll interval of configuration files, and of folders that the system cannot watch.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What to look at again.
+/// What to read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
     /// The modules folder, saved Requests or the approvals.
     Modules,
-    /// A file of the configuration; and perhaps the others, too.
+    /// A file of the configuration; the others may have changed, too.
     Configuration,
 }
 
 /// The folders that are watched.
 #[derive(Debug, Clone, Copy)]
 pub struct Folders<'a> {
-    /// With all folders below it.
+    /// Including subfolders.
     pub modules: &'a Path,
-    /// Saved Requests, with all folders below it.
+    /// Saved Requests, including subfolders.
     pub requests: &'a Path,
     pub approvals: &'a Path,
 }
 
 /// Tells when to load the modules folder, or the configuration, again.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ConfigWatch {
     changes: mpsc::Receiver<()>,
-    /// Stops with this; absent where the system cannot watch.
+    /// Dropping it stops the watch; absent where the system cannot watch.
     watcher: Option<RecommendedWatcher>,
     files: Vec<PathBuf>,
-    seen: Seen,
+    seen: ConfigStamps,
 }
 
-/// In what form the files of the configuration were seen.
+/// Stamps of the configuration's files.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Seen(Vec<Option<Stamp>>);
+pub struct ConfigStamps(Vec<Option<Stamp>>);
 
-/// In what form a file was seen.
+/// Size and modification time of a file.
 type Stamp = (SystemTime, u64);
 
-impl Seen {
-    /// As they are now.
+impl ConfigStamps {
+    /// The present stamps.
     pub fn now(files: &[PathBuf]) -> Self {
         let stamp = |file: &PathBuf| {
             let found = std::fs::metadata(file).ok()?;
@@ -65,8 +64,8 @@ impl Seen {
     }
 }
 
-impl Watch {
-    /// Watches these folders, as far as they are there, and the files of the configuration.
+impl ConfigWatch {
+    /// Watches the existing ones of these folders, and the files of the configuration.
     pub fn start(files: Vec<PathBuf>, watched: &Folders<'_>) -> Self {
         let mut folders: Vec<(PathBuf, RecursiveMode)> = Vec::new();
         for (folder, mode) in [
@@ -77,7 +76,7 @@ impl Watch {
             folders.extend(folder.canonicalize().ok().map(|folder| (folder, mode)));
         }
         let whole: Vec<PathBuf> = folders.iter().map(|(folder, _)| folder.clone()).collect();
-        // Whoever writes a file anew puts another in its place: its folder is told of that.
+        // An editor may replace a file, which is an event of its folder.
         let named: Vec<PathBuf> = files.iter().filter_map(|file| in_folder(file)).collect();
         for folder in named.iter().filter_map(|file| file.parent()) {
             let known = folders.iter().any(|(known, _)| known == folder);
@@ -85,22 +84,22 @@ impl Watch {
                 folders.push((folder.to_owned(), RecursiveMode::NonRecursive));
             }
         }
-        // The database lies beside some of them, and is always written to.
+        // The database is beside some of them, and is written constantly.
         let is_ours = move |path: &PathBuf| {
             named.contains(path) || whole.iter().any(|folder| path.starts_with(folder))
         };
-        // One note is enough: whoever reads it looks at everything.
+        // One note is enough: its reader checks everything.
         let (note, changes) = mpsc::channel(1);
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let is_nothing = |event: notify::Event| {
-                // Looking at the folder is no change of it; we look at it ourselves.
+                // Reading a folder is no change; we read it ourselves.
                 event.kind.is_access()
                     || !(event.paths.is_empty() || event.paths.iter().any(&is_ours))
             };
             if event.is_ok_and(is_nothing) {
                 return;
             }
-            // Full: a note is waiting already.
+            // Full: a note is already queued.
             let _ = note.try_send(());
         })
         .and_then(|mut watcher| {
@@ -111,7 +110,7 @@ impl Watch {
         })
         .inspect_err(|error| tracing::warn!(%error, "looking at the folders every few seconds"))
         .ok();
-        let seen = Seen::now(&files);
+        let seen = ConfigStamps::now(&files);
         Self {
             changes,
             watcher,
@@ -120,12 +119,12 @@ impl Watch {
         }
     }
 
-    /// What is another since then has changed, too: loading takes its time.
-    pub fn since(self, seen: Seen) -> Self {
+    /// Also reports changes since then, because loading takes time.
+    pub fn since(self, seen: ConfigStamps) -> Self {
         Self { seen, ..self }
     }
 
-    /// Returns when something changed and has come to rest, or when it is time to look.
+    /// Completes when a change is complete, or when it is time to poll.
     pub async fn changed(&mut self) -> Changed {
         loop {
             let is_noted = match &self.watcher {
@@ -140,7 +139,7 @@ impl Watch {
                     async { while timeout(QUIET_PERIOD, self.changes.recv()).await.is_ok() {} };
                 let _ = timeout(MAX_SETTLE_TIME, settled).await;
             }
-            let now = Seen::now(&self.files);
+            let now = ConfigStamps::now(&self.files);
             if now != self.seen {
                 self.seen = now;
                 return Changed::Configuration;
@@ -152,7 +151,7 @@ impl Watch {
     }
 }
 
-/// A file's path as the system tells of it, whether it is there or not.
+/// The path of a file as the system reports it, whether the file exists or not.
 fn in_folder(file: &Path) -> Option<PathBuf> {
     let file = std::path::absolute(file).ok()?;
     let folder = file.parent()?.canonicalize().ok()?;

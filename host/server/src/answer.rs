@@ -1,4 +1,4 @@
-//! What a run came to, as an API answers it: put together from the run's events.
+//! The answer of a run as an API returns it, built from the run's events.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,19 +8,19 @@ use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// The answer to a task, with the way to it.
+/// The answer to a task, with the steps that led to it.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct Answer {
-    /// The run's id: `/v1/runs/ID` has everything of it.
+    /// The run's id. `GET /v1/runs/ID` returns the whole run.
     pub id: Uuid,
-    /// Whatever satisfies the output schema; a text if there is none; null if the run was stopped.
+    /// The output, which satisfies the output schema: a text without a schema, null if the run was stopped.
     #[schema(value_type = Value)]
     pub output: Value,
-    /// `output`, or what stopped the run: `max_steps`, `timeout`, `cancelled`, `model`, …; null while it
-    /// goes on.
+    /// Why the run ended: `output`, or what stopped it (`max_steps`, `timeout`, `cancelled`, `model`, …).
+    /// Null while the run is not over.
     #[schema(value_type = Option<String>)]
     pub reason: Option<StopReason>,
-    /// What went wrong, if something did.
+    /// The error, if the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub steps: Vec<Step>,
@@ -28,7 +28,7 @@ pub struct Answer {
     pub duration_ms: u64,
 }
 
-/// One Request to the model, and the calls that it asked for.
+/// One Request to the model, and the calls that its reply asked for.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct Step {
     pub step: u32,
@@ -39,25 +39,25 @@ pub struct Step {
 pub struct Call {
     pub id: String,
     pub tool: String,
-    /// With references replaced.
+    /// Arguments after references were replaced.
     #[schema(value_type = Object)]
     pub arguments: Value,
-    /// Null while it is made.
+    /// Null while the call runs.
     #[schema(value_type = Value)]
     pub result: Value,
-    /// Why there is no result.
+    /// The error of a failed call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub duration_ms: f64,
 }
 
-/// In tokens, as the endpoint counts them; the cost in billionths of run.currency.
+/// Tokens as the endpoint counts them; the cost in billionths of run.currency.
 #[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
 pub struct Usage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub total_tokens: u64,
-    /// Absent if it is not known.
+    /// Absent if the cost is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_nano: Option<u64>,
 }
@@ -79,7 +79,7 @@ impl Answer {
             }),
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
-                // The calls of a saved plan are asked for by nobody.
+                // The calls of a saved plan belong to no Request.
                 if self.steps.is_empty() {
                     self.steps.push(Step::default());
                 }
@@ -138,7 +138,7 @@ impl Answer {
         }
     }
 
-    /// As text: what is none is shown as JSON.
+    /// The output as text; other values as JSON.
     pub fn text(&self) -> String {
         match &self.output {
             Value::String(text) => text.clone(),

@@ -1,51 +1,51 @@
-//! The final answer while it is written: what of a model's pieces is text that a client may read already.
+//! Extracts the final answer from a model's reply while the reply is streamed.
 //!
-//! In the schema contract the answer is the string `output` of a JSON object, in the simple one
-//! `final_answer`; in the tools contract it is the text itself. What was said is always the beginning of
-//! the answer where the model keeps its contract; where it does not, [`AnswerStream::rest`] makes up for it.
+//! The answer is the string `output` of a JSON object in the schema contract, the string `final_answer` in
+//! the simple contract, and the text itself in the tools contract. As long as the model keeps its contract,
+//! the streamed text is a prefix of the answer; otherwise [`AnswerStream::rest`] returns the correction.
 
 use toolhold_protocol::contract::Contract;
 
-/// Names under which an object holds the answer.
+/// Members of an object that hold the answer.
 const ANSWERS: [&str; 2] = ["output", "final_answer"];
-/// A longer name is none of those.
+/// Length bound of a member's name while it is read; a longer name is none of [`ANSWERS`].
 const MAX_NAME: usize = 32;
 
-/// Follows the replies of a run, one after the other.
+/// Follows the replies of one run, in order.
 #[derive(Debug)]
 pub struct AnswerStream {
     is_text: bool,
-    place: Place,
+    place: StreamPosition,
     depth: usize,
     /// The member of the outermost object that is being read.
     name: String,
     string: Characters,
-    /// Of this reply.
+    /// Text streamed of this reply.
     said: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum StreamPosition {
     /// Outside of every string.
     Between,
-    /// In a string that is the name of a member of the outermost object.
+    /// In the name of a member of the outermost object.
     Name,
     Other,
     Answer,
-    /// After the answer, or in something that is no JSON.
+    /// After the answer, or in a text that is not JSON.
     Over,
 }
 
-/// The characters of a JSON string, one after the other.
+/// Decodes a JSON string character by character.
 #[derive(Debug, Default)]
 struct Characters {
     is_escaped: bool,
-    /// Of a `\u` escape.
+    /// Hex digits of a `\u` escape.
     digits: Option<String>,
     high: Option<u16>,
 }
 
-enum Read {
+enum CharRead {
     Character(char),
     Nothing,
     End,
@@ -56,7 +56,7 @@ impl AnswerStream {
     pub fn new(contract: Contract) -> Self {
         Self {
             is_text: contract == Contract::Tools,
-            place: Place::Between,
+            place: StreamPosition::Between,
             depth: 0,
             name: String::new(),
             string: Characters::default(),
@@ -64,7 +64,7 @@ impl AnswerStream {
         }
     }
 
-    /// Another reply begins: what was said of the one before was no answer.
+    /// Starts the next reply. Text of the previous reply was not the answer.
     pub fn restart(&mut self) {
         let contract = if self.is_text {
             Contract::Tools
@@ -74,7 +74,7 @@ impl AnswerStream {
         *self = Self::new(contract);
     }
 
-    /// Takes what the model wrote next, and gives what of it belongs to the answer.
+    /// Takes the next piece of a reply, and returns its part of the answer.
     pub fn push(&mut self, text: &str) -> String {
         if self.is_text {
             self.said.push_str(text);
@@ -88,7 +88,7 @@ impl AnswerStream {
         answer
     }
 
-    /// What is missing from what was said, now that the whole answer is known.
+    /// The part of the final answer that was not streamed yet.
     pub fn rest<'a>(&self, answer: &'a str) -> Rest<'a> {
         match answer.strip_prefix(self.said.as_str()) {
             Some(rest) => Rest::More(rest),
@@ -98,17 +98,17 @@ impl AnswerStream {
 
     fn read(&mut self, c: char, answer: &mut String) {
         match self.place {
-            Place::Between => match c {
+            StreamPosition::Between => match c {
                 '"' => {
                     self.string = Characters::default();
                     self.place = if self.depth != 1 {
-                        Place::Other
+                        StreamPosition::Other
                     } else if self.name.is_empty() {
-                        Place::Name
+                        StreamPosition::Name
                     } else if ANSWERS.contains(&self.name.as_str()) {
-                        Place::Answer
+                        StreamPosition::Answer
                     } else {
-                        Place::Other
+                        StreamPosition::Other
                     };
                 }
                 '{' | '[' => self.depth += 1,
@@ -116,40 +116,44 @@ impl AnswerStream {
                 ',' if self.depth == 1 => self.name.clear(),
                 _ => {}
             },
-            Place::Over => {}
-            Place::Name | Place::Other | Place::Answer => match self.string.read(c) {
-                Read::Character(c) => match self.place {
-                    Place::Answer => answer.push(c),
-                    Place::Name if self.name.len() < MAX_NAME => self.name.push(c),
-                    _ => {}
-                },
-                Read::Nothing => {}
-                Read::End if self.place == Place::Answer => self.place = Place::Over,
-                Read::End => self.place = Place::Between,
-                Read::Malformed => self.place = Place::Over,
-            },
+            StreamPosition::Over => {}
+            StreamPosition::Name | StreamPosition::Other | StreamPosition::Answer => {
+                match self.string.read(c) {
+                    CharRead::Character(c) => match self.place {
+                        StreamPosition::Answer => answer.push(c),
+                        StreamPosition::Name if self.name.len() < MAX_NAME => self.name.push(c),
+                        _ => {}
+                    },
+                    CharRead::Nothing => {}
+                    CharRead::End if self.place == StreamPosition::Answer => {
+                        self.place = StreamPosition::Over
+                    }
+                    CharRead::End => self.place = StreamPosition::Between,
+                    CharRead::Malformed => self.place = StreamPosition::Over,
+                }
+            }
         }
     }
 }
 
-/// How an answer that was said in part is completed.
+/// How a partly streamed answer is completed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Rest<'a> {
     More(&'a str),
-    /// What was said is not how it begins: this is all of it.
+    /// The streamed text is not a prefix of the answer: this is the whole answer.
     Instead(&'a str),
 }
 
 impl Characters {
-    fn read(&mut self, c: char) -> Read {
+    fn read(&mut self, c: char) -> CharRead {
         if let Some(digits) = &mut self.digits {
             digits.push(c);
             if digits.len() < 4 {
-                return Read::Nothing;
+                return CharRead::Nothing;
             }
             let unit = u16::from_str_radix(digits, 16);
             self.digits = None;
-            return unit.map_or(Read::Malformed, |unit| self.unit(unit));
+            return unit.map_or(CharRead::Malformed, |unit| self.unit(unit));
         }
         if self.is_escaped {
             self.is_escaped = false;
@@ -162,34 +166,34 @@ impl Characters {
                 '"' | '\\' | '/' => c,
                 'u' => {
                     self.digits = Some(String::new());
-                    return Read::Nothing;
+                    return CharRead::Nothing;
                 }
-                _ => return Read::Malformed,
+                _ => return CharRead::Malformed,
             };
-            return Read::Character(c);
+            return CharRead::Character(c);
         }
         match c {
             '\\' => {
                 self.is_escaped = true;
-                Read::Nothing
+                CharRead::Nothing
             }
-            '"' => Read::End,
-            c => Read::Character(c),
+            '"' => CharRead::End,
+            c => CharRead::Character(c),
         }
     }
 
-    /// A UTF-16 code unit; characters outside of the basic plane come as two.
-    fn unit(&mut self, unit: u16) -> Read {
+    /// Takes a UTF-16 code unit; characters outside of the basic plane are two units.
+    fn unit(&mut self, unit: u16) -> CharRead {
         match self.high.take() {
             Some(high) => match char::decode_utf16([high, unit]).next() {
-                Some(Ok(c)) => Read::Character(c),
-                _ => Read::Malformed,
+                Some(Ok(c)) => CharRead::Character(c),
+                _ => CharRead::Malformed,
             },
             None => match char::from_u32(u32::from(unit)) {
-                Some(c) => Read::Character(c),
+                Some(c) => CharRead::Character(c),
                 None => {
                     self.high = Some(unit);
-                    Read::Nothing
+                    CharRead::Nothing
                 }
             },
         }

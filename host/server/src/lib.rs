@@ -1,12 +1,12 @@
 //! Agents as a service: the HTTP API with its sessions and its page.
 //!
-//! A server admits runs fairly, records every event before it is shown, and resumes what a server that is gone
-//! left behind. It knows no terminal; configuration reaches it as values ([`Settings`](settings::Settings),
+//! A server admits runs fairly, records every event before it is shown, and resumes runs of servers that have
+//! ended. It knows no terminal; configuration reaches it as values ([`Settings`](settings::Settings),
 //! `toolhold_runtime::config::Configuration`).
 //!
-//! Read it in this order: [`settings`] (`[serve]`), [`runs`] (the runs of this server), [`sessions`] (what a
-//! turn leaves for the next), [`answer`] and [`answer_stream`] (what a run came to, whole and while it is
-//! written), [`http`] (one resource a file), [`retention`] (deleting what is old).
+//! Read it in this order: [`settings`] (`[serve]`), [`runs`] (the runs of this server), [`sessions`] (the
+//! context that a turn leaves for the next), [`answer`] and [`answer_stream`] (a run's answer, whole and
+//! while it is streamed), [`http`] (one resource a file), [`retention`] (deletes old records).
 //!
 //! ```
 //! use toolhold_connections::web_origin;

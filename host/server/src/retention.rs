@@ -1,4 +1,4 @@
-//! Runs that are over for longer than the operator keeps them are deleted.
+//! Deletes runs that ended longer ago than the operator keeps them.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use toolhold_storage::{PrunedBy, Store, now_ms};
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Time between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(10);
-/// How long the clock must run steadily before anything is deleted by it.
+/// Time for which the clock must run steadily before records are deleted by it.
 const STEADY_CLOCK_TIME: Duration = Duration::from_hours(1);
-/// How far the clock may differ from the time that passed and still counts as steady.
+/// Largest difference between the clock and the elapsed time that counts as steady.
 const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
-/// Deletes what is over for more than so many days, for as long as it is polled.
+/// Deletes records that ended more than `days` days ago, for as long as it is polled.
 pub async fn keep(store: &Store, days: NonZeroU32) {
     let mut clock = Clock::started(now_ms(), Instant::now());
     loop {
@@ -42,8 +42,8 @@ async fn delete(store: &Store, days: NonZeroU32, now_ms: u64) {
     }
 }
 
-/// The machine's clock against the time that passes. One that was just set may be set again, and what was
-/// deleted by it does not come back.
+/// Compares the machine's clock with elapsed time. A clock that was just changed may be corrected, and
+/// deleted records do not come back.
 #[derive(Debug)]
 struct Clock {
     set_ms: u64,
@@ -55,7 +55,7 @@ impl Clock {
         Self { set_ms: now_ms, at }
     }
 
-    /// Whether nobody has set it for at least so long.
+    /// Whether the clock was steady for at least this time.
     fn is_even(&mut self, now_ms: u64, at: Instant, long: Duration) -> bool {
         let passed = at.saturating_duration_since(self.at);
         let passed_ms = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
@@ -89,15 +89,15 @@ mod tests {
         for (passed, shown, is_even) in [
             (10, ms(10), false),
             (60, ms(60), true),
-            // A year ahead, and an hour later it stays.
+            // The clock jumps a year ahead and stays there.
             (70, ms(70) + year, false),
             (120, ms(120) + year, false),
             (130, ms(130) + year, true),
-            // And put right.
+            // The clock is corrected.
             (140, ms(140), false),
             (199, ms(199), false),
             (200, ms(200), true),
-            // A machine that slept for two days, whose monotonic clock did, too.
+            // The machine sleeps for two days, and its monotonic clock does, too.
             (210, ms(210) + 2 * DAY_MS, false),
         ] {
             let seen = clock.is_even(shown, minutes(passed), hour);
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(ends, [0, 6]);
     }
 
-    /// A run that was over at once.
+    /// A run that ends at once.
     async fn ended(store: &Store, at_ms: u64) {
         let run = Uuid::now_v7();
         let mut journal = store.journal(run, Label::default());

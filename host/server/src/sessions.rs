@@ -1,4 +1,4 @@
-//! What a turn of a session leaves for the next.
+//! The context that a turn of a session leaves for the next.
 
 use serde_json::Value;
 use toolhold_protocol::context::Message;
@@ -7,7 +7,7 @@ use toolhold_protocol::turn::Role;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
-/// The context with which the turn after `run` begins: that of `run`, and what it answered.
+/// The context of the turn after `run`: that of `run`, with its answer.
 pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordError> {
     let (first, last) = store.ends(run).await?;
     let mut context = match first.kind {
@@ -20,7 +20,7 @@ pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordErr
     Ok(context)
 }
 
-/// What the model reads in the next turn of how this one ended.
+/// The message that tells the model of the next turn how this one ended.
 pub fn answered(output: &Value, reason: StopReason) -> Message {
     let said = match output {
         Value::String(text) => text.clone(),

@@ -9,7 +9,7 @@ use toolhold_connections::web_origin;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keys {
-    /// When there is one, or others than this machine can reach the server.
+    /// Only if a key exists, or if other machines can reach the server.
     Auto,
     Always,
     Never,
@@ -46,7 +46,7 @@ impl Settings {
         Duration::from_millis(self.lame_duck_ms)
     }
 
-    /// The first key that is wrong, and why.
+    /// The first key with a wrong value, and the reason.
     pub fn fault(&self) -> Option<(&'static str, String)> {
         for (key, is_zero) in [
             ("concurrent_runs", self.concurrent_runs == 0),

@@ -94,12 +94,12 @@ impl From<sqlx::Error> for RecordError {
 }
 
 /// Names that a message lists.
-const SHOWN: usize = 8;
+const MAX_SHOWN_NAMES: usize = 8;
 
 fn listed(names: &[String]) -> String {
-    let shown = names.iter().rev().take(SHOWN);
+    let shown = names.iter().rev().take(MAX_SHOWN_NAMES);
     let mut text = shown.cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
+    if names.len() > MAX_SHOWN_NAMES {
         text.push_str(" and older ones");
     }
     text

@@ -2,7 +2,7 @@
 
 use crate::clock::now_ms;
 use crate::conventions as names;
-use crate::handle::{Inner, Telemetry};
+use crate::handle::{Exporters, Telemetry};
 use crate::spans::{self, OpenSpan, Spans};
 use opentelemetry::Context;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use toolhold_protocol::result::ToolUsage;
 /// The span of a call that has not ended.
 #[derive(Debug)]
 pub struct CallSpan {
-    inner: Option<Arc<Inner>>,
+    inner: Option<Arc<Exporters>>,
     spans: Spans,
     span: OpenSpan,
     tool: String,

@@ -6,20 +6,20 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// Bound of one export. A collector that takes longer must not hold up the process.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The SDK exports from threads of its own, which have no reactor; this client sends on the runtime it was made on.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ExportClient {
     runtime: Handle,
     client: reqwest::Client,
 }
 
-impl Client {
+impl ExportClient {
     /// A client that sends on the current runtime.
     pub fn new() -> Result<Self, reqwest::Error> {
         let client = reqwest::Client::builder()
-            .timeout(TIMEOUT)
+            .timeout(EXPORT_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none());
         Ok(Self {
             runtime: Handle::current(),
@@ -30,7 +30,7 @@ impl Client {
 
 type Sent<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
 
-impl HttpClient for Client {
+impl HttpClient for ExportClient {
     fn send_bytes<'a, 'b>(&'a self, request: Request<Bytes>) -> Sent<'b>
     where
         'a: 'b,

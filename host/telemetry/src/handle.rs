@@ -13,11 +13,11 @@ use toolhold_policy::redaction::Redaction;
 #[derive(Debug, Clone)]
 pub struct Telemetry {
     /// Absent: telemetry is off.
-    pub(crate) inner: Option<Arc<Inner>>,
+    pub(crate) inner: Option<Arc<Exporters>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct Exporters {
     /// Absent: no traces are sent.
     pub tracers: Option<SdkTracerProvider>,
     pub tracer: Option<SdkTracer>,

@@ -3,7 +3,7 @@
 use crate::clock::now_ms;
 use crate::context::parent_of;
 use crate::conventions as names;
-use crate::handle::{Inner, Telemetry};
+use crate::handle::{Exporters, Telemetry};
 use crate::instruments::Instruments;
 use crate::spans::{self, OpenSpan, Spans};
 use opentelemetry::{Context, KeyValue};
@@ -43,7 +43,7 @@ impl Subject {
 /// start in the middle, and has a span from there on.
 #[derive(Debug)]
 pub struct Observer {
-    inner: Option<Arc<Inner>>,
+    inner: Option<Arc<Exporters>>,
     spans: Spans,
     subject: Subject,
     root: Option<AgentRun>,
@@ -66,7 +66,7 @@ struct AgentRun {
     /// The model that the last request named.
     asked: String,
     chat: Option<Chat>,
-    calls: BTreeMap<String, Call>,
+    calls: BTreeMap<String, OpenCall>,
     /// Sub-agents, by the id of the call that started each.
     subs: BTreeMap<String, AgentRun>,
     /// Prompt and completion tokens of all replies.
@@ -84,7 +84,7 @@ struct Chat {
 
 /// A call that has not ended.
 #[derive(Debug)]
-struct Call {
+struct OpenCall {
     span: OpenSpan,
     tool: String,
 }
@@ -277,7 +277,7 @@ impl AgentRun {
                     filled.as_ref().unwrap_or(&call.arguments).clone()
                 });
                 let tool = call.tool.clone();
-                self.calls.insert(call.id.clone(), Call { span, tool });
+                self.calls.insert(call.id.clone(), OpenCall { span, tool });
             }
             EventKind::ToolResult {
                 id,

@@ -1,8 +1,8 @@
 //! Starts telemetry: exporters to a collector, and the registry that Prometheus scrapes.
 
-use crate::client::Client;
+use crate::client::ExportClient;
 use crate::conventions as names;
-use crate::handle::{Inner, Telemetry};
+use crate::handle::{Exporters, Telemetry};
 use crate::instruments::Instruments;
 use crate::settings::Settings;
 use opentelemetry::InstrumentationScope;
@@ -43,7 +43,7 @@ impl Telemetry {
         if !sends_traces && !sends_metrics && !settings.is_scraped {
             return Ok(Self::off());
         }
-        let client = Client::new()?;
+        let client = ExportClient::new()?;
         let tracers = if sends_traces {
             Some(tracers(settings, &client)?)
         } else {
@@ -70,7 +70,7 @@ impl Telemetry {
         let meters = meters.build();
         let meter = meters.meter_with_scope(scope());
         Ok(Self {
-            inner: Some(Arc::new(Inner {
+            inner: Some(Arc::new(Exporters {
                 tracer: tracers.as_ref().map(|it| it.tracer_with_scope(scope())),
                 instruments: Instruments::new(&meter),
                 meter,
@@ -83,7 +83,10 @@ impl Telemetry {
     }
 }
 
-fn tracers(settings: &Settings, client: &Client) -> Result<SdkTracerProvider, TelemetryError> {
+fn tracers(
+    settings: &Settings,
+    client: &ExportClient,
+) -> Result<SdkTracerProvider, TelemetryError> {
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client.clone())

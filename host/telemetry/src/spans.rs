@@ -12,7 +12,7 @@ use toolhold_protocol::completion::Completion;
 use toolhold_protocol::result::ToolUsage;
 
 /// Characters of an attribute with content.
-const MAX_CONTENT: usize = 32_768;
+const MAX_CONTENT_CHARS: usize = 32_768;
 
 /// Makes spans; without a tracer, empty ones.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +110,7 @@ impl Spans {
     pub fn capture(&self, span: &OpenSpan, name: &'static str, content: impl FnOnce() -> Value) {
         if let (Some(redaction), true) = (&self.content, span.is_recording()) {
             let text = redaction.value(&content()).to_string();
-            let end = text.char_indices().nth(MAX_CONTENT);
+            let end = text.char_indices().nth(MAX_CONTENT_CHARS);
             let kept = end.map_or(text.as_str(), |(end, _)| {
                 text.get(..end).unwrap_or_default()
             });

@@ -16,7 +16,7 @@ use clap::Args;
 
 use crate::workspace::{self, Crate};
 use crate::{interrupt, narrate, project};
-use session::{Folders, Outcome};
+use session::{Folders, FuzzOutcome};
 
 #[derive(Args, Debug)]
 #[command(
@@ -138,7 +138,7 @@ fn run_all(
     time: Duration,
     jobs: usize,
     seed: Option<u32>,
-) -> Result<Vec<Outcome>> {
+) -> Result<Vec<FuzzOutcome>> {
     let queue = Mutex::new(targets.iter());
     let next = || queue.lock().ok().and_then(|mut queue| queue.next());
     let outcomes = Mutex::new(Vec::new());

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::source::{self, Source};
+use crate::source::{self, SourceFile};
 use crate::{narrate, project};
 
 #[derive(Args, Debug)]
@@ -27,7 +27,7 @@ pub struct Arguments {
 const NO_PRODUCT: [&str; 3] = ["fuzz", "hostile", "xtask"];
 
 /// From how many lines on a file is asked why it is so long.
-const LONG: usize = 500;
+const LONG_FILE_LINES: usize = 500;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let now = count(&project::root())?;
@@ -62,7 +62,7 @@ fn count(root: &Path) -> Result<Count> {
         if !roots.is_empty() {
             let sources = source::of_crate(&roots)?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            count.insert(name, sources.iter().map(Source::lines).collect());
+            count.insert(name, sources.iter().map(SourceFile::lines).collect());
         }
     }
     Ok(count)
@@ -120,7 +120,10 @@ fn sizes(count: &Count) -> String {
         let mut files = files.to_vec();
         files.sort_unstable();
         let at = |part: usize| files.get(files.len() * part / 100).copied().unwrap_or(0);
-        let long = files.iter().filter(|lines| **lines > LONG).count();
+        let long = files
+            .iter()
+            .filter(|lines| **lines > LONG_FILE_LINES)
+            .count();
         let longest = files.last().copied().unwrap_or(0);
         let numbers = [
             files.len(),

@@ -17,7 +17,7 @@ mod server;
 use anyhow::{Context, Result};
 
 pub use catalogue::{Choice, Model};
-use server::Server;
+use server::LocalServer;
 
 use crate::narrate;
 
@@ -27,7 +27,7 @@ use crate::narrate;
 pub struct LocalModel {
     pub base_url: String,
     pub name: &'static str,
-    _own: Option<Server>,
+    _own: Option<LocalServer>,
 }
 
 impl LocalModel {
@@ -44,7 +44,7 @@ impl LocalModel {
             });
         }
         let installed = install(model)?;
-        let server = Server::start_owned(&installed, server::free_port(None)?)?;
+        let server = LocalServer::start_owned(&installed, server::free_port(None)?)?;
         Ok(Self {
             base_url: server.base_url(),
             name: &model.name,

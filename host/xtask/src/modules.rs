@@ -38,9 +38,9 @@ const PLACES: [&str; 5] = [
 
 /// A module's folder, relative to the repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Module(PathBuf);
+pub struct ModuleFolder(PathBuf);
 
-impl Module {
+impl ModuleFolder {
     pub fn name(&self) -> String {
         let name = self.0.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
@@ -67,7 +67,7 @@ impl Module {
     }
 }
 
-impl fmt::Display for Module {
+impl fmt::Display for ModuleFolder {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.display().fmt(formatter)
     }
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Builds them all, also after one failed: the author sees every fault at once.
-pub fn build(toolhold: &Path, root: &Path, modules: &[Module]) -> Result<()> {
+pub fn build(toolhold: &Path, root: &Path, modules: &[ModuleFolder]) -> Result<()> {
     let mut failed = Vec::new();
     for module in modules {
         narrate::line(&format!("building {module}"));
@@ -118,7 +118,7 @@ pub fn folder() -> PathBuf {
 }
 
 /// All modules with a recipe, in the order of their places and names.
-pub fn all(root: &Path) -> Result<Vec<Module>> {
+pub fn all(root: &Path) -> Result<Vec<ModuleFolder>> {
     let mut modules = Vec::new();
     for place in PLACES {
         modules.extend(buildable(root, Path::new(place))?);
@@ -127,22 +127,22 @@ pub fn all(root: &Path) -> Result<Vec<Module>> {
 }
 
 /// All of them, or the named ones.
-fn chosen(all: Vec<Module>, wanted: &[String]) -> Result<Vec<Module>> {
+fn chosen(all: Vec<ModuleFolder>, wanted: &[String]) -> Result<Vec<ModuleFolder>> {
     if let Some(unknown) = wanted
         .iter()
         .find(|name| !all.iter().any(|module| module.name() == **name))
     {
-        let known: Vec<_> = all.iter().map(Module::name).collect();
+        let known: Vec<_> = all.iter().map(ModuleFolder::name).collect();
         bail!(
             "no module {unknown:?} with a [build] section in its module.toml; there are: {}",
             known.join(", ")
         );
     }
-    let is_wanted = |module: &Module| wanted.is_empty() || wanted.contains(&module.name());
+    let is_wanted = |module: &ModuleFolder| wanted.is_empty() || wanted.contains(&module.name());
     Ok(all.into_iter().filter(is_wanted).collect())
 }
 
-fn buildable(root: &Path, place: &Path) -> Result<Vec<Module>> {
+fn buildable(root: &Path, place: &Path) -> Result<Vec<ModuleFolder>> {
     let folder = root.join(place);
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -155,7 +155,7 @@ fn buildable(root: &Path, place: &Path) -> Result<Vec<Module>> {
         // A folder without a manifest is no module: the guests' shared crate, say.
         let manifest = fs::read_to_string(entry.path().join("module.toml"));
         if manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == "[build]")) {
-            modules.push(Module(place.join(entry.file_name())));
+            modules.push(ModuleFolder(place.join(entry.file_name())));
         }
     }
     modules.sort();

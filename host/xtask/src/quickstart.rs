@@ -36,8 +36,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     run.current_dir(project::root())
         .arg("run")
         .arg(&arguments.task)
-        // The modules are this checkout's, as the host is that runs them; one that a `git pull`
-        // changed needs nobody's approval here.
+        // The modules and the host are from the same checkout: a module that a `git pull` changed
+        // needs no approval here.
         .arg("--trust-all");
 
     let local = if endpoint_is_given(arguments) || endpoint_is_configured(&toolhold) {

@@ -49,7 +49,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut plans = Vec::new();
     for each in crates {
         if arguments.crates.is_empty() || arguments.crates.contains(&each.name) {
-            plans.push(Plan::of(each)?);
+            plans.push(CrateRooms::of(each)?);
         }
     }
     for plan in &plans {
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// A crate and how its rooms use each other.
-struct Plan {
+struct CrateRooms {
     krate: Crate,
     arrows: Arrows,
     knots: Vec<Knot>,
@@ -83,13 +83,13 @@ struct Plan {
     lines: usize,
 }
 
-impl Plan {
+impl CrateRooms {
     fn of(krate: Crate) -> Result<Self> {
         let sources = source::of_crate(&krate.roots)?;
         let arrows = Arrows::between(&sources);
         let knots = knots::knots(&arrows);
         Ok(Self {
-            lines: sources.iter().map(source::Source::lines).sum(),
+            lines: sources.iter().map(source::SourceFile::lines).sum(),
             krate,
             arrows,
             knots,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// One file.
-pub struct Source {
+pub struct SourceFile {
     pub path: PathBuf,
     /// The module that the file holds, from the crate's root: empty for the root itself.
     pub module: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Source {
     text: String,
 }
 
-impl Source {
+impl SourceFile {
     /// Lines that hold code: no blank lines, no comments, no tests.
     pub fn lines(&self) -> usize {
         let mut lines = BTreeSet::new();
@@ -33,7 +33,7 @@ impl Source {
 
 /// The files of a crate with these root files: a library's and a binary's, say. A file that both
 /// name is there once.
-pub fn of_crate(roots: &[PathBuf]) -> Result<Vec<Source>> {
+pub fn of_crate(roots: &[PathBuf]) -> Result<Vec<SourceFile>> {
     let mut sources = Vec::new();
     for root in roots {
         collect(root, Vec::new(), &mut sources)?;
@@ -43,7 +43,7 @@ pub fn of_crate(roots: &[PathBuf]) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-fn collect(path: &Path, module: Vec<String>, sources: &mut Vec<Source>) -> Result<()> {
+fn collect(path: &Path, module: Vec<String>, sources: &mut Vec<SourceFile>) -> Result<()> {
     let text =
         fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
     let tokens =
@@ -58,7 +58,7 @@ fn collect(path: &Path, module: Vec<String>, sources: &mut Vec<Source>) -> Resul
     };
     let mut children = Vec::new();
     declared(&tokens, &module, &folder, path, &mut children);
-    sources.push(Source {
+    sources.push(SourceFile {
         path: path.to_path_buf(),
         module,
         tokens,
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &str) -> usize {
-        let source = Source {
+        let source = SourceFile {
             path: PathBuf::new(),
             module: Vec::new(),
             tokens: lex(text).unwrap(),

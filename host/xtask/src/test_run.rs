@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::local_model::{Choice, LocalModel, Model};
-use crate::modules::Module;
+use crate::modules::ModuleFolder;
 use crate::project::{self, Profile};
 use crate::{interrupt, modules, narrate, nextest};
 
@@ -131,7 +131,7 @@ fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
 }
 
 /// Whether the component is there and younger than its source and the contract.
-fn is_fresh(module: &Module, root: &Path) -> bool {
+fn is_fresh(module: &ModuleFolder, root: &Path) -> bool {
     let component = module.component(root);
     let sources = [module.folder(root), root.join("wit")];
     let newest = sources.iter().map(|folder| newest(folder, &component));

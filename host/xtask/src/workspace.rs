@@ -29,16 +29,16 @@ pub struct Crate {
 
 #[derive(Deserialize)]
 struct Metadata {
-    packages: Vec<Package>,
+    packages: Vec<CargoPackage>,
 }
 
 #[derive(Deserialize)]
-struct Package {
+struct CargoPackage {
     name: String,
     manifest_path: PathBuf,
     description: Option<String>,
     dependencies: Vec<Dependency>,
-    targets: Vec<Target>,
+    targets: Vec<CargoTarget>,
 }
 
 #[derive(Deserialize)]
@@ -51,7 +51,7 @@ struct Dependency {
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct CargoTarget {
     name: String,
     kind: Vec<String>,
     src_path: PathBuf,

@@ -15,9 +15,9 @@ use tokio::net::TcpListener;
 
 const FIRST_TOKEN: Duration = Duration::from_millis(20);
 const TOKENS: usize = 50;
-/// What the tool says: a Request that holds it is a run's second.
+/// The tool's result: a Request that contains it is the second of its run.
 pub const RESULT: &str = "18446744073709551616";
-/// A task with this word is answered slowly, so that there is something to watch.
+/// A task with this word is answered slowly, so that there is time to watch the run.
 pub const SLOWLY: &str = "slowly";
 const BETWEEN_SLOW_TOKENS: Duration = Duration::from_millis(40);
 
@@ -29,7 +29,7 @@ impl Endpoint {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        // Tokens are small writes, each of which would wait for the one before to be acknowledged.
+        // Without it, each of the small writes would wait for the acknowledgement of the one before.
         let listener = listener.tap_io(|stream| {
             let _ = stream.set_nodelay(true);
         });
@@ -65,7 +65,7 @@ async fn complete(request: String) -> Response {
         Duration::ZERO
     };
     let stream = stream::iter(tokens).then(move |token| async move {
-        // Even a sleep of nothing costs a turn of the clock.
+        // Even a sleep of zero takes a tick of the clock.
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }

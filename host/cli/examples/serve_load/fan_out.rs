@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// How far apart the first and the last of the watchers are told an event.
+/// Time between the first and the last watcher's receipt of an event.
 pub async fn measure(client: &reqwest::Client, server: &Server, watchers: usize) -> Result<()> {
     let task = json!({"agent": "load", "stream": true,
         "messages": [{"role": "user", "content": format!("Tell it {SLOWLY}.")}]});
@@ -26,7 +26,8 @@ pub async fn measure(client: &reqwest::Client, server: &Server, watchers: usize)
             break id.to_owned();
         }
     };
-    // Whoever comes late is told what was before: only what all see as it happens is compared.
+    // A late watcher gets earlier events from the record: only events that all watchers get live are
+    // compared.
     let path = server.url(&format!("/v1/runs/{id}/events"));
     let told = try_join_all((0..watchers).map(|_| watch(client, &path))).await?;
     let joined = told.iter().map(|it| it.joined).max().context("nobody")?;
@@ -56,7 +57,7 @@ pub async fn measure(client: &reqwest::Client, server: &Server, watchers: usize)
     Ok(())
 }
 
-/// When a watcher was connected, and when it was told each event.
+/// When a watcher was connected, and when it received each event.
 struct Told {
     joined: Instant,
     at: Vec<Instant>,

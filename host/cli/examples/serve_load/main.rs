@@ -1,10 +1,10 @@
 //! What `toolhold serve` takes under load: `cargo run --release -p toolhold-cli --example serve_load --
 //! target/release/toolhold`, from the repository's root.
 //!
-//! A run is two Requests to a model that says its first token after 20 ms and 50 tokens in all, with two
-//! calls of a Wasm tool between them. The model, the server and its clients share the machine. What the
-//! server adds is told beside what the model's two answers take for themselves, asked for by the same number
-//! of clients in the same way.
+//! A run is two Requests to a model, with two calls of a Wasm tool between them. The model sends its first
+//! token after 20 ms, and 50 tokens in all. The model, the server and its clients share the machine. The
+//! output compares the runs with the model's two replies alone, requested by the same number of clients in
+//! the same way.
 #![expect(
     clippy::print_stdout,
     reason = "this is a program for a person at a terminal"
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use server::{Server, json as with_json};
 use std::time::{Duration, Instant};
 
-/// Runs at the same time, and how many are made in all.
+/// Runs at the same time, and runs in all.
 const LEVELS: [(usize, usize); 3] = [(1, 200), (100, 2_000), (1_000, 3_000)];
 const SESSIONS: usize = 10_000;
 const WATCHERS: [usize; 2] = [100, 1_000];
@@ -67,7 +67,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Sessions of which each has had a turn and is then left alone.
+/// Idle sessions, each with one turn.
 async fn sessions(client: &reqwest::Client, server: &Server) -> Result<()> {
     let before = server.memory()?;
     let open = async || -> Result<Value> {
@@ -125,7 +125,7 @@ fn finished(answer: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What a run asks of the model, without a run.
+/// The model's replies of a run, requested without the server.
 async fn two_answers(client: &reqwest::Client, endpoint: &Endpoint) -> Result<()> {
     for messages in [json!([]), json!([{"content": endpoint::RESULT}])] {
         let body = json!({"model": "m", "stream": true, "messages": messages});
@@ -140,7 +140,7 @@ async fn two_answers(client: &reqwest::Client, endpoint: &Endpoint) -> Result<()
     Ok(())
 }
 
-/// How long each of many took, and all of them together.
+/// The duration of each of many runs, and of all together.
 struct Load {
     times: Vec<Duration>,
     took: Duration,

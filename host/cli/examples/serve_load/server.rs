@@ -1,4 +1,4 @@
-//! The server that is measured, as a process of its own.
+//! The measured server, as a process of its own.
 
 use crate::endpoint::Endpoint;
 use anyhow::{Context as _, Result, ensure};
@@ -17,7 +17,7 @@ pub struct Server {
     _folder: TempDir,
 }
 
-/// Nothing of it may be what limits the load.
+/// Configuration without limits that the load would reach.
 const CONFIGURATION: &str = "
 [agents.load]
 [run]
@@ -76,7 +76,7 @@ impl Server {
                 break format!("http://{host}");
             }
         };
-        // A pipe that nobody reads would stop the server.
+        // An unread pipe would block the server.
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
                 println!("  server: {line}");
@@ -101,12 +101,12 @@ impl Server {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Bytes that are resident.
+    /// Resident bytes.
     pub fn memory(&self) -> Result<u64> {
         memory(self.child.id())
     }
 
-    /// Looks at the memory from now on.
+    /// Samples the memory from now on.
     pub fn peak_memory(&self) -> Peak {
         let (bytes, is_over) = (
             Arc::new(AtomicU64::new(0)),

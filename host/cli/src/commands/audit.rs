@@ -78,7 +78,7 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
         AuditCommand::Verify { expect, json } => verify(&store, expect.as_deref(), json).await,
         AuditCommand::Export { which } => {
             each(&store, &which.filter(None), |entry| {
-                // As it is: the hash is over exactly this text.
+                // Unchanged, because the hash covers exactly this text.
                 println!("{{\"entry\":{},\"hash\":\"{}\"}}", entry.text, entry.hash);
             })
             .await
@@ -96,8 +96,8 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
     }
 }
 
-/// Entries that are read at once.
-const PAGE: u32 = 500;
+/// Entries of one query.
+const PAGE_ENTRIES: u32 = 500;
 
 async fn each(
     store: &Store,
@@ -106,8 +106,10 @@ async fn each(
 ) -> Result<Exit> {
     let mut last = 0;
     loop {
-        let page = store.audited(filter, AuditOrder::After(last), PAGE).await?;
-        let is_last = page.len() < PAGE as usize;
+        let page = store
+            .audited(filter, AuditOrder::After(last), PAGE_ENTRIES)
+            .await?;
+        let is_last = page.len() < PAGE_ENTRIES as usize;
         for entry in page {
             last = entry.number;
             show(entry);
@@ -148,7 +150,7 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
     })
 }
 
-/// When, who, what, and the rest as it is.
+/// Time, actor, action, and the remaining members.
 fn line(entry: &AuditEntry) -> String {
     let Ok(Value::Object(mut rest)) = serde_json::from_str(&entry.text) else {
         return style::line(&entry.text);

@@ -32,7 +32,7 @@ pub async fn build(config: &Configuration, folders: &[PathBuf]) -> anyhow::Resul
     Ok(exit)
 }
 
-/// Builds one module, with a spinner that says what it is doing.
+/// Builds one module, with a spinner that shows the current step.
 pub async fn one(config: &Configuration, folder: &Path) -> anyhow::Result<build::Built> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));

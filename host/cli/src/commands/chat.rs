@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::terminal::approver::{Unclear, question, unclear, verdict};
 use crate::terminal::progress::Loading;
 use crate::terminal::style;
-use crate::terminal::view::View;
+use crate::terminal::view::EventPrinter;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use futures_util::future::BoxFuture;
@@ -140,7 +140,7 @@ impl Chat {
                 other if other.starts_with('/') => {
                     complain(&anyhow!("{other} is no command; /help lists them"));
                 }
-                // What goes wrong with a turn ends no conversation.
+                // A failed turn does not end the session.
                 _ => match Box::pin(self.turn(line)).await {
                     Ok(ended) => exit = ended,
                     Err(error) => complain(&error),
@@ -192,7 +192,7 @@ impl Chat {
             }
         };
         let (cancel, id) = (run.cancel.clone(), run.id);
-        let mut view = View::default();
+        let mut view = EventPrinter::default();
         let mut exit = Exit::Failed;
         let stopped = async {
             tokio::select! {
@@ -222,7 +222,13 @@ impl Chat {
     }
 
     async fn sessions(&self) -> Result<()> {
-        for session in self.store.sessions("", None, SHOWN).await?.iter().rev() {
+        for session in self
+            .store
+            .sessions("", None, MAX_LISTED_SESSIONS)
+            .await?
+            .iter()
+            .rev()
+        {
             let turns = self.store.turns(session.id).await?;
             let first = turns
                 .first()
@@ -260,8 +266,8 @@ impl Chat {
     }
 }
 
-/// Sessions that are listed.
-const SHOWN: u32 = 50;
+/// Most sessions that `/sessions` lists.
+const MAX_LISTED_SESSIONS: u32 = 50;
 
 fn complain(error: &anyhow::Error) {
     eprintln!("{} {}", style::bad("error:"), style::chain(error));
@@ -305,7 +311,7 @@ impl Prompt {
             .max_history_size(1_000)?
             .build();
         let mut editor = Editor::with_config(config).context("the terminal cannot be used")?;
-        // There may be none yet.
+        // The folder may not exist yet.
         let _ = editor.load_history(&history);
         Ok(Self {
             editor: Arc::new(Mutex::new(editor)),
@@ -313,7 +319,7 @@ impl Prompt {
         })
     }
 
-    /// What was typed; nothing at the end of the input.
+    /// The typed line; `None` at the end of the input.
     async fn read(&self, prompt: &'static str) -> Result<Option<String>> {
         let this = self.clone();
         tokio::task::spawn_blocking(move || this.typed(prompt)).await?
@@ -325,7 +331,7 @@ impl Prompt {
         loop {
             let line = match editor.readline(if text.is_empty() { prompt } else { "… " }) {
                 Ok(line) => line,
-                // A line that was begun is given up, as in a shell.
+                // Ctrl-C discards the begun line, as in a shell.
                 Err(ReadlineError::Interrupted) => return Ok(Some(String::new())),
                 Err(ReadlineError::Eof) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -342,7 +348,7 @@ impl Prompt {
             }
         }
         if !text.trim().is_empty() {
-            // A history that cannot be kept is no reason not to talk.
+            // Without a history the session works.
             let _ = editor.add_history_entry(text.as_str());
             let _ = editor.save_history(&self.history);
         }
@@ -350,12 +356,12 @@ impl Prompt {
     }
 }
 
-/// Asks where the conversation is, or takes what was decided elsewhere.
+/// Asks at the terminal, or applies a decision that was recorded elsewhere.
 #[derive(Debug)]
 struct AtPrompt {
     prompt: Prompt,
     store: Store,
-    /// For one question at a time: an answer is about the last one that was asked.
+    /// Serializes questions: an answer belongs to the last question asked.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -365,7 +371,7 @@ impl AtPrompt {
         question(pending);
         loop {
             let Ok(Some(answer)) = self.prompt.read("approve? ").await else {
-                // At the end of the input somebody else has to decide.
+                // The input has ended, so the decision must come from elsewhere.
                 return std::future::pending().await;
             };
             match verdict(answer.trim()) {

@@ -31,7 +31,7 @@ pub struct DemoArgs {
 pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
     let toolbox = demo::toolbox(config).await?;
     let mut request = RunRequest::new(demo::TASK);
-    // The run's id is part of what the model is sent, so it is part of the recording.
+    // The model gets the run's id, so the recording contains it.
     request.id = demo::RUN;
     request.settings = demo::settings();
     let total = request.settings.timeout;
@@ -51,7 +51,7 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
             let file = std::fs::File::create(path)
                 .with_context(|| format!("--record {}", path.display()))?;
             let live = host::transport(endpoint, config.api_key(endpoint))?;
-            // Asked for before the recorder is there: the list of models is no part of the run.
+            // Resolved before the recorder starts: the list of models is no part of the run.
             let name = host::model(endpoint, live.clone(), total)
                 .await?
                 .name()

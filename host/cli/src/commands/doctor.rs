@@ -1,4 +1,4 @@
-//! `toolhold doctor`: what works, what does not, and what to do about it.
+//! `toolhold doctor`: checks the installation, and prints what to do about each problem.
 
 mod models;
 mod servers;
@@ -15,13 +15,13 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::LoadError;
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, Clone)]
 pub(super) enum Finding {
     Fine(String),
-    /// Works without, but less well.
+    /// Optional: Toolhold works without it, with limitations.
     Lacking(String, String),
-    /// Something the user asked for does not work.
+    /// A configured part does not work.
     Broken(String, String),
 }
 

@@ -29,7 +29,7 @@ impl EndpointArgs {
         }
     }
 
-    /// One of the flags that are there.
+    /// Resolves conflicts between the flags.
     pub fn given(&self) -> Option<&'static str> {
         [
             ("--base-url", self.base_url.is_some()),

@@ -22,16 +22,16 @@ use toolhold_devkit::eval::bench::Bench;
 use toolhold_devkit::eval::report::Report;
 use toolhold_devkit::eval::schedule;
 use toolhold_devkit::eval::set::Set;
-use toolhold_devkit::eval::store::Store;
+use toolhold_devkit::eval::store::AttemptStore;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Spared;
 use toolhold_sandbox::Registry;
 
-/// Configurations that are compared at most: more columns cannot be read.
+/// Most configurations side by side: more columns would be unreadable.
 const MAX_ARMS: usize = 6;
 
-/// Native tool calling as a plain loop does it. docs/evaluation.md says what it means.
+/// Native tool calling as a plain loop does it; docs/evaluation.md explains it.
 const PLAIN: [(&str, &str); 6] = [
     ("endpoints.{endpoint}.contract", "tools"),
     ("run.repair", "false"),
@@ -41,7 +41,7 @@ const PLAIN: [(&str, &str); 6] = [
     ("run.examples", "0"),
 ];
 
-/// Settings that are compared often, by the names of their flags.
+/// Short names of settings that are often compared, after their flags.
 const SHORT: [(&str, &str); 4] = [
     ("contract", "endpoints.{endpoint}.contract"),
     ("model", "endpoints.{endpoint}.model"),
@@ -142,7 +142,7 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a share such as 0.8 or 80%".into())
 }
 
-/// `file` and `flags` are what the configuration is loaded with; each of those that are compared puts
+/// Loads the configuration with `file` and `flags`; each compared configuration adds its own settings.
 /// its own settings over them.
 pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<Exit> {
     let set = set(&args)?;
@@ -164,13 +164,13 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
     for task in &set.tasks {
         bench.check(&first.config, task).await?;
     }
-    let store = args.save.as_deref().map(Store::open).transpose()?;
+    let store = args.save.as_deref().map(AttemptStore::open).transpose()?;
     let planned = schedule::order(&set, &arms, args.times);
     let all = planned.len();
     if !args.json {
         table::head(&arms, set.tasks.len(), args.times);
     }
-    let stop = Stop::watch(args.time_limit);
+    let stop = EarlyEnd::watch(args.time_limit);
     let mut attempts = Vec::with_capacity(all);
     schedule::perform(
         &bench,
@@ -184,7 +184,7 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
         },
     )
     .await?;
-    // In an order that does not depend on who was faster.
+    // The order must not depend on which attempt ended first.
     let place = |name: &str| arms.iter().position(|arm| arm.name == name);
     let at = |id: &str| set.tasks.iter().position(|task| task.id == id);
     attempts.sort_by_key(|own| (at(&own.task), own.number, place(&own.configuration)));
@@ -198,7 +198,7 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
     Ok(exit(&report, &stop, args.min_success))
 }
 
-fn exit(report: &Report<'_>, stop: &Stop, min_success: Option<f64>) -> Exit {
+fn exit(report: &Report<'_>, stop: &EarlyEnd, min_success: Option<f64>) -> Exit {
     if report.stopped.is_some() {
         return if stop.by_time() {
             Exit::Limit
@@ -231,7 +231,7 @@ fn set(args: &EvalArgs) -> Result<Set> {
     Ok(set)
 }
 
-/// Compiles every module once, and where it `tells` says so, before anything is timed.
+/// Compiles every module before anything is timed, with a progress line if `tells`.
 async fn compile(config: &Configuration, set: &Set, tells: bool) -> Result<Registry> {
     let loading = Loading::default();
     let registry = host::registry(config)?;
@@ -249,7 +249,7 @@ async fn compile(config: &Configuration, set: &Set, tells: bool) -> Result<Regis
     Ok(registry)
 }
 
-/// The configurations, the first of which the others are compared with.
+/// The configurations; the others are compared with the first.
 async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec<Arm>> {
     let (mut made, spared) = (Vec::new(), Spared::default());
     for (name, flags) in variants(flags, args)? {
@@ -299,7 +299,7 @@ fn variants(flags: &Flags, args: &EvalArgs) -> Result<Vec<(String, Flags)>> {
         let mut flags = flags.clone();
         let before = flags.len();
         flags.set_file("--against", path)?;
-        // What tasks may use is theirs to say, and the same for everybody.
+        // The tasks decide which tools they use, the same for all configurations.
         let is_shared = |key: &&str| {
             ["module.", "mcp.", "paths."]
                 .iter()
@@ -330,14 +330,14 @@ fn variants(flags: &Flags, args: &EvalArgs) -> Result<Vec<(String, Flags)>> {
     Ok(variants)
 }
 
-/// Ends an evaluation early: Ctrl-C, or its time.
+/// Ends an evaluation early, after Ctrl-C or the time limit.
 #[derive(Debug)]
-struct Stop {
+struct EarlyEnd {
     token: CancellationToken,
     by_time: Arc<AtomicBool>,
 }
 
-impl Stop {
+impl EarlyEnd {
     /// A second Ctrl-C ends the process.
     fn watch(limit: Option<f64>) -> Self {
         let stop = Self {
@@ -386,13 +386,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Debug, Parser)]
-    struct Line {
+    struct EvalCommand {
         #[command(flatten)]
         args: EvalArgs,
     }
 
     fn names(arguments: &[&str]) -> Result<Vec<String>> {
-        let line = Line::try_parse_from([&["eval"], arguments].concat())?;
+        let line = EvalCommand::try_parse_from([&["eval"], arguments].concat())?;
         let variants = variants(&Flags::default(), &line.args)?;
         Ok(variants.into_iter().map(|(name, _)| name).collect())
     }

@@ -1,4 +1,4 @@
-//! `toolhold generate`: what is made from the definitions of the commands and of the configuration.
+//! `toolhold generate`: completions, manual pages and the configuration reference.
 
 use crate::exit::Exit;
 use anyhow::{Context as _, Result};

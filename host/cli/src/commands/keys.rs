@@ -70,8 +70,8 @@ impl From<ScopeName> for Scope {
     }
 }
 
-/// Bytes of chance in a key.
-const BYTES: usize = 32;
+/// Random bytes of a key.
+const KEY_BYTES: usize = 32;
 
 pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> {
     let store = host::store(config).await?;
@@ -96,7 +96,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 grants: grants.as_deref().map(permitted).transpose()?,
             };
             let expires_ms = expires.map(until).transpose()?;
-            let mut secret = [0_u8; BYTES];
+            let mut secret = [0_u8; KEY_BYTES];
             getrandom::fill(&mut secret).context("there is no randomness to be had")?;
             let key = format!("th_{}", URL_SAFE_NO_PAD.encode(secret));
             let hash = digest(key.as_bytes());
@@ -152,7 +152,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
     Ok(Exit::Ok)
 }
 
-/// What `--grants` says.
+/// Parses `--grants`.
 fn permitted(names: &[String]) -> Result<Vec<Permit>> {
     if names == ["none"] {
         return Ok(Vec::new());
@@ -163,7 +163,7 @@ fn permitted(names: &[String]) -> Result<Vec<Permit>> {
         .context("--grants (none alone permits nothing at all)")
 }
 
-/// In milliseconds since 1970: a time from now, or a date.
+/// Milliseconds since 1970 of a duration from now, or of a date.
 fn until(time: Since) -> Result<u64> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let now = u64::try_from(now.as_millis())?;

@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 use toml::Value;
 
-/// Where modules come from and what they are given.
+/// Sources of modules, and grants.
 #[derive(Debug, Args)]
 pub struct ModuleArgs {
     /// The folder whose components become tools [default: modules].
@@ -34,7 +34,7 @@ impl ModuleArgs {
     /// The flags that are settings of the configuration.
     ///
     /// # Errors
-    /// A grant that is not written as it should be.
+    /// A grant has a wrong form.
     pub fn put(&self, flags: &mut Flags) -> anyhow::Result<()> {
         flags.set(
             "--modules",
@@ -95,7 +95,7 @@ pub fn directory(grant: &str) -> Value {
     let access = match parts.next() {
         Some("rw") => "read-write",
         None | Some("ro") => "read",
-        // Left for the configuration's own check, which says what is allowed.
+        // Checked with the configuration, whose error lists the allowed forms.
         Some(other) => other,
     };
     let mut table = toml::Table::new();

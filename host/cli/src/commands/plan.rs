@@ -99,7 +99,7 @@ impl PlanArgs {
         value(&self.file)
     }
 
-    /// What `--context` and `--input` say.
+    /// The context and input of `--context` and `--input`.
     fn messages(&self) -> Result<Vec<Message>> {
         let mut messages = match &self.context {
             Some(file) => {
@@ -116,7 +116,7 @@ impl PlanArgs {
             _ => None,
         });
         match place {
-            // Its schema is the context's, and the input must satisfy it.
+            // The context has the schema, and the input must satisfy it.
             Some(own) => own.input = given,
             None => messages.push(Message::Input(Input {
                 input: given,
@@ -129,13 +129,13 @@ impl PlanArgs {
     }
 }
 
-/// The JSON in `file`, or on stdin.
+/// Parses the JSON in `file` or on stdin.
 fn value(file: &str) -> Result<Value> {
     let text = input::file(file)?;
     serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))
 }
 
-/// What `--input` holds: JSON, a file, or a file after an @ as elsewhere.
+/// Parses `--input`: JSON, a file, or a file after an @ as elsewhere.
 fn input(argument: &str) -> Result<Value> {
     let input = if argument.trim_start().starts_with('{') {
         serde_json::from_str(argument).context("--input is not JSON")?

@@ -81,17 +81,17 @@ pub struct CapacityArgs {
     endpoint: EndpointArgs,
 }
 
-/// What is asked where the lengths of prompts and replies are not known.
-const PROBE: (f64, f64) = (256.0, 64.0);
-/// A measurement is to be short.
-const MOST_PROBED: (f64, f64) = (32_768.0, 256.0);
+/// Prompt and reply tokens of a probe where their usual lengths are unknown.
+const DEFAULT_PROBE_TOKENS: (f64, f64) = (256.0, 64.0);
+/// Most tokens of a probe, which keeps a measurement short.
+const MAX_PROBE_TOKENS: (f64, f64) = (32_768.0, 256.0);
 
 impl CapacityArgs {
     pub fn put(&self, flags: &mut Flags) {
         self.endpoint.put(flags);
     }
 
-    /// What the command line says.
+    /// The inputs of the command line.
     fn inputs(&self) -> Inputs {
         let given = |flag: &str, spread: Option<Spread>, factor: f64| {
             spread.map(|spread| Sourced::new(spread.times(factor), format!("flag {flag}")))
@@ -150,15 +150,23 @@ pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result
     Ok(Exit::Ok)
 }
 
-/// Asks the configured endpoint.
+/// Measures the configured endpoint.
 async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Result<Measured> {
     let size = |input: &Option<Sourced>, usual: f64, most: f64| {
         let number = input.as_ref().map_or(usual, |input| input.spread.p50);
         number.clamp(1.0, most) as u32
     };
     let probe = Probe {
-        prompt_tokens: size(&known.prompt_tokens, PROBE.0, MOST_PROBED.0),
-        completion_tokens: size(&known.completion_tokens, PROBE.1, MOST_PROBED.1),
+        prompt_tokens: size(
+            &known.prompt_tokens,
+            DEFAULT_PROBE_TOKENS.0,
+            MAX_PROBE_TOKENS.0,
+        ),
+        completion_tokens: size(
+            &known.completion_tokens,
+            DEFAULT_PROBE_TOKENS.1,
+            MAX_PROBE_TOKENS.1,
+        ),
         most_in_flight: args
             .in_flight
             .unwrap_or(args.up_to)
@@ -172,7 +180,7 @@ async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Res
             config.endpoint
         );
     };
-    // The measurement ends first, and says so.
+    // The measurement ends first, and reports its reason.
     let patience = probe.time.saturating_add(Duration::from_secs(10));
     let model = host::model(
         endpoint,

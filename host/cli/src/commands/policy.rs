@@ -1,5 +1,5 @@
-//! `toolhold policy`: what screens runs, what is hidden from whom, which calls wait for a person, what was
-//! granted, and the hash by which records name all of it; of an agent and of a key what is left of that.
+//! `toolhold policy`: shields, hidden data, approvals and grants, and the hash by which records name all of
+//! it; for an agent or a key, what remains of it.
 
 mod whose;
 
@@ -22,7 +22,7 @@ use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
-use whose::{Whose, is_meant};
+use whose::{PolicySubject, is_meant};
 
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
@@ -40,10 +40,10 @@ pub struct PolicyArgs {
     json: bool,
 }
 
-/// Prints the policy of a run that would be started now, with the hash that its record would carry.
+/// Prints the policy of a run that would start now, with the hash that its record would hold.
 pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
     let (agent, key) = (args.agent.as_deref(), args.key.as_deref());
-    let whose = Whose::of(config, agent, key, args.tools.clone()).await?;
+    let whose = PolicySubject::of(config, agent, key, args.tools.clone()).await?;
     let config = &whose.config;
     let mut tools = SandboxTools::new(host::registry(config)?).with_sources(host::sources(config));
     if let Some(allowed) = &whose.tools {
@@ -89,20 +89,20 @@ pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The shields as a run would have them.
-async fn ready(whose: &Whose, tools: &SandboxTools, timeout: Duration) -> Result<Shields> {
+/// The shields of a run.
+async fn ready(whose: &PolicySubject, tools: &SandboxTools, timeout: Duration) -> Result<Shields> {
     let config = &whose.config;
     let guards = Models::new(config, timeout, None)?.guards().await?;
     let allowed = whose.agents_tools.as_deref();
     let mut shields = shields(config, tools.components(), allowed, &guards).await?;
     if let Some(permits) = &whose.permits {
-        // As in the record of a run in the key's name.
+        // As in the record of a run of the key.
         shields.grants["key"] = json!(permits);
     }
     Ok(shields)
 }
 
-/// The modules' tools by name, and whether calls of them wait for a person.
+/// The modules' tools by name, and whether calls of them need approval.
 async fn offered(
     tools: &SandboxTools,
     config: &Configuration,
@@ -124,7 +124,7 @@ async fn offered(
     Ok(offered)
 }
 
-/// Who stands where, in the order in which they are asked.
+/// The shields at each position, in screening order.
 fn screens(shields: &Shields, own: &BTreeSet<String>) {
     for place in ShieldPlace::ALL {
         println!(
@@ -170,7 +170,7 @@ fn post_words(post: &ShieldBinding, place: ShieldPlace, is_own: bool) -> String 
     )
 }
 
-/// What a shield's terms say, by its kind.
+/// The terms of a shield, by its kind.
 fn terms(terms: &Value) -> String {
     let text = |key: &str| line(terms[key].as_str().unwrap_or_default());
     let names = |key: &str| -> Vec<String> {
@@ -258,8 +258,8 @@ fn named(tools: Option<&[String]>) {
     }
 }
 
-/// Each tool, as there are now, those of MCP servers as the configuration says; and names that none has.
-fn listed(tools: &[(String, bool)], whose: &Whose) {
+/// All present tools, those of MCP servers as configured; and configured names that match no tool.
+fn listed(tools: &[(String, bool)], whose: &PolicySubject) {
     println!("\n{}", bold("tools"));
     for (name, waits) in tools {
         let words = if *waits { "  waits for a person" } else { "" };
@@ -285,7 +285,7 @@ fn listed(tools: &[(String, bool)], whose: &Whose) {
     }
 }
 
-fn granted(whose: &Whose) {
+fn granted(whose: &PolicySubject) {
     println!("\n{}", bold("granted"));
     let config = &whose.config;
     let decided = config.policy().modules;
@@ -335,7 +335,7 @@ fn granted(whose: &Whose) {
 fn list<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| line(item.as_ref())).collect();
     match items.as_slice() {
-        [] => "nobody".into(),
+        [] => "none".into(),
         items => items.join(", "),
     }
 }

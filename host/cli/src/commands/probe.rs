@@ -1,4 +1,5 @@
-//! `toolhold doctor --probe`: finds out how an endpoint is spoken to, shows it, and keeps it for runs.
+//! `toolhold doctor --probe`: tests which contracts an endpoint supports, prints the result, and stores it
+//! for runs.
 
 use crate::commands::doctor::Finding;
 use crate::commands::endpoint::EndpointArgs;
@@ -17,7 +18,7 @@ use toolhold_runtime::host;
 use toolhold_runtime::probed::{Dialects, Probed};
 use uuid::Uuid;
 
-/// For one answer. A small model on a CPU that is busy needs minutes for one that is cut at its limit.
+/// Timeout of one reply. A small model on a busy CPU needs minutes for a reply that reaches its limit.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Args)]
@@ -55,7 +56,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
             plain(model.target())
         );
     }
-    // The end of a version 7 UUID is random; no model has seen it.
+    // The end of a version 7 UUID is random, so no model has seen it.
     let nonce = Uuid::now_v7().simple().to_string()[20..].to_owned();
     let dialect = probe::probe(&model, &nonce, &mut |question: ProbeQuestion| {
         if !json {
@@ -89,7 +90,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// What earlier probing found; `None` if the endpoint cannot be asked for its model now.
+/// The stored result of an earlier probe; `None` if the endpoint cannot be asked for its model now.
 pub(super) async fn remembered(config: &Configuration, endpoint: &Endpoint) -> Option<Finding> {
     let model = model(config, endpoint).await.ok()?;
     let found = kept(config, &model);
@@ -125,7 +126,7 @@ pub(super) async fn remembered(config: &Configuration, endpoint: &Endpoint) -> O
     )))
 }
 
-/// What is kept of an endpoint; `None` if it was not probed, or cannot be asked for its model now.
+/// The stored result of an endpoint; `None` without a probe, or if it cannot be asked for its model now.
 pub(super) async fn found(config: &Configuration, endpoint: &Endpoint) -> Option<Probed> {
     kept(config, &model(config, endpoint).await.ok()?)
 }

@@ -15,7 +15,7 @@ use toolhold_runtime::components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::install;
-use toolhold_runtime::install::Place;
+use toolhold_runtime::install::InstallPlace;
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
             "{name:?} cannot name a module; choose a name of lower case letters, digits and _ with --as NAME"
         );
     }
-    // Said before anything is fetched, and decided again when the file is put there.
+    // Checked before anything is fetched, and again when the file is written.
     let place = place(config.modules_folder(), &name, args.force)?;
     let fetcher = host::fetcher(config)?;
     let fetched = {
@@ -53,7 +53,7 @@ pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
     let replaced = replaced.map(|bytes| Digest::of(&bytes).to_string());
     let digest = Digest::of(&fetched.bytes).to_string();
     let draft = Draft::module_uploaded("", &name, &digest, replaced.as_deref());
-    // First: nothing is there that the log does not have.
+    // Logged first: the audit log has every pulled component.
     host::store(config).await?.audit(draft).await?;
     put(&place, &fetched.bytes, args.force)?;
     if args.json {
@@ -94,13 +94,13 @@ fn say(place: &Path, fetched: &Fetched) {
     );
 }
 
-/// `FOLDER/NAME.wasm`, if nothing is in its way.
+/// `FOLDER/NAME.wasm`, if it may be written.
 fn place(folder: &Path, name: &str, force: bool) -> Result<PathBuf> {
     match install::place(folder, name) {
-        Place::Free(place) => Ok(place),
-        Place::Taken(place) if force => Ok(place),
-        Place::Taken(place) => Err(taken(&place)),
-        Place::Folder(own) => bail!(
+        InstallPlace::Free(place) => Ok(place),
+        InstallPlace::Taken(place) if force => Ok(place),
+        InstallPlace::Taken(place) => Err(taken(&place)),
+        InstallPlace::Folder(own) => bail!(
             "{} is already a module of that name; choose another with --as",
             own.display()
         ),

@@ -1,8 +1,8 @@
-//! `toolhold show`, `replay`, `diff`: what runs left behind (docs/protocol.md, 11).
+//! `toolhold show`, `replay`, `diff`: records of runs (docs/protocol.md, 11).
 
 use crate::exit::Exit;
 use crate::terminal::style;
-use crate::terminal::view::View;
+use crate::terminal::view::EventPrinter;
 use anyhow::Result;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -13,28 +13,28 @@ use toolhold_protocol::event::{Event, EventKind};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 
-/// Lines of a milestone from which on one has to search.
-const LONG: usize = 12;
-/// Lines of a difference, and characters of a line, that are printed.
-const SHOWN: usize = 60;
-const WIDTH: usize = 300;
+/// Least lines of a milestone for which a line-by-line difference is shown.
+const MIN_COMPARED_LINES: usize = 12;
+/// Most lines of a difference, and most characters of a line, that are printed.
+const MAX_SHOWN_LINES: usize = 60;
+const MAX_LINE_CHARS: usize = 300;
 
-/// A run as it was seen.
+/// The steps of a run, as the run showed them.
 pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit> {
     let store = host::store(config).await?;
     let source = store.find(run).await?;
     let record = store.record(&source).await?;
-    let (mut view, mut bodies) = (View::of_record(), Bodies::default());
+    let (mut view, mut bodies) = (EventPrinter::of_record(), Bodies::default());
     for event in &record.events {
         if json {
-            // What cannot be made whole is shown as it is recorded.
+            // An event that cannot be completed is shown as recorded.
             let whole = bodies.whole(event).unwrap_or_else(|_| event.clone());
             println!("{}", serde_json::to_string(&whole)?);
         } else {
             view.show(event);
         }
     }
-    // Whoever looks for what is wrong wants to see it all the same.
+    // A damaged record is shown, because its reader may look for the damage.
     match record.unchanged(&source) {
         Ok(_) => Ok(Exit::Ok),
         Err(error) => {
@@ -48,7 +48,7 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
     }
 }
 
-/// Runs the record again, without endpoint and tools, and compares.
+/// Replays the record without endpoint and tools, and compares.
 pub async fn replayed(config: &Configuration, run: &str) -> Result<Exit> {
     let store = host::store(config).await?;
     let events = store.read(&store.find(run).await?).await?;
@@ -66,7 +66,7 @@ pub async fn replayed(config: &Configuration, run: &str) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Where two runs part: step by step, what was asked, what was called and what came of it.
+/// The first differences of two runs, step by step: requests, calls and results.
 pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Exit> {
     let store = host::store(config).await?;
     let left = milestones(&store.read(&store.find(left).await?).await?);
@@ -102,19 +102,19 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
     Ok(Exit::Ok)
 }
 
-/// Which lines of two long milestones differ: a word is not found in a thousand characters.
+/// The differing lines of two long milestones, because a word is hard to find in a long text.
 fn parts(left: &Milestone, right: &Milestone) {
     let [left, right] = [left, right].map(|milestone| style::plain(&milestone.lines()));
-    if left.lines().count() < LONG && right.lines().count() < LONG {
+    if left.lines().count() < MIN_COMPARED_LINES && right.lines().count() < MIN_COMPARED_LINES {
         return;
     }
     println!("where they differ:");
     let diff = TextDiff::from_lines(&left, &right);
     let groups = diff.grouped_ops(1);
     let changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
-    for change in changes.take(SHOWN) {
+    for change in changes.take(MAX_SHOWN_LINES) {
         let line = change.value().trim_end_matches('\n');
-        let line: String = line.chars().take(WIDTH).collect();
+        let line: String = line.chars().take(MAX_LINE_CHARS).collect();
         println!(
             "  {}",
             match change.tag() {
@@ -126,7 +126,7 @@ fn parts(left: &Milestone, right: &Milestone) {
     }
 }
 
-/// What two runs are compared by: no ids, times or pieces of text.
+/// The compared parts of a run: no ids, times or pieces of text.
 #[derive(Debug, PartialEq)]
 struct Milestone {
     what: &'static str,
@@ -134,7 +134,7 @@ struct Milestone {
 }
 
 impl Milestone {
-    /// As indented JSON. What a model wrote is JSON in a text.
+    /// As indented JSON; a text of a model that is JSON is parsed.
     fn lines(&self) -> String {
         let read = |value: &Value| match value {
             Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| value.clone()),
@@ -155,8 +155,8 @@ impl std::fmt::Display for Milestone {
     }
 }
 
-/// Step by step: the reply, then what came of its calls in the order of the model. In which order they
-/// ended, and whether before the reply did, is chance.
+/// Step by step: the reply, then the results of its calls in the model's order. The order in which they
+/// ended, and whether that was before the reply's end, is random.
 fn milestones(events: &[Event]) -> Vec<Milestone> {
     let mut order: HashMap<&str, usize> = HashMap::new();
     for event in events {
@@ -164,11 +164,11 @@ fn milestones(events: &[Event]) -> Vec<Milestone> {
             order.extend(calls.iter().enumerate().map(|(at, call)| (&*call.id, at)));
         }
     }
-    let mut found: Vec<((u32, Part), Milestone)> = Vec::new();
+    let mut found: Vec<((u32, StepPart), Milestone)> = Vec::new();
     for event in events {
         let (place, what, value) = match &event.kind {
             EventKind::Run { model, request, .. } => (
-                (0, Part::Reply),
+                (0, StepPart::Reply),
                 "run",
                 json!([model, request.context, request.output_schema]),
             ),
@@ -179,7 +179,7 @@ fn milestones(events: &[Event]) -> Vec<Milestone> {
                     .map(|call| (&call.name, &call.arguments))
                     .collect();
                 (
-                    (*step, Part::Reply),
+                    (*step, StepPart::Reply),
                     "reply",
                     json!([completion.content, calls]),
                 )
@@ -192,10 +192,14 @@ fn milestones(events: &[Event]) -> Vec<Milestone> {
                 ..
             } => {
                 let at = order.get(id.as_str()).copied().unwrap_or(usize::MAX);
-                ((*step, Part::Call(at)), "result", json!([tool, outcome]))
+                (
+                    (*step, StepPart::Call(at)),
+                    "result",
+                    json!([tool, outcome]),
+                )
             }
             EventKind::Done { reason, output, .. } => {
-                ((u32::MAX, Part::Reply), "done", json!([reason, output]))
+                ((u32::MAX, StepPart::Reply), "done", json!([reason, output]))
             }
             _ => continue,
         };
@@ -205,9 +209,9 @@ fn milestones(events: &[Event]) -> Vec<Milestone> {
     found.into_iter().map(|(_, milestone)| milestone).collect()
 }
 
-/// Of a step.
+/// Part of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
+enum StepPart {
     Reply,
     Call(usize),
 }

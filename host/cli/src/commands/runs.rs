@@ -1,11 +1,11 @@
-//! `toolhold runs`: the runs that there are, live and past, of this process' database.
+//! `toolhold runs`: past and running runs in the database.
 
 use crate::commands::run::ResumeArgs;
 use crate::commands::{record, run};
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::style;
-use crate::terminal::view::View;
+use crate::terminal::view::EventPrinter;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
@@ -172,13 +172,13 @@ fn summary(run: &RunRow) -> String {
     format!("{}  {}", style::dim(&end), style::line(&short))
 }
 
-/// How often another process' events are looked for.
-const LOOK: Duration = Duration::from_millis(200);
+/// Poll interval for events of another process.
+const EVENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 async fn watch(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let store = host::store(config).await?;
     let run = store.find(name).await?.run()?;
-    let mut view = View::default();
+    let mut view = EventPrinter::default();
     let mut next = 0;
     loop {
         let is_held = store.is_held(run).await?;
@@ -198,13 +198,13 @@ async fn watch(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
             if !is_held {
                 bail!("no process goes on with this run; toolhold resume {run} does");
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(EVENT_POLL_INTERVAL).await;
         }
     }
 }
 
-/// How long a process that goes on with a run may take to notice.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for another process to notice a cancellation.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
     let store = host::store(config).await?;
@@ -218,12 +218,12 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
     if store.is_held(run).await? {
         store.request_cancellation(run).await?;
         let started = std::time::Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < CANCEL_TIMEOUT {
             if is_over().await? {
                 println!("{} {run}", style::good("cancelled:"));
                 return Ok(Exit::Ok);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(EVENT_POLL_INTERVAL).await;
         }
         bail!("its process was told, and has not stopped it yet");
     }

@@ -22,7 +22,7 @@ pub struct SelftestArgs {
     json: bool,
 }
 
-/// Runs the suite and prints the table as it goes. Engines are like the configured one.
+/// Runs the suite and prints the table meanwhile. Engines have the configured settings.
 pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit> {
     let attacks = chosen(suite(), &args.rows)?;
     let engine = config.engine();
@@ -76,22 +76,22 @@ fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
     Ok(suite)
 }
 
-/// Everything that was found.
+/// All results.
 #[derive(Serialize)]
 struct Report<'a> {
     toolhold: &'static str,
     scale: &'static str,
     held: usize,
     broke: usize,
-    /// What this machine could not run: nothing is known of these.
+    /// Attacks that this machine could not run: their outcome is unknown.
     not_run: usize,
-    attacks: Vec<Line<'a>>,
-    /// Rows that try other parts of Toolhold.
+    attacks: Vec<JsonRow<'a>>,
+    /// Rows that test other parts of Toolhold.
     elsewhere: Vec<Elsewhere>,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct JsonRow<'a> {
     row: u8,
     name: &'a str,
     attack: &'a str,
@@ -109,7 +109,7 @@ struct Elsewhere {
 impl<'a> Report<'a> {
     fn of(done: &'a [(Attack, AttackVerdict)], args: &SelftestArgs) -> Self {
         let count = |outcome| done.iter().filter(|(_, v)| v.outcome == outcome).count();
-        let lines = done.iter().map(|(attack, verdict)| Line {
+        let lines = done.iter().map(|(attack, verdict)| JsonRow {
             row: attack.row,
             name: attack.name,
             attack: attack.attack,

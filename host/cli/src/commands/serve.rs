@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
-use toolhold_runtime::agents::{Agents, Offered};
+use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry::cache_lookups;
@@ -132,27 +132,27 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
             dispatcher.close(Duration::ZERO).await;
         }
     }
-    // Only now: whoever came until here was told to go to another server.
+    // Stops accepting last: until here, clients were told to go to another server.
     stop.cancel();
-    // Connections end with their runs; one that does not is not waited for.
-    let _ = tokio::time::timeout(LINGER, served).await;
+    // Connections end with their runs; those that do not are closed.
+    let _ = tokio::time::timeout(RESPONSE_GRACE, served).await;
     telemetry.close().await;
     Ok(Exit::Ok)
 }
 
-/// For answers on their way when the last run has ended.
-const LINGER: Duration = Duration::from_secs(2);
+/// Grace period for responses after the last run has ended.
+const RESPONSE_GRACE: Duration = Duration::from_secs(2);
 
 impl Serving for Dispatcher {
-    type Made = Offered;
+    type Made = ServedAgents;
 
     const WHAT: &'static str = "agents and grants";
 
-    async fn made(&self, config: &Configuration) -> Result<Offered> {
+    async fn made(&self, config: &Configuration) -> Result<ServedAgents> {
         self.agents().made(config).await
     }
 
-    fn put(&self, made: Offered) {
+    fn put(&self, made: ServedAgents) {
         self.agents().put(made);
     }
 
@@ -162,13 +162,13 @@ impl Serving for Dispatcher {
     }
 }
 
-/// How often endpoints are asked that were away.
-const LOOK: Duration = Duration::from_secs(2);
+/// Poll interval for endpoints that did not answer.
+const ENDPOINT_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Has agents run whose endpoints come back, for as long as it is polled.
+/// Offers agents whose endpoints answer again, for as long as it is polled.
 async fn look_again(agents: &Agents) {
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(ENDPOINT_POLL_INTERVAL).await;
         match Box::pin(agents.look_again()).await {
             Ok(names) if names.is_empty() => {}
             Ok(names) => eprintln!("{} {}", style::good("ready:"), names.join(", ")),

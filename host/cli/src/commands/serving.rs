@@ -1,5 +1,4 @@
-//! What the commands that serve have in common: they notice from their start on what changes, keep up with
-//! it, and hear when they are to stop.
+//! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
 use crate::commands::run::warn_of_failures;
 use crate::config::Loaded;
@@ -11,55 +10,55 @@ use tokio::signal::unix::{SignalKind, signal};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::renewal;
-use toolhold_runtime::watch::{Changed, Folders, Seen, Watch};
+use toolhold_runtime::watch::{Changed, ConfigStamps, ConfigWatch, Folders};
 use toolhold_sandbox::Registry;
 
-/// What follows from the configuration, and is made anew when that changes.
+/// State that is built from the configuration, and built again when that changes.
 pub trait Serving {
     type Made;
 
-    /// In words, for the message that it was read again, or could not be.
+    /// Its name in messages about reloading.
     const WHAT: &'static str;
 
     /// # Errors
-    /// What is wrong with it.
+    /// The configuration is wrong.
     async fn made(&self, config: &Configuration) -> Result<Self::Made>;
 
-    /// Puts it in the place of what was there.
+    /// Replaces the present state.
     fn put(&self, made: Self::Made);
 
-    /// None of these is in any record from now on.
+    /// Replaces the secrets that are removed from records.
     fn renew_secrets(&self, secrets: Vec<(String, String)>);
 
-    /// Files were read again, under this configuration now.
+    /// Called after files were read again; the configuration is the present one.
     ///
     /// # Errors
-    /// What cannot be gone on without.
+    /// The process cannot continue.
     async fn reloaded(&self, _: &Configuration) -> Result<()> {
         Ok(())
     }
 }
 
-/// A registry with all modules loaded, and what tells of every change from when they were looked at.
-pub async fn loaded(loaded: &Loaded) -> Result<(Registry, Watch)> {
+/// A registry with all modules, and a watch of every change since they were read.
+pub async fn loaded(loaded: &Loaded) -> Result<(Registry, ConfigWatch)> {
     let config = &loaded.configuration;
-    let seen = Seen::now(&loaded.files());
+    let seen = ConfigStamps::now(&loaded.files());
     let registry = host::registry(config)?;
     let loading = Loading::default();
     host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
-    // After it was loaded: only then are there approvals to watch, too.
+    // After loading, because the approvals file may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
     if folder.exists() {
-        // What changed before it was watched.
+        // Changes between loading and watching.
         registry.load_folder(folder, None, &|_| ()).await?;
     }
     warn_of_failures(&registry);
     Ok((registry, watch))
 }
 
-/// What tells of changes of the configuration's files and of the folders that it names, from now on.
-pub fn watch(loaded: &Loaded) -> Watch {
+/// A watch of the configuration's files and of the folders that it names.
+pub fn watch(loaded: &Loaded) -> ConfigWatch {
     let config = &loaded.configuration;
     let approvals = config.approvals();
     let folders = Folders {
@@ -67,14 +66,14 @@ pub fn watch(loaded: &Loaded) -> Watch {
         requests: config.requests_folder(),
         approvals: approvals.folder(),
     };
-    Watch::start(loaded.files(), &folders)
+    ConfigWatch::start(loaded.files(), &folders)
 }
 
-/// Loads modules and grants again when their files change, and at SIGHUP, and has `serving` follow. What is
-/// wrong is said, and the last that was right goes on.
+/// Reloads modules and grants when their files change or SIGHUP arrives, and updates `serving`. An error is
+/// logged, and the previous state stays in use.
 pub async fn keep_up<S: Serving>(
     loaded: &Loaded,
-    mut watch: Watch,
+    mut watch: ConfigWatch,
     registry: &Registry,
     serving: &S,
 ) -> Result<Infallible> {
@@ -118,7 +117,7 @@ async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S)
     }
 }
 
-/// Ctrl-C, or what a service manager sends.
+/// Completes on Ctrl-C, or on the signal of a service manager.
 pub async fn stopped() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

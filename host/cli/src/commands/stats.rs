@@ -1,4 +1,4 @@
-//! `toolhold stats`: what runs took, read from their records.
+//! `toolhold stats`: statistics of runs, read from their records.
 
 mod json;
 mod text;
@@ -25,7 +25,7 @@ pub struct StatsArgs {
     json: bool,
 }
 
-/// Journals that cannot be read and are named; more are counted.
+/// Most unreadable records that are named; the others are counted.
 const MAX_NAMED: usize = 20;
 
 pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
@@ -56,14 +56,14 @@ pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
     }
 }
 
-/// What one run took, and the first line of its record that is not genuine.
+/// The statistics of one run, and the first line of its record that is not genuine.
 async fn of_run(store: &Store, source: &Source) -> Result<(RunStats, Option<usize>), RecordError> {
     let mut stats = RunStats::default();
     let changed = store.scan(source, |event| stats.take(&event)).await?;
     Ok((stats, changed))
 }
 
-/// What all runs took together that began since then, and the records that are damaged.
+/// The statistics of all runs that began since then, and the damaged records.
 pub async fn gather(store: &Store, since: Since) -> Result<(Totals, Vec<String>)> {
     let mut totals = Totals::default();
     let mut damaged = Vec::new();

@@ -1,8 +1,8 @@
-//! Which keys there are: those of the default file, and those of tables that the user names.
+//! The known keys: those of the default file, and those of tables that users name.
 
 use toolhold_runtime::config::{AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, SHARES};
 
-/// What `[module.NAME]` holds besides `limits`. Tables among them are values, replaced as a whole.
+/// Keys of `[module.NAME]` besides `limits`. Tables among them are values, replaced as a whole.
 const MODULE: [&str; 11] = [
     "source",
     "directories",
@@ -16,7 +16,7 @@ const MODULE: [&str; 11] = [
     "randomness",
     "log_level",
 ];
-/// What `[mcp.NAME]` holds.
+/// Keys of `[mcp.NAME]`.
 const MCP: [&str; 9] = [
     "command",
     "env",
@@ -28,7 +28,7 @@ const MCP: [&str; 9] = [
     "tools",
     "offer",
 ];
-/// What `[shields.NAME]` holds.
+/// Keys of `[shields.NAME]`.
 const SHIELD: [&str; 16] = [
     "kind",
     "order",
@@ -48,7 +48,7 @@ const SHIELD: [&str; 16] = [
     "max_chars",
 ];
 
-/// Whether a table at this key is one value, whose members the user names freely or a type checks.
+/// Whether a table at this key is one value, with members that the user names or that a type checks.
 pub fn is_value(key: &str) -> bool {
     match parts(key).as_slice() {
         ["module", _, leaf] => MODULE.contains(leaf),
@@ -56,14 +56,13 @@ pub fn is_value(key: &str) -> bool {
         | ["endpoints", _, "extra" | "price_per_million"]
         | ["shields", _, "settings"]
         | ["agents", _, "shields", _, "settings"]
-        // An empty one leaves nothing, which is not the same as none.
+        // An empty table allows nothing; an absent one allows everything.
         | ["agents", _, SHARES, _] => true,
         _ => false,
     }
 }
 
-/// Whether a table at this key says by being there that something is there, with nothing but defaults or with
-/// everything missing.
+/// Whether the presence of a table at this key has a meaning by itself, even if the table is empty.
 pub fn is_entry(key: &str) -> bool {
     matches!(
         parts(key).as_slice(),
@@ -85,7 +84,7 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
         ["mcp", _, leaf] => MCP.contains(leaf),
         ["shields", _, leaf] | ["agents", _, "shields", _, leaf] => SHIELD.contains(leaf),
         ["agents", _, leaf] => AGENT_KEYS.contains(leaf),
-        // What a share holds is checked where it is read.
+        // The members of a share are checked where it is read.
         ["agents", _, SHARES, _] => true,
         ["agents", _, table, rest @ ..] => {
             OVERRIDES.contains(table) && is_listed(format!("{table}.{}", rest.join(".")))
@@ -95,7 +94,7 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
     }
 }
 
-/// Whether `key` is that of a table below which there are keys.
+/// Whether `key` is that of a table.
 pub fn is_table(listed: &[String], key: &str) -> bool {
     let leads = |key: &str| {
         let below = |known: &String| {
@@ -122,7 +121,7 @@ pub fn is_table(listed: &[String], key: &str) -> bool {
     }
 }
 
-/// The listed key that somebody may have meant.
+/// The known key that is most similar.
 pub fn nearest<'k>(listed: &'k [String], key: &str) -> Option<&'k str> {
     let scored = listed
         .iter()

@@ -1,4 +1,4 @@
-//! Where settings come from: defaults, files, environment, flags; later ones win.
+//! The layers of the configuration: defaults, files, environment, flags; a later layer overrides.
 
 use super::known;
 use serde::Serialize;
@@ -9,29 +9,29 @@ use toml::{Table, Value};
 use toolhold_runtime::config::{DEFAULTS, ROUTER};
 
 const PREFIX: &str = "TOOLHOLD_";
-/// Variables that are short because everybody sets them, and variables that are not settings.
+/// Short variables of common settings, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
 
-/// The file that is read because it lies here.
+/// The file that is read from the working folder.
 const FOUND: &str = "toolhold.toml";
 const NOT_SETTINGS: [&str; 9] = [
     "CONFIG",
     "API_KEY",
-    // What clients of `toolhold mcp` must bring.
+    // The token that clients of `toolhold mcp` send.
     "MCP_TOKEN",
     "LOG",
-    // Values of secrets, which are never settings that are shown.
+    // Values of secrets, which are not settings and never shown.
     "DATABASE_URL",
     "OCI_HOST",
     "OCI_USERNAME",
     "OCI_PASSWORD",
     "OCI_TOKEN_HOST",
 ];
-/// Of the tests: whoever exports `TOOLHOLD_E2E_BASE_URL` or `TOOLHOLD_TEST_DATABASE_URL` for them goes on using
-/// the binary in the same shell.
+/// Variables of the tests, which may be exported (`TOOLHOLD_E2E_BASE_URL`, `TOOLHOLD_TEST_DATABASE_URL`) in a
+/// shell that also uses the binary.
 const TESTS: [&str; 2] = ["E2E", "TEST_"];
 
-/// What is wrong with the configuration, and where.
+/// A wrong setting, with its source.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     #[error("the configuration file {} cannot be read: {source}", path.display())]
@@ -76,15 +76,15 @@ impl Flags {
         }
     }
 
-    /// A setting whose value is written as it is in a variable.
+    /// A setting whose value is parsed as in a variable.
     pub fn set_text(&mut self, flag: &str, key: impl Into<String>, text: &str) {
         self.set(flag, key, Some(scalar(text)));
     }
 
-    /// Every setting of a file, as if each had been given on the command line.
+    /// Every setting of a file, as if given on the command line.
     ///
     /// # Errors
-    /// The file cannot be read, or is no TOML.
+    /// The file cannot be read, or is not TOML.
     pub fn set_file(&mut self, flag: &str, path: &Path) -> Result<(), ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
@@ -96,7 +96,7 @@ impl Flags {
         Ok(())
     }
 
-    /// Every setting of a table that stands at `key`.
+    /// Every setting of a table at `key`.
     pub fn set_table(&mut self, flag: &str, key: &str, value: &Value) {
         let mut table = Table::new();
         table.insert(key.to_owned(), value.clone());
@@ -105,7 +105,7 @@ impl Flags {
         }
     }
 
-    /// How many were set.
+    /// The number of set keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -116,20 +116,20 @@ impl Flags {
     }
 }
 
-/// All layers in one, each leaf with its origin.
+/// All layers merged, each leaf with its origin.
 #[derive(Debug)]
 pub struct Merged {
     leaves: BTreeMap<String, (Value, String)>,
     order: Vec<String>,
-    /// Whether somebody said which file to read.
+    /// Whether the user named the file to read.
     is_named: bool,
-    /// Variables that no setting takes its value from, and what is wrong with each.
+    /// Variables that are no settings, with the error of each.
     unknown: Vec<(String, ConfigError)>,
 }
 
 impl Merged {
-    /// The same, if every variable that looks like a setting is one, or is one that a setting names: that may
-    /// be called what its owner wants.
+    /// The same, after checking that every variable that looks like a setting is one, or is named by one:
+    /// such a variable may have any name.
     ///
     /// # Errors
     /// The first variable that is neither.
@@ -141,7 +141,7 @@ impl Merged {
         }
     }
 
-    /// In the order of the default file, then what others added.
+    /// In the order of the default file, then the added keys.
     pub fn settings(&self) -> Vec<Setting> {
         let listed = self.order.iter();
         let added = self.leaves.keys().filter(|key| !self.order.contains(key));
@@ -166,7 +166,7 @@ impl Merged {
         root
     }
 
-    /// Modules that a flag of this command line gives something to.
+    /// Modules with grants from this command line.
     pub fn granted_by_flags(&self) -> BTreeSet<String> {
         self.leaves
             .iter()
@@ -176,8 +176,8 @@ impl Merged {
             .collect()
     }
 
-    /// Whether something below `key` is set by a file that nobody named: whoever wrote it may not be
-    /// whoever runs us.
+    /// Whether a setting below `key` comes from a file that the user did not name: another person may have
+    /// written it.
     pub fn is_found(&self, key: &str) -> bool {
         let found = format!("file {FOUND}");
         let is_below = |own: &str| {
@@ -188,12 +188,12 @@ impl Merged {
         !self.is_named && leaves.any(|(own, (_, origin))| *origin == found && is_below(own))
     }
 
-    /// The text that a key has.
+    /// The text at `key`.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.leaves.get(key)?.0.as_str()
     }
 
-    /// The error that the value of `key` cannot be used.
+    /// The error of a wrong value at `key`.
     pub fn wrong(&self, key: &str, reason: String) -> ConfigError {
         ConfigError::Value {
             key: key.to_owned(),
@@ -227,14 +227,14 @@ impl Merged {
                 key,
             });
         }
-        // Of another empty table all that it could hold is as it was.
+        // An empty table of another layer leaves everything else as it was.
         if !is_table || known::is_entry(&key) {
             self.leaves.insert(key, (value, origin.to_owned()));
         }
         Ok(())
     }
 
-    /// Forgets empty tables of which another layer, or a default, filled something in.
+    /// Removes empty tables that another layer or a default has filled.
     fn forget_filled(&mut self) {
         let is_filled = |key: &String| {
             let below = format!("{key}.");
@@ -251,7 +251,7 @@ impl Merged {
         }
     }
 
-    /// An endpoint that a file adds takes over the defaults, but for what makes it this endpoint.
+    /// An endpoint that a file adds inherits the defaults, except those that identify an endpoint.
     fn complete_endpoints(&mut self) {
         let names: Vec<String> = self
             .leaves
@@ -272,7 +272,7 @@ impl Merged {
                 "base_url" => continue,
                 "model" => (Value::String(String::new()), "default".to_owned()),
                 "weight" => (Value::Integer(1), "default".to_owned()),
-                // What one endpoint costs, or has room for, says nothing of another.
+                // Price and capacity of one endpoint do not apply to another.
                 "price_per_million" => (Value::Table(Table::new()), "default".to_owned()),
                 "gpu_hour" | "window" => (Value::Integer(0), "default".to_owned()),
                 _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
@@ -286,8 +286,8 @@ impl Merged {
         }
     }
 
-    /// Whether a setting says that something is in this variable: `api_key_env = "…"`, `secret_env = ["…"]`, and
-    /// `env = "…"` in a module's secret or environment.
+    /// Whether a setting names this variable: `api_key_env = "…"`, `secret_env = ["…"]`, or `env = "…"` in a
+    /// module's secret or environment.
     fn names(&self, variable: &str) -> bool {
         let mut leaves = self.leaves.iter();
         leaves.any(|(key, (value, _))| {
@@ -297,7 +297,7 @@ impl Merged {
     }
 }
 
-/// Whether the value of the key `name` names this variable, or one inside of it does.
+/// Whether the value of the key `name`, or a value inside of it, names this variable.
 fn says(name: &str, value: &Value, variable: &str) -> bool {
     match value {
         Value::String(text) => text == variable && (name == "env" || name.ends_with("_env")),
@@ -324,7 +324,7 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
     }
 }
 
-/// The configuration files, parsed: each with its origin, the weakest first.
+/// The parsed configuration files: each with its origin, the weakest first.
 #[derive(Debug)]
 pub struct Files {
     grants: Option<(String, Table)>,
@@ -333,7 +333,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Reads `file`, or else the user's and the folder's file, as far as they are there.
+    /// Reads `file`, or else the existing ones of the user's and the folder's file.
     ///
     /// # Errors
     /// A file that cannot be read or parsed.
@@ -354,8 +354,8 @@ impl Files {
         })
     }
 
-    /// Reads the file that `toolhold modules grant` writes. It lies below the others: what a person wrote by
-    /// hand wins.
+    /// Reads the file of `toolhold modules grant`. It is the weakest layer above the defaults: a person's
+    /// configuration overrides it.
     ///
     /// # Errors
     /// A file that cannot be read or parsed.
@@ -365,7 +365,7 @@ impl Files {
     }
 }
 
-/// A file with its origin; nothing if it does not exist and need not.
+/// A file with its origin; `None` if it does not exist and is optional.
 fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, ConfigError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -384,7 +384,7 @@ fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, Confi
     Ok(Some((origin, table)))
 }
 
-/// Merges all layers. Not before the grants are among them are the variables [`known`](Merged::known).
+/// Merges all layers. [`known`](Merged::known) needs the grants among them.
 pub fn merge(
     files: &Files,
     flags: &Flags,
@@ -411,7 +411,7 @@ pub fn merge(
         .filter(|(name, _)| name.starts_with(PREFIX))
         .collect();
     variables.sort();
-    // What is short for a setting of the run's endpoint means the one that the run has in the end.
+    // A short setting of the run's endpoint applies to the endpoint that the run finally uses.
     let variable = variables
         .iter()
         .find(|(name, _)| name == "TOOLHOLD_ENDPOINT");
@@ -435,7 +435,7 @@ pub fn merge(
         }
         let origin = format!("variable {name}");
         let key = match SHORT.iter().find(|(variable, _)| *variable == short) {
-            // Whoever uses a pool has this in the environment for other runs.
+            // A user of a pool may have set it for other runs.
             Some((_, leaf)) => match endpoint(&merged, flags, &origin) {
                 Ok(endpoint) => format!("endpoints.{endpoint}.{leaf}"),
                 Err(_) => continue,
@@ -465,13 +465,13 @@ pub fn merge(
         };
         merged.put(key, value.clone(), &origin)?;
     }
-    // A flag may bring an endpoint of its own (`--against`).
+    // A flag may add an endpoint (`--against`).
     merged.complete_endpoints();
     merged.forget_filled();
     Ok(merged)
 }
 
-/// The endpoint that runs use, for what is set of it without its name.
+/// The endpoint of runs, for settings without an endpoint's name.
 fn endpoint(merged: &Merged, flags: &Flags, origin: &str) -> Result<String, ConfigError> {
     let name = merged
         .leaves
@@ -501,14 +501,14 @@ fn endpoint(merged: &Merged, flags: &Flags, origin: &str) -> Result<String, Conf
     })
 }
 
-/// Where the user's own file lies, if there is a home.
+/// Path of the user's file, if there is a home folder.
 pub fn user_file() -> Option<PathBuf> {
     use etcetera::BaseStrategy as _;
     let base = etcetera::choose_base_strategy().ok()?;
     Some(base.config_dir().join("toolhold").join("config.toml"))
 }
 
-/// What is read when no file is named.
+/// The files that are read if none is named.
 pub fn usual_files() -> Vec<PathBuf> {
     let found = PathBuf::from(FOUND);
     user_file().into_iter().chain([found]).collect()
@@ -565,7 +565,7 @@ fn scalar(text: &str) -> Value {
     }
 }
 
-/// Where a list is due, names with commas between them.
+/// A comma-separated list, where a list is expected.
 fn listed(text: &str) -> Value {
     let names = text.split(',').map(str::trim);
     let names = names.filter(|name| !name.is_empty());

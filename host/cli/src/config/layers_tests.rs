@@ -228,7 +228,7 @@ fn an_unknown_key_is_an_error_though_it_is_empty() {
     assert!(merge_with("", &variables, &Flags::default()).is_err());
 }
 
-/// What somebody chose holds, even if it is what nobody chose.
+/// A set value counts as set even if it equals the default.
 #[test]
 fn a_limit_of_tokens_that_nobody_chose_is_known() {
     for (text, assumed) in [("", Some(1_024)), ("[run]\nmax_tokens = 1024", None)] {
@@ -242,7 +242,7 @@ fn a_limit_of_tokens_that_nobody_chose_is_known() {
     }
 }
 
-/// A table in which everything is commented out is none, unless its name alone says something.
+/// A table with only comments is not a table, unless its name alone has a meaning.
 #[test]
 fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {
     let read =

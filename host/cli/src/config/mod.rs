@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
-    AgentConfiguration, AgentTable, Configuration, Fault, InvalidAgent, Surroundings, Tables,
+    AgentConfiguration, AgentTable, ConfigFault, Configuration, InvalidAgent, Surroundings, Tables,
 };
 use toolhold_sandbox::CompilerProcess;
 use toolhold_server::settings as serve;
@@ -25,7 +25,7 @@ use toolhold_server::settings as serve;
 /// The command that makes this binary the compiler's process.
 pub const COMPILER_COMMAND: &str = "compile-component";
 
-/// A configuration that was loaded, and what it takes to load it again.
+/// A loaded configuration, and the inputs to load it again.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub configuration: Configuration,
@@ -45,14 +45,14 @@ pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, ConfigError> {
     load_granting(file, flags, None)
 }
 
-/// As [`load`], with another file of grants than the one in the state folder.
+/// As [`load`], with another grants file than the one in the state folder.
 fn load_granting(
     file: Option<&Path>,
     flags: &Flags,
     grants: Option<&Path>,
 ) -> Result<Loaded, ConfigError> {
     let mut files = Files::read(file)?;
-    // Where the granted capabilities lie is itself a setting.
+    // The folder of the grants is itself a setting.
     let merged = layers::merge(&files, flags, variables())?;
     match grants {
         Some(grants) => files.read_grants(grants)?,
@@ -85,7 +85,7 @@ fn load_granting(
 }
 
 impl Loaded {
-    /// The configuration as files and variables have it now, with the same flags.
+    /// Loads the present files and variables, with the same flags.
     ///
     /// # Errors
     /// As [`load`].
@@ -93,7 +93,7 @@ impl Loaded {
         load(self.file.as_deref(), &self.flags)
     }
 
-    /// The configuration as it would be if this were the file of grants.
+    /// Loads the configuration with this grants file.
     ///
     /// # Errors
     /// As [`load`].
@@ -106,7 +106,7 @@ impl Loaded {
         grants_file(self.configuration.state_folder())
     }
 
-    /// The files that it is read from, whether they exist or not.
+    /// The files that are read, whether they exist or not.
     pub fn files(&self) -> Vec<PathBuf> {
         let files = match &self.file {
             Some(file) => vec![file.clone()],
@@ -120,13 +120,13 @@ fn grants_file(state_folder: &Path) -> PathBuf {
     state_folder.join("grants.toml")
 }
 
-/// The tables for one merge of the layers, checked.
+/// The tables of one merge of the layers, checked.
 fn configuration(
     merged: &Merged,
     mut table: Table,
     mcp_token_env: &str,
 ) -> Result<Configuration, ConfigError> {
-    // They are the server's: see `Loaded`.
+    // They belong to the server: see `Loaded`.
     table.remove("serve");
     table.remove("mcp_server");
     let tables: Tables = read(merged, "", Value::Table(table))?;
@@ -146,10 +146,10 @@ fn configuration(
         secret_variables: vec![mcp_token_env.to_owned()],
     };
     Configuration::new(tables, &surroundings)
-        .map_err(|Fault { key, reason }| merged.wrong(&key, reason))
+        .map_err(|ConfigFault { key, reason }| merged.wrong(&key, reason))
 }
 
-/// What an agent runs under: the same layers, with the agent's own values as the last.
+/// The configuration of an agent: the same layers, and the agent's own values last.
 fn resolve_agent(
     files: &Files,
     flags: &Flags,
@@ -179,7 +179,7 @@ fn resolve_agent(
     let schema = agent.output_schema.as_deref().map(schema).transpose();
     let schema = schema.map_err(InvalidAgent)?;
     let resolved = configuration.of_agent(name, agent, schema);
-    resolved.map_err(|Fault { key, reason }| {
+    resolved.map_err(|ConfigFault { key, reason }| {
         invalid(ConfigError::Value {
             key,
             origin,
@@ -222,7 +222,7 @@ fn read<T: DeserializeOwned>(merged: &Merged, at: &str, value: Value) -> Result<
     })
 }
 
-/// The environment, as far as it is text.
+/// The environment variables that are UTF-8.
 fn variables() -> impl Iterator<Item = (String, String)> {
     let all = std::env::vars_os();
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -232,7 +232,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The folder that the merged settings name, or the user's.
+/// The configured folder, or the user's.
 fn state_folder(merged: &Merged) -> PathBuf {
     let own = merged.text("paths.state").filter(|own| !own.is_empty());
     own.map_or_else(users_state_folder, PathBuf::from)
@@ -248,7 +248,7 @@ fn users_cache_folder() -> PathBuf {
     own_folder(base.map(|base| base.cache_dir()))
 }
 
-/// `toolhold` in a folder of the user; a hidden folder here for a user without a home.
+/// `toolhold` in a folder of the user; a hidden folder in the working folder for a user without a home.
 fn own_folder(users: Option<PathBuf>) -> PathBuf {
     users.map_or_else(
         || PathBuf::from(".toolhold"),

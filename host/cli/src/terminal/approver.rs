@@ -29,10 +29,10 @@ pub struct Terminal {
     lines: Mutex<Option<mpsc::Receiver<String>>>,
 }
 
-/// The input of the terminal has ended: nothing more can be decided there.
+/// The terminal's input has ended: no more decisions come from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InputEnded {
-    /// Whether it ended with this question, and not before.
+    /// Whether it ended during this question.
     pub is_news: bool,
 }
 
@@ -71,20 +71,20 @@ impl TerminalApprover {
 }
 
 impl Terminal {
-    /// If there is a person at it.
+    /// Whether a person is at the terminal.
     pub fn open() -> Option<Self> {
         let is_there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         is_there.then(Self::default)
     }
 
-    /// Asks until there is an answer.
+    /// Asks until there is a valid answer.
     ///
     /// # Errors
-    /// There will be none.
+    /// The input has ended.
     pub async fn ask(&self, pending: &Pending) -> Result<Decision, InputEnded> {
         let mut lines = self.lines.lock().await;
         let lines = lines.get_or_insert_with(typed);
-        // What was typed before the question is no answer to it.
+        // Lines typed before the question are no answers to it.
         tokio::time::sleep(STALE_INPUT_WAIT).await;
         while lines.try_recv().is_ok() {}
         if lines.is_closed() {
@@ -124,8 +124,8 @@ impl Approver for TerminalApprover {
     }
 }
 
-/// The lines of standard input, read by a thread of its own from now on: a question that was answered
-/// elsewhere must not take the answer to the next, and the process ends while the thread still reads.
+/// Reads the lines of standard input in a thread of its own. A question that was decided elsewhere must not
+/// take the answer to the next one, and the process may end while the thread still reads.
 fn typed() -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::channel(INPUT_QUEUE_LINES);
     std::thread::spawn(move || {
@@ -139,10 +139,10 @@ fn typed() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Why a line is no answer.
+/// Why a line is not a valid answer.
 #[derive(Debug, PartialEq)]
 pub enum Unclear {
-    /// Somebody wants to see the question again.
+    /// Show the question again.
     Nothing,
     Because(String),
 }

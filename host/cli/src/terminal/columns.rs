@@ -1,4 +1,4 @@
-//! Tables on a terminal: columns as wide as what is in them, wherever that is shown in two cells a character.
+//! Tables on a terminal, with correct widths of characters that take two cells.
 
 use crate::terminal::style;
 use comfy_table::presets::NOTHING;
@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Tabl
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Spaces before each column.
-const GAP: u16 = 2;
+const GAP_CHARS: u16 = 2;
 
 /// A column: its least width in cells, and where its texts begin.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,7 @@ pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Str
     let headings = headings.map(str::to_owned);
     let rows = std::iter::once(&headings).chain(rows);
     let mut text = String::new();
-    for (at, line) in aligned(&layout, GAP, rows).iter().enumerate() {
+    for (at, line) in aligned(&layout, GAP_CHARS, rows).iter().enumerate() {
         text.push_str("  ");
         text.push_str(&if at == 0 {
             style::dim(line)

@@ -1,4 +1,4 @@
-//! What a command line gives: a text, `-` for stdin, or a file.
+//! Arguments that are a text, `-` for stdin, or a file.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// A plan of ten thousand steps of three kilobytes.
-const MAX_BYTES: u64 = 32 << 20;
+/// Fits a plan of ten thousand steps of three kilobytes.
+const MAX_INPUT_BYTES: u64 = 32 << 20;
 
-/// The argument itself, or what stdin has where it is `-`. `what` it is, errors say.
+/// The argument itself, or the content of stdin for `-`. `what` names it in errors.
 pub fn text(argument: &str, what: &str) -> Result<String> {
     match argument {
         "-" => {
@@ -19,7 +19,7 @@ pub fn text(argument: &str, what: &str) -> Result<String> {
     }
 }
 
-/// What is in a file, or stdin has where it is `-`.
+/// The content of a file, or of stdin for `-`.
 pub fn file(path: &str) -> Result<String> {
     let text = match path {
         "-" => bounded(std::io::stdin()),
@@ -28,7 +28,7 @@ pub fn file(path: &str) -> Result<String> {
     text.with_context(|| format!("{path} cannot be read"))
 }
 
-/// A file of JSON.
+/// Parses a JSON file.
 pub fn json(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
@@ -36,9 +36,9 @@ pub fn json(path: &Path) -> Result<Value> {
 
 fn bounded(source: impl Read) -> Result<String> {
     let mut text = String::new();
-    let read = source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if read as u64 > MAX_BYTES {
-        bail!("it is larger than {} MiB", MAX_BYTES >> 20);
+    let read = source.take(MAX_INPUT_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_INPUT_BYTES {
+        bail!("it is larger than {} MiB", MAX_INPUT_BYTES >> 20);
     }
     Ok(text)
 }
@@ -50,8 +50,11 @@ mod tests {
     #[test]
     fn what_is_read_has_a_bound() {
         let endless = |bytes: u64| bounded(std::io::repeat(b'x').take(bytes));
-        assert_eq!(endless(MAX_BYTES).unwrap().len() as u64, MAX_BYTES);
-        let error = endless(MAX_BYTES + 1).unwrap_err().to_string();
+        assert_eq!(
+            endless(MAX_INPUT_BYTES).unwrap().len() as u64,
+            MAX_INPUT_BYTES
+        );
+        let error = endless(MAX_INPUT_BYTES + 1).unwrap_err().to_string();
         assert_eq!(error, "it is larger than 32 MiB");
         assert_eq!(text("as it is", "the task").unwrap(), "as it is");
         let error = format!("{:#}", file("/nowhere/at all").unwrap_err());

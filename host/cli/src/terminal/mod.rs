@@ -1,4 +1,4 @@
-//! What is shown to a person, and what a person is asked.
+//! Output for people, and questions to them.
 
 pub mod approver;
 pub mod columns;

@@ -1,15 +1,15 @@
-//! A reader that goes away, as `head` does when it has enough.
+//! Handles a closed output pipe, such as that of `head`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-/// What a shell reports of a process whose reader went away: 128 and the number of SIGPIPE.
+/// The shell's exit code for a process with a closed pipe: 128 and the number of SIGPIPE.
 const BROKEN_PIPE_EXIT: u8 = 141;
-/// What `println!` panics with, on every system that has the error.
+/// The message with which `println!` panics, on every system that has the error.
 const PANIC: &str = "failed printing to stdout: Broken pipe";
 
-/// Runs `command`, which prints with `println!`. If its reader goes away, everything that it holds is
-/// dropped, servers and guests among it, and nothing is said: there is nothing wrong.
+/// Runs `command`, which prints with `println!`. If the pipe is closed, the command is dropped with its
+/// servers and guests, and no error is printed: nothing is wrong.
 pub fn quietly(command: impl FnOnce() -> ExitCode) -> ExitCode {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -42,13 +42,13 @@ impl Drop for Spinner {
     }
 }
 
-/// Shows what loading does, if it takes long enough to be wondered at.
+/// Shows loading steps that take noticeably long.
 #[derive(Debug, Default)]
 pub struct Loading(Mutex<Option<Spinner>>);
 
 impl Loading {
-    /// Smaller components compile before anybody has read the line.
-    const WORTH_SAYING: u64 = 1 << 20;
+    /// Smaller components compile faster than a person reads.
+    const MIN_REPORTED_BYTES: u64 = 1 << 20;
 
     pub fn on_event(&self, event: LoadEvent) {
         let mut spinner = self
@@ -56,7 +56,7 @@ impl Loading {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
-            LoadEvent::Compiling { module, bytes } if bytes > Self::WORTH_SAYING => {
+            LoadEvent::Compiling { module, bytes } if bytes > Self::MIN_REPORTED_BYTES => {
                 let text = format!("compiling {module} ({}), once", style::bytes(bytes));
                 *spinner = Some(Spinner::start(text));
             }

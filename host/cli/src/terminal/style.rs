@@ -54,12 +54,12 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// As [`plain`], on one line: whoever wrote the text cannot write lines of the host's.
+/// As [`plain`], on one line, so that the text cannot fake a line of the host.
 pub fn line(text: &str) -> String {
     plain(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// An error with its causes, each said once: many messages already tell their cause.
+/// An error with its causes, without repetitions: many messages contain their cause already.
 pub fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -7,12 +7,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::venv::{self, Package};
+use super::venv::{self, PinnedPackage};
 use super::wasi;
 use super::{BuildError, Job, sources, toolchain};
 
 /// Pinned: the same compiler makes the same component.
-pub const ZIG: Package = Package {
+pub const ZIG: PinnedPackage = PinnedPackage {
     name: "ziglang",
     version: "0.17.0",
     language: "c",
@@ -100,7 +100,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
              one a line",
         )
         .and_then(|()| wasi::publish(job, &core));
-    // A leftover; the build's own error says more than this one could.
+    // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);
     component
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use super::{BuildError, Failure};
 
-/// What a terminal shows without scrolling, and where compilers put the reason.
+/// Fits a terminal without scrolling; compilers print the reason last.
 const TAIL_LINES: usize = 30;
 
 /// The file that collects what a build's commands print.
@@ -17,7 +17,7 @@ pub struct Log {
     pub path: PathBuf,
 }
 
-/// A tool that has to be on the PATH, and how one gets it.
+/// A tool that must be on the PATH, and how to install it.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
     pub program: &'static str,
@@ -61,7 +61,7 @@ impl Log {
         Ok(Self { path })
     }
 
-    /// Runs a command to its end; `tool` is the program it needs, `advice` what to do if it fails.
+    /// Runs a command to its end. `tool` is the program that it needs, `advice` the remedy of a failure.
     pub fn run(
         &self,
         command: &mut Command,
@@ -72,7 +72,7 @@ impl Log {
         self.finish(command.stdout(stdout), tool, advice).map(drop)
     }
 
-    /// The same for a command whose standard output is the answer; the log has the rest.
+    /// The same for a command whose standard output is its result; the log has stderr.
     pub fn query(
         &self,
         command: &mut Command,
@@ -94,7 +94,7 @@ impl Log {
         writeln!(log, "$ {line}").map_err(BuildError::io("write", &self.path))?;
         let output = command
             .stdin(Stdio::null())
-            // componentize-py prints sixty lines of its own frames below the reason otherwise.
+            // Otherwise componentize-py prints sixty lines of its own frames below the reason.
             .env("RUST_BACKTRACE", "0")
             .stderr(log)
             .spawn()
@@ -113,7 +113,7 @@ impl Log {
         .into())
     }
 
-    /// Adds a line of our own, for what is odd but no failure.
+    /// Adds a line of our own to the log, about an anomaly that is not a failure.
     pub fn note(&self, line: &str) -> Result<(), BuildError> {
         writeln!(self.append()?, "{line}").map_err(BuildError::io("write", &self.path))
     }
@@ -134,7 +134,7 @@ impl Log {
     }
 }
 
-/// A command as somebody would type it, near enough to try it by hand.
+/// A command as typed in a shell, accurate enough to try it by hand.
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let quoted = words.map(|word| {

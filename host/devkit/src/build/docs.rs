@@ -1,4 +1,4 @@
-//! Keeps what the author wrote: toolchains drop the doc comments of WIT, so a build appends them.
+//! Keeps the author's doc comments: toolchains drop the comments of WIT, so a build appends them.
 //!
 //! The section is `toolhold:docs` (see `toolhold_sandbox::docs::section`). A component stays valid
 //! with it, another host ignores it, and the same source gives the same bytes.

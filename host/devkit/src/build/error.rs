@@ -1,11 +1,11 @@
-//! Why a build ended without a component, and what to do next.
+//! Errors of builds, with the next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::UnknownLanguage;
 
-/// A build that did not come to its end. Every message ends with the next step.
+/// A failed build. Every message ends with the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     #[error("cannot {action} {path}: {source}", path = path.display())]
@@ -109,20 +109,20 @@ pub enum BuildError {
 #[derive(Debug, thiserror::Error)]
 #[error("`{command}` failed ({status})\n{tail}\n\nnext: {advice}; the whole log is {log}", log = log.display())]
 pub struct Failure {
-    /// As somebody would type it.
+    /// The command as typed in a shell.
     pub command: String,
     /// `exit status: 101`.
     pub status: String,
-    /// The last lines of what it printed.
+    /// The last lines of its output.
     pub tail: String,
-    /// What to do about it.
+    /// The remedy.
     pub advice: &'static str,
-    /// Where all of it is.
+    /// Path of the whole log.
     pub log: PathBuf,
 }
 
 impl BuildError {
-    /// For `map_err`: what was tried, and on which path.
+    /// For `map_err`: the action that failed and its path.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io {

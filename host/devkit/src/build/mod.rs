@@ -1,11 +1,10 @@
 //! Builds a module's component from its source: `toolhold build DIR`.
 //!
-//! The language's own tools do the work; this room finds or installs them, runs them where their
-//! output cannot be lost, and puts the component in its place in one step, so that whoever watches
-//! the folder never sees half of one. `rust`, `c`, `go`, `python`, `javascript` and `typescript` each
-//! know one language; `wasi` makes a component where a compiler stops short of one, `bundle` one file
-//! of a script with packages; `command` runs what they ask for; `docs` keeps the author's doc comments;
-//! `error` says what a person does next.
+//! The language's own tools do the work. This module finds or installs them, logs their output, and puts the
+//! component in its place atomically, so that a watcher of the folder never sees a partial file. `rust`, `c`,
+//! `go`, `python`, `javascript` and `typescript` each know one language; `wasi` makes a component from the
+//! output of compilers that stop at a core module, `bundle` makes one file of a script with packages;
+//! `command` runs processes; `docs` keeps the author's doc comments; `error` names the next step.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
@@ -36,7 +35,7 @@ pub use c::SUPPORT as C_SUPPORT;
 use command::Log;
 pub use error::{BuildError, Failure};
 pub use go::SUPPORT as GO_SUPPORT;
-use manifest::Manifest;
+use manifest::BuildManifest;
 pub use typescript::DECLARATIONS;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
@@ -57,7 +56,7 @@ pub enum Language {
     TypeScript,
 }
 
-/// What a build is doing, for a progress line. Each takes seconds to minutes.
+/// The current step of a build, for a progress line. Each takes seconds to minutes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BuildStep {
     /// A toolchain is fetched; happens once per machine and version.
@@ -75,7 +74,7 @@ pub struct Built {
     pub component: PathBuf,
     /// Its size.
     pub bytes: u64,
-    /// What the tools printed.
+    /// Output of the tools.
     pub log: PathBuf,
 }
 
@@ -88,8 +87,8 @@ pub fn build(
     toolchains: &Path,
     progress: &dyn Fn(BuildStep),
 ) -> Result<Built, BuildError> {
-    let manifest = Manifest::read(module_dir)?;
-    // The tools run in other directories than ours.
+    let manifest = BuildManifest::read(module_dir)?;
+    // The tools run in other working directories than ours.
     let toolchains = &toolchain::prepare(toolchains)?;
     let job = Job {
         log: Log::create(toolchains, &manifest.name)?,
@@ -119,7 +118,7 @@ pub fn build(
 
 /// One build under way, as the languages see it.
 struct Job<'a> {
-    manifest: Manifest,
+    manifest: BuildManifest,
     /// Absolute.
     toolchains: &'a Path,
     log: Log,
@@ -137,8 +136,7 @@ impl Job<'_> {
         self.manifest.world.as_deref().unwrap_or(WORLD)
     }
 
-    /// Where a compiler puts what is not yet a component: with the caches, since the module's folder
-    /// may be watched.
+    /// Folder of intermediate files: within the cache, because the module's folder may be watched.
     fn core_module(&self) -> PathBuf {
         let name = format!("{}.{}.core.wasm", self.manifest.name, std::process::id());
         self.toolchains.join("logs").join(name)
@@ -152,7 +150,7 @@ impl Job<'_> {
         });
     }
 
-    /// Lets `make` write the component beside its place, then moves it there in one step.
+    /// Lets `make` write the component beside its place, then renames it.
     fn publish(
         &self,
         make: impl FnOnce(&Path) -> Result<(), BuildError>,
@@ -166,7 +164,7 @@ impl Job<'_> {
             fs::rename(&unfinished, target).map_err(BuildError::io("write", target))
         });
         if result.is_err() {
-            // The build's own error says more than this one could.
+            // The build's own error is more useful than this one's.
             let _ = fs::remove_file(&unfinished);
         }
         result
@@ -186,7 +184,7 @@ impl Language {
         }
     }
 
-    /// Whether building the module in this folder runs nothing that its author chose outside of a sandbox:
+    /// Whether building the module in this folder runs none of the author's code outside of a sandbox:
     /// `componentize-py` and `componentize-qjs` run the source in Wasm.
     ///
     /// What the others start takes orders from the folder: cargo its build scripts and `.cargo/config.toml`,
@@ -225,7 +223,7 @@ impl FromStr for Language {
     }
 }
 
-/// A language nobody here can build.
+/// The language is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{found}` is not a language that can be built here: use rust, c, go, python, javascript or typescript"

@@ -1,4 +1,4 @@
-//! What comes from npm: the tools of JavaScript and TypeScript builds, and a module's own packages.
+//! npm packages: the tools of JavaScript and TypeScript builds, and a module's own packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::command::Tool;
 use super::{BuildError, Job, toolchain};
 
-/// What says that a module has npm packages.
+/// The file of a module with npm packages.
 pub const PACKAGE: &str = "package.json";
 
 pub const NODE: Tool = Tool {
@@ -33,7 +33,7 @@ pub fn tools(job: &Job<'_>, requirements: &[(&str, &str)]) -> Result<PathBuf, Bu
         job.log.run(
             NPM.command()
                 .current_dir(folder)
-                // What they ship is what they need: nothing of theirs runs to install them.
+                // The packages need no install scripts, so none are run.
                 .args(["install", "--ignore-scripts", "--no-audit", "--no-fund"])
                 .arg("--save-exact")
                 .args(

@@ -34,7 +34,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     job.publish(|component| {
         let mut command = Command::new(script(&venv, "componentize-py"));
         command
-            // Packages come from the module's folder alone, not from whoever's shell this is.
+            // Packages come from the module's folder alone, not from the user's environment.
             .env("VIRTUAL_ENV", &venv)
             .env_remove("PYTHONPATH")
             .env_remove("PYTHONHOME")

@@ -41,7 +41,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         Vec::new()
     };
     job.compiling();
-    // On its own, so that a network that is not there is not mistaken for broken source.
+    // A step of its own, so that a missing network is not mistaken for broken source.
     job.log.run(
         in_module(job, CARGO).args(["fetch", "--target", TARGET]),
         CARGO,
@@ -120,8 +120,7 @@ fn without_local_paths() -> Option<String> {
 fn in_module(job: &Job<'_>, tool: Tool) -> Command {
     let mut command = tool.command();
     command.current_dir(&job.manifest.directory);
-    // Cargo counts it to what a crate is made of: with somebody's linter here the component would be other
-    // bytes.
+    // Cargo includes it in its fingerprint: with the user's linter the component would have other bytes.
     command.env_remove("RUSTC_WORKSPACE_WRAPPER");
     command
 }
@@ -129,10 +128,10 @@ fn in_module(job: &Job<'_>, tool: Tool) -> Command {
 /// One line of cargo's answer, as far as it matters here.
 #[derive(Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
-enum Message {
+enum CargoMessage {
     CompilerArtifact {
         manifest_path: PathBuf,
-        target: Target,
+        target: ArtifactTarget,
         filenames: Vec<PathBuf>,
     },
     #[serde(other)]
@@ -140,7 +139,7 @@ enum Message {
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct ArtifactTarget {
     crate_types: Vec<String>,
 }
 
@@ -150,7 +149,7 @@ fn artefact(messages: &str, manifest: &Path) -> Option<PathBuf> {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .find_map(|message| {
-            let Message::CompilerArtifact {
+            let CargoMessage::CompilerArtifact {
                 manifest_path,
                 target,
                 filenames,

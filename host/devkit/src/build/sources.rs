@@ -1,5 +1,5 @@
-//! Source files that a module needs and does not carry, because they are large and somebody else's:
-//! taken from a published Rust crate that bundles them, and checked against their digests.
+//! Source files that a module needs and does not contain, because they are large and third-party: taken from
+//! a published Rust crate that bundles them, and checked against their digests.
 //!
 //! A crate, because cargo verifies and caches what it fetches and runs nothing of it.
 
@@ -22,7 +22,7 @@ const CARGO: Tool = Tool {
 /// `[build.sources]` of `module.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sources {
+pub struct SourceArchives {
     /// The crate that bundles the files.
     #[serde(rename = "crate")]
     package: String,
@@ -31,8 +31,8 @@ pub struct Sources {
     sha256: BTreeMap<String, String>,
 }
 
-impl Sources {
-    /// The files as they lie in the folder that [`fetched`] returns: side by side.
+impl SourceArchives {
+    /// The files, side by side in the folder that [`fetched`] returns.
     pub fn files(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
         let names = self.sha256.keys().map(|path| name(path));
         names
@@ -41,7 +41,7 @@ impl Sources {
             .into_iter()
     }
 
-    /// What is wrong with the section, if something is: its words become file names.
+    /// The error of the section, if any: its texts become file names.
     pub fn fault(&self) -> Option<&'static str> {
         let plain = |text: &str| {
             !text.is_empty()
@@ -60,9 +60,9 @@ impl Sources {
     }
 }
 
-/// The folder that holds the files, fetched if nobody has yet.
-pub fn fetched(job: &Job<'_>, sources: &Sources) -> Result<PathBuf, BuildError> {
-    // The digests belong to the key: a module that pins other bytes gets another folder.
+/// The folder with the files; fetches them if it does not exist.
+pub fn fetched(job: &Job<'_>, sources: &SourceArchives) -> Result<PathBuf, BuildError> {
+    // The digests are part of the key: a module that pins other bytes gets another folder.
     let pins = sha256(format!("{:?}", sources.sha256));
     let key = format!("{}-{}", sources.version, &pins[..16]);
     toolchain::folder(job, &sources.package, &key, |folder| {
@@ -70,7 +70,7 @@ pub fn fetched(job: &Job<'_>, sources: &Sources) -> Result<PathBuf, BuildError> 
     })
 }
 
-fn fetch(job: &Job<'_>, sources: &Sources, folder: &Path) -> Result<(), BuildError> {
+fn fetch(job: &Job<'_>, sources: &SourceArchives, folder: &Path) -> Result<(), BuildError> {
     let package = folder.join("fetch");
     let write = |path: PathBuf, text: String| {
         let parent = path.parent().unwrap_or(&path).to_owned();
@@ -119,7 +119,7 @@ fn name(path: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn sources(text: &str) -> Sources {
+    fn sources(text: &str) -> SourceArchives {
         toml::from_str(text).unwrap()
     }
 

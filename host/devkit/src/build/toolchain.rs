@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{BuildError, Job, WIT};
 
-/// Written last: a folder without it is an installation that was cut off.
+/// Written last: a folder without it is an incomplete installation.
 const COMPLETE: &str = ".complete";
 
 /// Creates the cache directory and returns its absolute path.
@@ -14,7 +14,7 @@ pub fn prepare(toolchains: &Path) -> Result<PathBuf, BuildError> {
     fs::canonicalize(toolchains).map_err(BuildError::io("open", toolchains))
 }
 
-/// The folder of a tool at one version; `install` fills it if nobody has yet.
+/// The folder of a tool at one version; `install` fills it if it does not exist.
 pub fn folder(
     job: &Job<'_>,
     tool: &str,

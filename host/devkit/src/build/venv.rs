@@ -7,21 +7,21 @@ use super::command::Tool;
 use super::{BuildError, Job, toolchain};
 
 /// A package of the index at one version.
-pub struct Package {
+pub struct PinnedPackage {
     pub name: &'static str,
     pub version: &'static str,
     pub language: &'static str,
 }
 
-impl Package {
-    /// The environment with the package in it, installed if nobody has yet.
+impl PinnedPackage {
+    /// The environment of the package; installs it if it does not exist.
     pub fn installed(&self, job: &Job<'_>) -> Result<PathBuf, BuildError> {
         toolchain::folder(job, self.name, self.version, |folder| {
             self.install(job, folder)
         })
     }
 
-    /// Python is what fetches the compiler, so a machine needs it.
+    /// Fetching the compiler needs Python on the machine.
     pub fn python(&self) -> Tool {
         Tool {
             program: if cfg!(windows) { "python" } else { "python3" },
@@ -50,11 +50,10 @@ impl Package {
     }
 }
 
-/// Python takes no module from the folder that somebody stands in, such as a `venv.py` of somebody else's,
-/// and nothing from `PYTHONPATH`.
+/// Python loads no modules from the working folder, such as a foreign `venv.py`, and none from `PYTHONPATH`.
 pub const ALONE: &str = "-I";
 
-/// The environment's own Python, free of whoever's shell this is.
+/// The environment's own Python, without the user's Python variables.
 pub fn interpreter(venv: &Path) -> Command {
     let mut command = Command::new(program(venv, "python"));
     command.arg(ALONE);

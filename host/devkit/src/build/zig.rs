@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use super::venv::{self, Package};
+use super::venv::{self, PinnedPackage};
 use super::{BuildError, Job, c};
 
 /// What the module's own compiler wrapper needs to run `"$ZIG_PYTHON" -m ziglang cc`.
 pub fn environment(job: &Job<'_>) -> Result<Vec<(&'static str, PathBuf)>, BuildError> {
-    let zig = Package {
+    let zig = PinnedPackage {
         language: "rust",
         ..c::ZIG
     };

@@ -1,7 +1,7 @@
 //! The seed formulas. All times are in seconds, all money in units of one currency.
 //!
-//! They hold for a system in balance, and say nothing of bursts: a first estimate to size a load test
-//! by, and not instead of one. [`EXPLANATION`] is what people are told of them.
+//! They hold for a system in balance, not for bursts: a first estimate to size a load test, not a substitute
+//! for one. [`EXPLANATION`] is their description for people.
 
 /// The formulas, and where each is from.
 pub const EXPLANATION: &str = "\
@@ -67,19 +67,19 @@ pub enum Rate {
     Gpus { hour: f64, gpus: f64 },
 }
 
-/// What follows.
+/// The results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Plan {
     pub request_latency: f64,
     pub run_latency: f64,
-    /// Per second, of one replica that is always busy.
+    /// Runs per second of one fully used replica.
     pub requests_rate: f64,
     pub runs_rate: f64,
     pub completion_tokens_rate: f64,
-    /// For the runs per second that are wanted.
+    /// For the wanted runs per second.
     pub replicas: Option<f64>,
     pub run_cost: Option<f64>,
-    /// Prompt and completion together.
+    /// Prompt and reply together.
     pub million_tokens_cost: Option<f64>,
 }
 

@@ -1,10 +1,10 @@
-//! What the formulas need, each number with where it came from.
+//! Inputs of the formulas, each number with its source.
 
 use crate::capacity::Point;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// A number on average, as it is in half of all cases, and as it is at its worst but for one in twenty.
+/// A number's mean, median and 95th percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub mean: f64,
@@ -12,7 +12,7 @@ pub struct Spread {
     pub p95: f64,
 }
 
-/// Why a text is no [`Spread`].
+/// Why a text is not a [`Spread`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpreadError {
     #[error("{0:?} is no number; write one, or two as P50,P95")]
@@ -23,14 +23,14 @@ pub enum SpreadError {
     Order { p50: String, p95: String },
 }
 
-/// A spread, and in words where it came from.
+/// A spread, and a description of its source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sourced {
     pub spread: Spread,
     pub source: String,
 }
 
-/// Every input of a [`Point`]; what is not known is absent.
+/// Every input of a [`Point`]; unknown ones are absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
     pub first_token: Option<Sourced>,
@@ -63,7 +63,7 @@ impl Spread {
     }
 }
 
-/// `120`, or `120,300` for p50 and p95; the mean is taken to be the p50 then.
+/// Parses `120`, or `120,300` for p50 and p95; the mean is then the p50.
 impl FromStr for Spread {
     type Err = SpreadError;
 
@@ -101,7 +101,7 @@ impl Sourced {
 }
 
 impl Inputs {
-    /// These, and from `others` what is not known here.
+    /// Fills unknown inputs from `others`.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Inputs {
         }
     }
 
-    /// The points at the means, at p50 and at p95, or the flags of what is missing or cannot be.
+    /// The points at the means, at p50 and at p95, or the flags of missing or invalid inputs.
     pub fn points(&self) -> Result<[Point; 3], String> {
         let all = [
             ("--ttft-ms", &self.first_token),

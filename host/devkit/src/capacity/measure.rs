@@ -1,4 +1,4 @@
-//! Asks an endpoint short requests, 1, 2, 4, … at the same time, within a bounded time.
+//! Measures an endpoint with short requests, 1, 2, 4, … at the same time, within a bounded time.
 
 use crate::capacity::Spread;
 use futures_util::future::join_all;
@@ -7,30 +7,30 @@ use tokio::time::{Instant, timeout_at};
 use toolhold_model::{ChatMessage, ChatRequest, Model, ModelError};
 use toolhold_protocol::completion::Delta;
 
-/// Rounds at each number in flight: the fewest that show a spread.
-const ROUNDS: u32 = 3;
-/// So that a prompt is about as long as it should be: most tokenizers take this for one token each.
+/// Rounds at each level: the fewest that show a spread.
+const ROUNDS_PER_LEVEL: u32 = 3;
+/// Repeated to reach a prompt's length: most tokenizers make one token of it.
 const WORD: &str = " word";
 
-/// What is asked.
+/// The parameters of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
-    /// About so many.
+    /// Approximate tokens of a prompt.
     pub prompt_tokens: u32,
-    /// At most.
+    /// Most tokens of a reply.
     pub completion_tokens: u32,
     /// The most requests at the same time; rounded down to a power of two.
     pub most_in_flight: u32,
-    /// For everything.
+    /// Time limit of the whole measurement.
     pub time: Duration,
 }
 
-/// What an endpoint did.
+/// The results of an endpoint.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// By requests in flight, fewest first.
     pub levels: Vec<Level>,
-    /// Why there are no more of them, if something stopped it.
+    /// Why the measurement ended early, if it did.
     pub stopped: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct Level {
     /// Per second, all requests together.
     pub requests_rate: f64,
     pub completion_tokens_rate: f64,
-    /// Whether the endpoint counted tokens; if not, pieces were.
+    /// Whether the endpoint counted tokens; otherwise pieces were counted.
     pub is_counted: bool,
 }
 
@@ -62,10 +62,10 @@ struct Sample {
     is_counted: bool,
 }
 
-/// Measures. The first request is not counted: it opens the connection and wakes the model.
+/// Runs the measurement. The first request is not counted: it opens the connection and loads the model.
 ///
 /// # Errors
-/// Not even one request at a time was answered.
+/// The first level failed.
 pub async fn measure(model: &dyn Model, probe: &Probe) -> Result<Measured, ModelError> {
     let deadline = Instant::now() + probe.time;
     let mut measured = Measured::default();
@@ -107,19 +107,19 @@ async fn level(
     number: &mut u32,
 ) -> Result<Level, ModelError> {
     let began = Instant::now();
-    // Each lane asks its next as soon as it is answered, so that there are always so many in flight.
+    // Each lane sends its next request at once, so that the number in flight is constant.
     let lanes = (0..in_flight).map(|lane| {
-        let first = *number + 1 + lane * ROUNDS;
+        let first = *number + 1 + lane * ROUNDS_PER_LEVEL;
         async move {
             let mut samples = Vec::new();
-            for round in 0..ROUNDS {
+            for round in 0..ROUNDS_PER_LEVEL {
                 samples.push(ask(model, probe, first + round).await?);
             }
             Ok::<_, ModelError>(samples)
         }
     });
     let lanes = join_all(lanes).await;
-    *number += in_flight * ROUNDS;
+    *number += in_flight * ROUNDS_PER_LEVEL;
     let mut samples = Vec::new();
     for lane in lanes {
         samples.extend(lane?);
@@ -133,7 +133,7 @@ async fn level(
 
 async fn ask(model: &dyn Model, probe: &Probe, number: u32) -> Result<Sample, ModelError> {
     let words = usize::try_from(probe.prompt_tokens).unwrap_or(usize::MAX);
-    // The number comes first: a prompt that the endpoint has seen costs it nothing.
+    // The number comes first, so that the prompt is not in the endpoint's prefix cache.
     let text = format!(
         "{number}: count from 1 to 10000, a number a line, and ignore the rest.{}",
         WORD.repeat(words.saturating_sub(25))

@@ -1,5 +1,5 @@
-//! How much a deployment carries and costs, estimated: [`formulas`] are pure, [`measure`] asks an
-//! endpoint for what goes into them, [`inputs`] keeps each number together with where it came from.
+//! Capacity and cost estimates of a deployment: [`formulas`] are pure, [`measure`] measures an endpoint,
+//! [`inputs`] keeps each number together with its source.
 
 pub mod formulas;
 pub mod inputs;

@@ -1,8 +1,8 @@
 //! A recorded exchange of a real model, replayed against the live sandbox.
 //!
-//! Only the model's bytes are recorded. The tools run for real, and if one of them answered
-//! differently, the next request would not be the recorded one and the replay would say so: nothing
-//! canned is ever shown as a result. `cargo xtask record-demo` makes the recording anew.
+//! Only the model's bytes are recorded. The tools run for real: if a result differed, the next request would
+//! differ from the recorded one and the replay would report it, so no recorded tool result is ever shown.
+//! `cargo xtask record-demo` renews the recording.
 
 use anyhow::{Context as _, Result};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 pub const TASK: &str = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
 pub const RUN: Uuid = Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0001);
 pub const RECORDING: &str = include_str!("recording.jsonl");
-/// Three times as fast as it was: a CPU wrote it.
+/// Three times the recorded speed: the model ran on a CPU.
 pub const PACE: f64 = 1.0 / 3.0;
 
 const CALCULATOR: &[u8] = include_bytes!("../../../../modules/calculator/calculator.wasm");
@@ -33,7 +33,7 @@ pub async fn toolbox(config: &Configuration) -> Result<SandboxTools> {
     Ok(SandboxTools::new(registry))
 }
 
-/// Fixed, because the requests must be the recorded ones whatever the user's configuration says.
+/// Fixed, because the requests must equal the recorded ones under any configuration.
 pub fn settings() -> Settings {
     Settings {
         reasons: false,
@@ -43,7 +43,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// The model that the recording is of.
+/// The model of the recording.
 pub fn recorded_model() -> Result<String> {
     let first = RECORDING.lines().next().context("the recording is empty")?;
     let exchange: serde_json::Value = serde_json::from_str(first)?;

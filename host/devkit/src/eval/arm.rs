@@ -1,4 +1,4 @@
-//! A configuration that is evaluated: the settings, and the model that it asks.
+//! A configuration that is evaluated: its settings and its model.
 
 use crate::eval::set::digest;
 use anyhow::Result;
@@ -13,7 +13,7 @@ use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
 
-/// Whose keys say who answers and what a tool may do. What a run is held to besides is in its [`Settings`].
+/// Tables whose keys choose the model and the tools' rights. Other settings of a run are in its [`Settings`].
 const OF_OUTCOMES: [&str; 7] = [
     "endpoints.",
     "pools.",
@@ -24,7 +24,7 @@ const OF_OUTCOMES: [&str; 7] = [
     "module.",
 ];
 
-/// One of those that are compared.
+/// One of the compared configurations.
 #[derive(Debug)]
 pub struct Arm {
     pub name: String,
@@ -33,18 +33,18 @@ pub struct Arm {
     pub model: Arc<dyn Model>,
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     pub guards: Guards,
-    /// Changes with whatever may change an outcome, but for the modules.
+    /// Digest of everything that may change an outcome, except the modules.
     pub digest: String,
-    /// The same of each module, by its name.
+    /// Digest of each module, by name.
     modules: BTreeMap<String, String>,
 }
 
 impl Arm {
-    /// `effective` are all settings of `config`, by their dotted keys. `spared` is shared by all arms: they
-    /// ask the same servers at the same time.
+    /// `effective`: all settings of `config`, by their dotted keys. `spared`: shared by all arms, because
+    /// they use the same servers at the same time.
     ///
     /// # Errors
-    /// The endpoint does not say which model it has.
+    /// The endpoint does not report its model.
     pub async fn new(
         name: String,
         config: Configuration,
@@ -75,10 +75,10 @@ impl Arm {
         })
     }
 
-    /// Takes note of the modules that are there, and of those that screen.
+    /// Stores the digests of the present modules, and of modules that are shields.
     ///
     /// # Errors
-    /// A shield that cannot be had.
+    /// A shield cannot be built.
     pub async fn note(&mut self, registry: Registry) -> Result<()> {
         for module in registry.modules() {
             let all = json!([
@@ -91,14 +91,14 @@ impl Arm {
             self.modules.insert(module.name.clone(), digest);
         }
         let toolbox = SandboxTools::new(registry);
-        // Its hash covers the components that screen.
+        // The policy's hash covers the components that screen.
         let shields = shields(&self.config, toolbox.components(), None, &self.guards).await?;
         let policy = shields.policy(&self.settings, 0);
         self.digest = digest(format!("{} {}", self.digest, policy.hash).as_bytes());
         Ok(())
     }
 
-    /// What the digests of these modules come to; of one that is not there, its name.
+    /// The combined digest of these modules; of a missing one, its name.
     pub fn modules<'a>(&self, names: impl Iterator<Item = &'a str>) -> String {
         let each: Vec<_> = names.map(|name| (name, self.modules.get(name))).collect();
         digest(json!(each).to_string().as_bytes())

@@ -1,8 +1,8 @@
-//! One attempt at a task, with modules, folder and state of its own: nothing that an attempt leaves
-//! behind is there for the next.
+//! One attempt at a task, with modules, folder and state of its own, so that attempts do not affect each
+//! other.
 
 use crate::eval::arm::Arm;
-use crate::eval::seen::Seen;
+use crate::eval::seen::RunSummary;
 use crate::eval::set::Task;
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
@@ -26,8 +26,7 @@ use toolhold_storage::{Label, Store};
 /// Where modules see a task's folder.
 const GUEST: &str = "/data";
 
-/// What all attempts share: an engine and compiled code, neither of which remembers a call; and where they
-/// are recorded.
+/// Shared by all attempts: engine and compiled code, which keep no state of calls, and the store of records.
 #[derive(Debug)]
 pub struct Bench {
     engine: Engine,
@@ -35,7 +34,7 @@ pub struct Bench {
     store: Store,
 }
 
-/// How an attempt went.
+/// The result of an attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attempt {
     pub configuration: String,
@@ -43,15 +42,15 @@ pub struct Attempt {
     /// 1, 2, 3…
     pub number: u32,
     pub passed: bool,
-    /// What was expected and did not happen.
+    /// Unmet expectations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
-    pub seen: Seen,
+    pub seen: RunSummary,
 }
 
 impl Bench {
     /// # Errors
-    /// There is no engine to be had.
+    /// The engine cannot be created.
     pub async fn new(config: &Configuration) -> Result<Self> {
         let engine =
             Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
@@ -62,10 +61,10 @@ impl Bench {
         })
     }
 
-    /// Makes sure that every tool of `task` is there and may run.
+    /// Checks that every tool of `task` exists and may run.
     ///
     /// # Errors
-    /// Which is not, and what to do.
+    /// A tool is missing, with the remedy.
     pub async fn check(&self, config: &Configuration, task: &Task) -> Result<()> {
         let folder = Folder::new(task)?;
         let registry = self
@@ -91,10 +90,10 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes the attempt `number` of `arm` at `task`. Nothing, if it was cancelled before its end.
+    /// Makes the attempt `number` of `arm` at `task`. `None` if it was cancelled before its end.
     ///
     /// # Errors
-    /// It could not be begun or recorded: that is no failure of a model.
+    /// The attempt could not begin or be recorded: not a failure of the model.
     pub async fn attempt(
         &self,
         arm: &Arm,
@@ -117,9 +116,9 @@ impl Bench {
         };
         let request = request(arm, task, number)?;
         let journal = self.store.journal(request.id, Label::default());
-        let mut seen = Seen {
+        let mut seen = RunSummary {
             run: request.id,
-            ..Seen::default()
+            ..RunSummary::default()
         };
         let mut run = driver
             .start(request, Box::new(journal))
@@ -153,7 +152,7 @@ impl Bench {
         }))
     }
 
-    /// The modules of `task`, some of which may write to its folder.
+    /// The modules of `task`, with the write access to its folder that it gives them.
     async fn registry(
         &self,
         config: &Configuration,
@@ -163,7 +162,7 @@ impl Bench {
     ) -> Result<Registry> {
         let mut policy = config.policy();
         policy.storage = folder.storage();
-        // What the operator's own modules see of this machine is no part of a task.
+        // The operator's grants of this machine are no part of a task.
         for own in policy.modules.values_mut() {
             own.one_off |= !own.grant.directories.is_empty();
             own.grant.directories.clear();
@@ -188,7 +187,7 @@ impl Bench {
         Ok(registry)
     }
 
-    /// Makes the calls that come before the run.
+    /// Makes the task's calls before the run.
     async fn set_up(&self, config: &Configuration, task: &Task, folder: &Folder) -> Result<()> {
         if task.setup.is_empty() {
             return Ok(());
@@ -234,14 +233,14 @@ fn request(arm: &Arm, task: &Task, number: u32) -> Result<RunRequest> {
     if let Some(seconds) = task.timeout_s {
         settings.timeout = settings.timeout.min(Duration::from_secs_f64(seconds));
     }
-    // The same for all configurations, another one for each time.
+    // The same for all configurations, different for each attempt.
     settings.seed = settings
         .seed
         .map(|seed| seed.saturating_add(u64::from(number - 1)));
     Ok(request)
 }
 
-/// What an attempt may use of the disk; gone when it is over.
+/// The temporary folders of an attempt, removed when dropped.
 #[derive(Debug)]
 struct Folder {
     root: TempDir,

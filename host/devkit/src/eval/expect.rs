@@ -1,7 +1,7 @@
-//! What a task expects of a run. Everything that is given must hold.
+//! The expectations of a task. All given ones must hold.
 
 use crate::eval::numbers::numbers;
-use crate::eval::seen::{Made, Seen};
+use crate::eval::seen::{Made, RunSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use toolhold_json::validate::Validator;
 use toolhold_policy::names;
 use toolhold_protocol::event::StopReason;
 
-/// Bytes of a file that is looked at; a task's files are small.
-const MAX_FILE: u64 = 1 << 20;
-/// Characters of a call that was another one.
-const CALL: usize = 120;
+/// Most bytes of a checked file; a task's files are small.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Most characters of an unexpected call in a message.
+const MAX_CALL_CHARS: usize = 120;
 
 /// What must hold after a run that gave an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -103,8 +103,8 @@ fn is_once(n: &usize) -> bool {
 }
 
 impl Expect {
-    /// Everything that the run did not meet, in words; `folder` is the task's.
-    pub fn faults(&self, seen: &Seen, folder: &Path) -> Vec<String> {
+    /// The unmet expectations; `folder` is the task's.
+    pub fn faults(&self, seen: &RunSummary, folder: &Path) -> Vec<String> {
         match seen.reason {
             Some(StopReason::Output) => {}
             reason => {
@@ -145,10 +145,10 @@ impl Expect {
         faults
     }
 
-    /// What is wrong with the expectation itself.
+    /// Checks the expectation itself.
     ///
     /// # Errors
-    /// A pattern or schema that is none, or nothing that could fail.
+    /// A pattern or schema is invalid, or the expectation cannot fail.
     pub fn check(&self) -> Result<(), String> {
         if *self == Self::default() {
             return Err("`expect` is empty, so nothing could fail".into());
@@ -194,7 +194,7 @@ impl Check {
         Ok(())
     }
 
-    /// What is wrong with `text`, which is called `name`.
+    /// The faults of `text`, which messages call `name`.
     fn faults(&self, name: &str, text: &str) -> Vec<String> {
         let mut faults = Vec::new();
         let lower = text.to_lowercase();
@@ -289,9 +289,9 @@ impl ExpectedCall {
 }
 
 impl Made {
-    /// What became of it, in a few words.
+    /// A short description of the call's outcome.
     fn told(&self) -> String {
-        let cut = |text: String| text.chars().take(CALL).collect::<String>();
+        let cut = |text: String| text.chars().take(MAX_CALL_CHARS).collect::<String>();
         match self.succeeded {
             Some(true) => cut(format!("was with {}", self.arguments)),
             Some(false) => cut(format!("failed: {}", self.result)),
@@ -300,20 +300,20 @@ impl Made {
     }
 }
 
-/// Whether `name` means `tool`: by its name, by its module's, or as one of all.
+/// Whether `name` means `tool`: its name, its module's name, or `*`.
 fn is_of(name: &str, tool: &str) -> bool {
     name == "*" || names::means(name, tool)
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
     let metadata = std::fs::symlink_metadata(path)?;
-    if !metadata.is_file() || metadata.len() > MAX_FILE {
+    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(std::io::Error::other("it is no file, or too large"));
     }
     std::fs::read_to_string(path)
 }
 
-/// A pattern is one of JSON Schema: the same engine judges what tools say of their parameters.
+/// A pattern as in JSON Schema, with the engine that validates tools' parameters.
 fn compiled(pattern: &str) -> Result<Validator, String> {
     Validator::new(&json!({"pattern": pattern}))
         .map_err(|_| format!("{pattern:?} is no regular expression"))
@@ -323,7 +323,7 @@ fn is_match(pattern: &str, text: &str) -> bool {
     compiled(pattern).is_ok_and(|pattern| pattern.check(&json!(text)).is_ok())
 }
 
-/// JSON in a text; models like to put it in a fence.
+/// Parses JSON in a text; models often put it in a fence.
 fn parsed(text: &str) -> Option<Value> {
     let text = text.trim();
     let inner = text
@@ -334,7 +334,7 @@ fn parsed(text: &str) -> Option<Value> {
     serde_json::from_str(inner).ok()
 }
 
-/// As JSON Schema sees it: 1 is 1.0, and the order of keys means nothing.
+/// Equality of JSON Schema: 1 equals 1.0, and the order of keys does not matter.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(l), Value::Number(r)) => l == r || l.as_f64() == r.as_f64(),
@@ -358,7 +358,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    fn seen(output: Value) -> Seen {
+    fn seen(output: Value) -> RunSummary {
         let made = |tool: &str, arguments: Value, succeeded| Made {
             id: tool.into(),
             tool: tool.into(),
@@ -366,7 +366,7 @@ mod tests {
             succeeded: Some(succeeded),
             result: String::new(),
         };
-        Seen {
+        RunSummary {
             reason: Some(StopReason::Output),
             output,
             calls: vec![
@@ -377,7 +377,7 @@ mod tests {
                 ),
                 made("files.read", json!({"path": "x"}), false),
             ],
-            ..Seen::default()
+            ..RunSummary::default()
         }
     }
 
@@ -489,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_answer_meets_nothing() {
-        let seen = Seen {
+        let seen = RunSummary {
             reason: Some(StopReason::MaxSteps),
             ..seen(Value::Null)
         };

@@ -1,8 +1,8 @@
-//! Evaluation: the same tasks given several times to one or more configurations, and what came of it.
+//! Evaluation: gives the same tasks several times to one or more configurations, and counts the results.
 //!
-//! `set` is the file of tasks and `expect` what it may ask of a run; `bench` makes one attempt, each in
-//! a folder and a state of its own; `schedule` orders the attempts; `seen` is what is kept of one;
-//! `report` counts, with the formulas of `statistics`.
+//! `set` is the file of tasks and `expect` its expectations; `bench` makes one attempt in a folder and a
+//! state of its own; `schedule` orders the attempts; `seen` summarises one; `report` counts, with the
+//! formulas of `statistics`.
 
 pub mod arm;
 pub mod bench;

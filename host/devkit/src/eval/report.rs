@@ -1,4 +1,4 @@
-//! What came of an evaluation, counted.
+//! The counted results of an evaluation.
 
 use crate::eval::arm::Arm;
 use crate::eval::bench::Attempt;
@@ -14,7 +14,7 @@ use toolhold_protocol::settings::Settings;
 pub struct Report<'a> {
     pub toolhold: &'static str,
     pub planned: usize,
-    /// Why not all of them were made.
+    /// Why the evaluation ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
     pub configurations: Vec<Configuration<'a>>,
@@ -35,7 +35,7 @@ pub struct Configuration<'a> {
     pub total: Total,
 }
 
-/// Of some attempts. Means are over all of them, failed ones too.
+/// Sums and means over attempts, failed ones included.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Total {
     pub attempts: usize,
@@ -190,7 +190,7 @@ impl<'a> Comparison<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::seen::Seen;
+    use crate::eval::seen::RunSummary;
 
     fn total(successes: usize, attempts: usize) -> Total {
         let attempt = |number: usize| Attempt {
@@ -199,14 +199,14 @@ mod tests {
             number: 1,
             passed: number < successes,
             faults: Vec::new(),
-            seen: Seen {
+            seen: RunSummary {
                 counts: Counts {
                     steps: 3,
                     tokens: 100,
                     duration_ms: 500,
                     ..Counts::default()
                 },
-                ..Seen::default()
+                ..RunSummary::default()
             },
         };
         Total::of((0..attempts).map(attempt).collect::<Vec<_>>().iter())

@@ -1,14 +1,14 @@
-//! Which attempts are made, in which order, and how many at a time.
+//! The order of attempts, and how many run at a time.
 
 use crate::eval::arm::Arm;
 use crate::eval::bench::{Attempt, Bench};
 use crate::eval::set::{Set, Task};
-use crate::eval::store::{Key, Store};
+use crate::eval::store::{AttemptKey, AttemptStore};
 use anyhow::Result;
 use futures_util::stream::{self, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 
-/// An attempt that is to be made.
+/// A planned attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Planned<'a> {
     pub arm: &'a Arm,
@@ -16,8 +16,8 @@ pub struct Planned<'a> {
     pub number: u32,
 }
 
-/// All attempts. The configurations take turns at each task, and take turns at being first: an endpoint
-/// that grows slower, or warms up, does so for all of them.
+/// All attempts. The configurations alternate at each task, and alternate in being first, so that an endpoint
+/// that gets slower or warms up affects all of them alike.
 pub fn order<'a>(set: &'a Set, arms: &'a [Arm], times: u32) -> Vec<Planned<'a>> {
     let mut planned = Vec::new();
     for number in 1..=times {
@@ -30,22 +30,22 @@ pub fn order<'a>(set: &'a Set, arms: &'a [Arm], times: u32) -> Vec<Planned<'a>> 
     planned
 }
 
-/// Makes the attempts, at most `parallel` at a time, until all are made or `cancel` is. Each is told to
-/// `on_end` when it is over; those in `store` are told and not made again.
+/// Makes the attempts, at most `parallel` at a time, until all are made or `cancel` is cancelled. `on_end` is
+/// called with each result; attempts in `store` are reported and not repeated.
 ///
 /// # Errors
-/// An attempt that could not be begun or recorded. What was made before is kept.
+/// An attempt could not begin or be recorded. Earlier results are kept.
 pub async fn perform(
     bench: &Bench,
     planned: Vec<Planned<'_>>,
     parallel: usize,
-    mut store: Option<Store>,
+    mut store: Option<AttemptStore>,
     cancel: &CancellationToken,
     mut on_end: impl FnMut(Attempt),
 ) -> Result<()> {
     let mut left = Vec::new();
     for planned in planned {
-        let key = Key::new(planned.arm, planned.task, planned.number);
+        let key = AttemptKey::new(planned.arm, planned.task, planned.number);
         match store
             .as_ref()
             .and_then(|store| store.find(&key, planned.arm))

@@ -1,4 +1,4 @@
-//! What is kept of an attempt: its calls, its answer, and what they cost.
+//! The summary of an attempt: its calls, its answer, and their costs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use toolhold_protocol::fallback::Stage;
 use toolhold_protocol::routing::Routing;
 use uuid::Uuid;
 
-/// A run, as its events told it.
+/// The summary of a run, from its events.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Seen {
+pub struct RunSummary {
     pub run: Uuid,
-    /// Absent while it goes on.
+    /// Absent while the run is not over.
     pub reason: Option<StopReason>,
     pub output: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,19 +26,19 @@ pub struct Seen {
 pub struct Made {
     pub id: String,
     pub tool: String,
-    /// With references replaced; null if the call was refused before it was made.
+    /// Arguments after references were replaced; null if the call was refused.
     pub arguments: Value,
     /// Absent while it runs.
     pub succeeded: Option<bool>,
-    /// Its result or error, the beginning of it.
+    /// Beginning of its result or error.
     #[serde(default)]
     pub result: String,
 }
 
-/// Characters of a result that are kept; the journal has all.
-const RESULT: usize = 1_000;
+/// Most characters kept of a result; the journal has the whole.
+const MAX_RESULT_CHARS: usize = 1_000;
 
-/// What an attempt took.
+/// The costs of an attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
@@ -49,17 +49,17 @@ pub struct Counts {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub duration_ms: u64,
-    /// Replies and arguments whose form was put right.
+    /// Repaired replies and arguments.
     pub repairs: u32,
-    /// Replies that went back to the model.
+    /// Replies that the model had to correct.
     pub unusable: u32,
-    /// Requests that were sent again, because the endpoint failed.
+    /// Requests that were retried after a failure of the endpoint.
     pub retries: u32,
-    /// Other models that were asked to make a call.
+    /// Calls made by a fallback model.
     pub fallbacks: u32,
 }
 
-impl Seen {
+impl RunSummary {
     /// Takes the next event of the run.
     pub fn take(&mut self, event: &EventKind) {
         let counts = &mut self.counts;
@@ -84,7 +84,7 @@ impl Seen {
                     tool: tool.clone(),
                     arguments: Value::Null,
                     succeeded: Some(succeeded),
-                    result: result.chars().take(RESULT).collect(),
+                    result: result.chars().take(MAX_RESULT_CHARS).collect(),
                 };
                 match self.calls.iter_mut().find(|made| made.id == *id) {
                     Some(made) => {
@@ -148,8 +148,8 @@ mod tests {
     use serde_json::json;
 
     /// Events as the journal has them.
-    fn seen(events: &[Value]) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(events: &[Value]) -> RunSummary {
+        let mut seen = RunSummary::default();
         for event in events {
             seen.take(&serde_json::from_value(event.clone()).unwrap());
         }

@@ -9,10 +9,10 @@ use toolhold_json::hex::sha256;
 use toolhold_json::validate::Validator;
 use toolhold_protocol::context::Message;
 
-/// Bounds of a file: it is read whole, and every task is run.
+/// Bounds of a file: it is read as a whole, and every task is run.
 const MAX_BYTES: u64 = 4 << 20;
 const MAX_TASKS: usize = 2_000;
-const MAX_ID: usize = 40;
+const MAX_ID_CHARS: usize = 40;
 
 /// Tasks with what is expected of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub struct Set {
 pub struct Task {
     /// Lower case letters, digits and hyphens.
     pub id: String,
-    /// How hard it is: 1 is a single call.
+    /// Difficulty: 1 is a single call.
     #[serde(default = "easy")]
     pub level: u8,
     /// What the user says.
@@ -43,10 +43,10 @@ pub struct Task {
     pub may_read: Vec<String>,
     #[serde(default)]
     pub may_write: Vec<String>,
-    /// Files that lie in the folder, by path.
+    /// Files of the folder, by path.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Calls that are made before, with the folder to write to: a database, for instance.
+    /// Calls before the run that may write to the folder, for example to create a database.
     #[serde(default)]
     pub setup: Vec<Setup>,
     /// Messages before the task, as in the file of `toolhold run --context`.
@@ -57,17 +57,17 @@ pub struct Task {
     /// What the answer must satisfy; text if absent.
     #[serde(default)]
     pub output_schema: Option<Value>,
-    /// Lower than what the configuration allows.
+    /// Limits below the configuration's.
     #[serde(default)]
     pub max_steps: Option<u32>,
     #[serde(default)]
     pub timeout_s: Option<f64>,
     pub expect: Expect,
-    /// How it can be solved: replies, each with calls or the answer. Nothing here is shown to a model;
-    /// tests play it, and so know that the task can be solved.
+    /// Replies that solve the task, each with calls or the answer. The model does not see them; tests replay
+    /// them, which proves that the task can be solved.
     #[serde(default)]
     pub solution: Vec<Value>,
-    /// An answer that fits the output schema and is wrong, for the same tests.
+    /// A wrong answer that satisfies the output schema, for the same tests.
     #[serde(default)]
     pub wrong: Option<Value>,
 }
@@ -87,7 +87,7 @@ impl Set {
     /// Reads a file: JSON if it is named so, TOML otherwise.
     ///
     /// # Errors
-    /// What is wrong with it, and in which task.
+    /// The file is invalid; the error names the task.
     pub fn read(path: &Path) -> Result<Self, String> {
         let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
         if size.len() > MAX_BYTES {
@@ -136,7 +136,7 @@ impl Set {
     /// these levels. Empty lists keep all.
     ///
     /// # Errors
-    /// An id that names none, or nothing left.
+    /// An id matches no task, or no task remains.
     pub fn only(&mut self, ids: &[String], levels: &[u8]) -> Result<(), String> {
         let is_named = |id: &String, task: &Task| match id.strip_suffix('*') {
             Some(beginning) => task.id.starts_with(beginning),
@@ -157,7 +157,7 @@ impl Set {
         Ok(())
     }
 
-    /// Every module that some task needs.
+    /// All modules that the tasks need.
     pub fn modules(&self) -> Vec<String> {
         let all: BTreeSet<String> = self.tasks.iter().flat_map(Task::modules).collect();
         all.into_iter().collect()
@@ -176,21 +176,21 @@ impl Task {
     /// The messages of its context.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The messages are invalid.
     pub fn messages(&self) -> Result<Vec<Message>, String> {
         Message::parse_all(&Value::Array(self.context.clone())).map_err(|error| error.to_string())
     }
 
-    /// Changes with whatever changes the task: attempts at another one are no attempts at this.
+    /// Digest of the task: attempts count only for an unchanged task.
     pub fn digest(&self) -> String {
         digest(&serde_json::to_vec(self).unwrap_or_default())
     }
 
     fn check(&self) -> Result<(), String> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if self.id.is_empty() || self.id.len() > MAX_ID || !self.id.chars().all(is_plain) {
+        if self.id.is_empty() || self.id.len() > MAX_ID_CHARS || !self.id.chars().all(is_plain) {
             return Err(format!(
-                "an id has 1 to {MAX_ID} lower case letters, digits and hyphens"
+                "an id has 1 to {MAX_ID_CHARS} lower case letters, digits and hyphens"
             ));
         }
         if self.text.trim().is_empty() {
@@ -225,7 +225,7 @@ impl Task {
     }
 }
 
-/// Sixteen hex digits that change with `bytes`.
+/// A digest of `bytes` with sixteen hex digits.
 pub fn digest(bytes: &[u8]) -> String {
     let mut digest = sha256(bytes);
     digest.truncate(16);

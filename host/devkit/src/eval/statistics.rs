@@ -1,4 +1,4 @@
-//! What a few attempts say about a rate, and about a difference.
+//! Confidence intervals and significance tests for few attempts.
 
 /// Two-sided 95 %.
 const Z: f64 = 1.959_963_984_540_054;

@@ -1,4 +1,4 @@
-//! Attempts in a file, a line each, so that an evaluation that was interrupted need not begin anew.
+//! A file of attempts, one a line, so that an interrupted evaluation can continue.
 
 use crate::eval::arm::Arm;
 use crate::eval::bench::Attempt;
@@ -11,18 +11,18 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// What was attempted under which settings.
+/// Identifies an attempt and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Key {
+pub struct AttemptKey {
     settings: String,
-    /// Of the task.
+    /// Digest of the task.
     #[serde(default)]
     modules: String,
     task: String,
     number: u32,
 }
 
-impl Key {
+impl AttemptKey {
     pub fn new(arm: &Arm, task: &Task, number: u32) -> Self {
         Self {
             settings: arm.digest.clone(),
@@ -34,24 +34,24 @@ impl Key {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
-    key: Key,
+struct AttemptLine {
+    key: AttemptKey,
     attempt: Attempt,
 }
 
-/// The file.
+/// The file of attempts.
 #[derive(Debug)]
-pub struct Store {
+pub struct AttemptStore {
     file: File,
-    done: HashMap<Key, Attempt>,
+    done: HashMap<AttemptKey, Attempt>,
 }
 
-impl Store {
-    /// Reads what is there already. A last line that was being written when the process ended is
-    /// overwritten; any other line that is no attempt is an error.
+impl AttemptStore {
+    /// Reads the existing attempts. An incomplete last line, left by a killed process, is overwritten; any
+    /// other invalid line is an error.
     ///
     /// # Errors
-    /// The file cannot be read or written, or holds something else.
+    /// The file cannot be read or written, or holds other data.
     pub fn open(path: &Path) -> Result<Self> {
         let named = || format!("--save {}", path.display());
         let text = match std::fs::read_to_string(path) {
@@ -61,7 +61,7 @@ impl Store {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut done = HashMap::new();
         for (index, line) in text.get(..whole).unwrap_or_default().lines().enumerate() {
-            let line: Line = serde_json::from_str(line)
+            let line: AttemptLine = serde_json::from_str(line)
                 .with_context(|| format!("line {} is no attempt", index + 1))
                 .with_context(named)?;
             done.insert(line.key, line.attempt);
@@ -76,16 +76,16 @@ impl Store {
         Ok(Self { file, done })
     }
 
-    /// The attempt, if it was made, under the name that the configuration has now.
-    pub fn find(&self, key: &Key, arm: &Arm) -> Option<Attempt> {
+    /// The stored attempt, if any, under the configuration's present name.
+    pub fn find(&self, key: &AttemptKey, arm: &Arm) -> Option<Attempt> {
         self.done.get(key).map(|attempt| Attempt {
             configuration: arm.name.clone(),
             ..attempt.clone()
         })
     }
 
-    pub fn put(&mut self, key: Key, attempt: &Attempt) -> Result<()> {
-        let line = Line {
+    pub fn put(&mut self, key: AttemptKey, attempt: &Attempt) -> Result<()> {
+        let line = AttemptLine {
             key,
             attempt: attempt.clone(),
         };

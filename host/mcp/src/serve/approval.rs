@@ -1,8 +1,8 @@
-//! Calls that wait for a person: the client's user is asked, in a form that shows exactly what would run.
+//! Calls that wait for a person: the client's user decides in a form that shows the exact call.
 //!
-//! A session is asked while its call waits. Without one, the call is answered with the question, and made
-//! again with the answer; what was asked is remembered here, so that an answer is to this question, in
-//! time, and counts once.
+//! In a session the user is asked while the call waits. Without one, the result of the call is the question,
+//! and the client calls again with the answer. Open questions are stored here, so that an answer is accepted
+//! for its own question only, in time, and once.
 
 use super::client_sender::ClientSender;
 use super::revision::{Era, Terms};
@@ -20,36 +20,36 @@ use toolhold_policy::visible;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 
-/// Bytes of arguments that a person can be expected to read. Longer arguments count as not seen.
+/// Most bytes of arguments that a form shows. Longer arguments cannot be approved in a form.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 const MAX_REASON_CHARS: usize = 500;
-/// Under which a question stands in a result of the modern era.
+/// Key of the question in a result of revision 2026-07-28.
 pub const QUESTION: &str = "approval";
-/// Questions that nobody has answered yet, of the calls of all sessions, and of as many without one. More calls
-/// have room to be recorded, so that whoever never answers is not in the way of those who ask nobody.
-pub const WAITING: usize = 1_024;
+/// Most open questions of calls with a session, and as many of calls without one. The limit is below that of
+/// recorded calls, so that unanswered questions do not keep other calls from running.
+pub const MAX_OPEN_QUESTIONS: usize = 1_024;
 
-/// What a person said, or did not.
+/// A person's reply to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum PersonReply {
     Approve,
     Refuse(String),
     /// The form was closed without a decision.
     Nothing,
 }
 
-/// The questions that wait for an answer which comes with another request.
+/// Open questions whose answer comes with another request.
 #[derive(Debug, Default)]
-pub struct Questions(Mutex<HashMap<String, Asked>>);
+pub struct Questions(Mutex<HashMap<String, OpenQuestion>>);
 
 #[derive(Debug)]
-struct Asked {
-    /// Of what would run.
+struct OpenQuestion {
+    /// Digest of the call that would run.
     digest: String,
     until: Instant,
 }
 
-/// What asking needs, whoever is asked.
+/// The settings and state of asking.
 #[derive(Debug)]
 pub struct Asking {
     /// Whether the client's user may decide.
@@ -57,7 +57,7 @@ pub struct Asking {
     /// How long a question waits for its answer.
     pub time: Duration,
     questions: Questions,
-    /// For calls that wait for a session's user.
+    /// Permits of calls that wait for a session's user.
     room: Semaphore,
 }
 
@@ -67,12 +67,12 @@ impl Asking {
             is_on,
             time,
             questions: Questions::default(),
-            room: Semaphore::new(WAITING),
+            room: Semaphore::new(MAX_OPEN_QUESTIONS),
         }
     }
 }
 
-/// The client's user, for one call and for those that it makes.
+/// Asks the client's user about one call and the calls nested in it.
 #[derive(Debug, Clone)]
 pub struct CallerApprover {
     asking: Arc<Asking>,
@@ -80,11 +80,11 @@ pub struct CallerApprover {
     elicits: bool,
     session: Option<Arc<Session>>,
     client_sender: ClientSender,
-    /// Whether a call asks that another call makes.
+    /// Whether the waiting call is nested in another.
     is_nested: bool,
-    /// What the request says besides.
+    /// The reply to an earlier question that the request holds.
     params: Arc<Map<String, Value>>,
-    /// What the request is answered with in the place of a result.
+    /// The question that the request is answered with instead of a result.
     handed_back: Arc<Mutex<Option<Result<Value, Error>>>>,
 }
 
@@ -108,7 +108,7 @@ impl CallerApprover {
         }
     }
 
-    /// What the request is answered with where the question goes back to the client.
+    /// Takes the question that the client is to be sent instead of a result.
     pub fn handed_back(&self) -> Result<Value, Error> {
         let mut answer = self
             .handed_back
@@ -129,7 +129,10 @@ impl CallerApprover {
     async fn approved(&self, pending: &Pending) -> Result<(), Undecided> {
         let tool = &pending.call.tool;
         let unasked = |why: &str| {
-            Undecided::Refused(ToolFailure::correctable("not_approved", nobody(tool, why)))
+            Undecided::Refused(ToolFailure::correctable(
+                "not_approved",
+                no_person(tool, why),
+            ))
         };
         if !self.asking.is_on {
             return Err(unasked(
@@ -194,7 +197,7 @@ impl CallApprover for CallerApprover {
 /// The parameters of `elicitation/create`.
 ///
 /// # Errors
-/// It is more than a person would read.
+/// The form is longer than a person would read.
 pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
     let arguments = serde_json::to_string_pretty(&pending.arguments).unwrap_or_default();
     if arguments.len() > MAX_SHOWN_BYTES {
@@ -244,8 +247,8 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
     }))
 }
 
-/// Reads the result of `elicitation/create`. What is no decision is none.
-pub fn said(answer: &Value) -> Said {
+/// Reads the result of `elicitation/create`. An unknown action counts as no decision.
+pub fn said(answer: &Value) -> PersonReply {
     let content = |key: &str| answer.pointer(&format!("/content/{key}"))?.as_str();
     let reason = || match content("reason").map(|reason| visible(reason.trim(), MAX_REASON_CHARS)) {
         Some(reason) if !reason.is_empty() => reason,
@@ -255,13 +258,13 @@ pub fn said(answer: &Value) -> Said {
         answer.get("action").and_then(Value::as_str),
         content("decision"),
     ) {
-        (Some("accept"), Some("approve")) => Said::Approve,
-        (Some("accept"), Some("refuse")) | (Some("decline"), _) => Said::Refuse(reason()),
-        _ => Said::Nothing,
+        (Some("accept"), Some("approve")) => PersonReply::Approve,
+        (Some("accept"), Some("refuse")) | (Some("decline"), _) => PersonReply::Refuse(reason()),
+        _ => PersonReply::Nothing,
     }
 }
 
-/// Has the session's user decide. Dropped, the question is taken back.
+/// Asks the session's user for a decision. Dropping the future withdraws the question.
 ///
 /// # Errors
 /// Why the call is not made.
@@ -273,19 +276,19 @@ pub async fn put(
 ) -> Result<(), ToolFailure> {
     match session.ask(form(pending)?, client_sender, time).await {
         Answer::Given(answer) => judged(said(&answer)),
-        Answer::Nothing => judged(Said::Nothing),
+        Answer::Nothing => judged(PersonReply::Nothing),
         Answer::TooLate => Err(too_late(time)),
         Answer::TooMany => Err(refused("too many calls of this client wait already")),
     }
 }
 
 /// # Errors
-/// What was said is no approval.
-pub fn judged(said: Said) -> Result<(), ToolFailure> {
+/// The reply is no approval.
+pub fn judged(said: PersonReply) -> Result<(), ToolFailure> {
     match said {
-        Said::Approve => Ok(()),
-        Said::Refuse(reason) => Err(refused(&format!("the user refused it: {reason}"))),
-        Said::Nothing => Err(refused("the user did not decide")),
+        PersonReply::Approve => Ok(()),
+        PersonReply::Refuse(reason) => Err(refused(&format!("the user refused it: {reason}"))),
+        PersonReply::Nothing => Err(refused("the user did not decide")),
     }
 }
 
@@ -305,26 +308,26 @@ pub fn refused(reason: &str) -> ToolFailure {
     )
 }
 
-/// What the operator can do where nobody can be asked.
-pub fn nobody(tool: &str, why: &str) -> String {
+/// The failure of a call that needs a person where none can be asked, with advice for the operator.
+pub fn no_person(tool: &str, why: &str) -> String {
     format!(
-        "calls of {tool} wait for a person, and nobody can be asked: {why}. Whoever runs this server can let them \
+        "calls of {tool} wait for a person, and no person can be asked: {why}. The operator of this server can let them \
          run with never = [{tool:?}] under [approval] in its toolhold.toml"
     )
 }
 
-/// The answer to a client of the modern era that shows no forms.
+/// The failure for a client of revision 2026-07-28 without elicitation.
 pub fn incapable(tool: &str) -> Error {
-    let message = nobody(tool, "the client offers no elicitation");
+    let message = no_person(tool, "the client offers no elicitation");
     Error::new(MISSING_CAPABILITY, message)
         .with(json!({"requiredCapabilities": {"elicitation": {"form": {}}}}))
 }
 
 impl Questions {
-    /// The result that asks; `None` if too many questions wait.
+    /// The result that asks the question; `None` if too many questions are open.
     ///
     /// # Errors
-    /// There is nothing to tell the answer by.
+    /// The system gives no random number for the question's id.
     pub fn ask(
         &self,
         pending: &Pending,
@@ -334,13 +337,13 @@ impl Questions {
         let state = unguessable()?;
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if waiting.len() >= WAITING {
+        if waiting.len() >= MAX_OPEN_QUESTIONS {
             waiting.retain(|_, asked| asked.until > now);
         }
-        if waiting.len() >= WAITING {
+        if waiting.len() >= MAX_OPEN_QUESTIONS {
             return Ok(None);
         }
-        let asked = Asked {
+        let asked = OpenQuestion {
             digest: pending.digest.clone(),
             until: now + time,
         };
@@ -352,15 +355,15 @@ impl Questions {
         })))
     }
 
-    /// The answer that a request brings with it, if it brings one.
+    /// The reply to a question that the request holds, if any.
     ///
     /// # Errors
-    /// It is none to a question of ours about this call.
+    /// The reply does not match an open question about this call.
     pub fn answered(
         &self,
         pending: &Pending,
         params: &Map<String, Value>,
-    ) -> Result<Option<Said>, Error> {
+    ) -> Result<Option<PersonReply>, Error> {
         let (state, answers) = match (params.get("requestState"), params.get("inputResponses")) {
             (None, None) => return Ok(None),
             (Some(Value::String(state)), answers) => (state, answers),
@@ -383,10 +386,10 @@ impl Questions {
     }
 }
 
-/// 256 bits of chance, in hex.
+/// 256 random bits, in hex.
 ///
 /// # Errors
-/// The system has none to give.
+/// The system gives no random bytes.
 pub fn unguessable() -> Result<String, Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|_| {
@@ -439,29 +442,32 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_is_one() {
-        let refuse = |reason: &str| Said::Refuse(reason.into());
+        let refuse = |reason: &str| PersonReply::Refuse(reason.into());
         for (answer, expect) in [
             (
                 json!({"action": "accept", "content": {"decision": "approve"}}),
-                Said::Approve,
+                PersonReply::Approve,
             ),
             (
                 json!({"action": "accept", "content": {"decision": "refuse", "reason": " no "}}),
                 refuse("no"),
             ),
             (json!({"action": "decline"}), refuse("no reason given")),
-            (json!({"action": "cancel"}), Said::Nothing),
-            (json!({"action": "accept"}), Said::Nothing),
-            (json!({"action": "accept", "content": {}}), Said::Nothing),
+            (json!({"action": "cancel"}), PersonReply::Nothing),
+            (json!({"action": "accept"}), PersonReply::Nothing),
+            (
+                json!({"action": "accept", "content": {}}),
+                PersonReply::Nothing,
+            ),
             (
                 json!({"action": "accept", "content": {"decision": true}}),
-                Said::Nothing,
+                PersonReply::Nothing,
             ),
             (
                 json!({"action": "cancel", "content": {"decision": "approve"}}),
-                Said::Nothing,
+                PersonReply::Nothing,
             ),
-            (json!("accept"), Said::Nothing),
+            (json!("accept"), PersonReply::Nothing),
         ] {
             assert_eq!(said(&answer), expect, "{answer}");
         }
@@ -490,7 +496,10 @@ mod tests {
         let unanswered = json!({"requestState": asked}).as_object().cloned().unwrap();
         assert_eq!(questions.answered(&one, &unanswered), Ok(None));
         let answered = answer(&asked, yes.clone());
-        assert_eq!(questions.answered(&one, &answered), Ok(Some(Said::Approve)));
+        assert_eq!(
+            questions.answered(&one, &answered),
+            Ok(Some(PersonReply::Approve))
+        );
         assert!(questions.answered(&one, &answered).is_err());
 
         let late = ask(json!({"a": 1}), Duration::ZERO);
@@ -516,12 +525,12 @@ mod tests {
     fn questions_that_nobody_answers_make_room() {
         let questions = Questions::default();
         let ask = |time| questions.ask(&pending(json!({})), json!({}), time).unwrap();
-        for _ in 0..WAITING {
+        for _ in 0..MAX_OPEN_QUESTIONS {
             assert!(ask(Duration::from_mins(1)).is_some());
         }
         assert!(ask(Duration::from_mins(1)).is_none());
         let short = Questions::default();
-        for _ in 0..2 * WAITING {
+        for _ in 0..2 * MAX_OPEN_QUESTIONS {
             assert!(
                 short
                     .ask(&pending(json!({})), json!({}), Duration::ZERO)

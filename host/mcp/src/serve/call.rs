@@ -1,7 +1,7 @@
-//! One `tools/call`: the way of every call, for an MCP client.
+//! One `tools/call` of an MCP client, through the same pipeline as every other call.
 
 use super::approval::CallerApprover;
-use super::catalog::Offered;
+use super::catalog::ListedTool;
 use super::client_sender::{ClientSender, ear, telling};
 use super::elicitation::{ElicitationApprover, asking};
 use super::request::{Request, note_run};
@@ -84,7 +84,7 @@ impl Service {
             tool: offered.callable.clone(),
             name: offered.name.clone(),
             arguments,
-            // Where the call is made again with the decision, it is under another id.
+            // A repeated call with a decision has another id.
             asked_as: String::new(),
             callers: Vec::new(),
             timeout: None,
@@ -137,7 +137,7 @@ impl Service {
     }
 }
 
-/// For the record, whose call it is.
+/// The caller, for the record.
 fn caller(rules: &Rules, terms: &Terms) -> RecordedCaller {
     let mut way = Map::from_iter([
         ("via".to_owned(), "mcp".into()),
@@ -154,8 +154,8 @@ fn caller(rules: &Rules, terms: &Terms) -> RecordedCaller {
     }
 }
 
-/// What a client is told of a call that ended.
-fn told(end: CallEnd, offered: &Offered, terms: &Terms) -> Value {
+/// The result of an ended call, as the client gets it.
+fn told(end: CallEnd, offered: &ListedTool, terms: &Terms) -> Value {
     match end.result.outcome {
         Ok(output) => {
             tracing::info!(tool = offered.name, "called");
@@ -175,16 +175,16 @@ fn told(end: CallEnd, offered: &Offered, terms: &Terms) -> Value {
 fn lost(was_made: bool) -> Error {
     let message = if was_made {
         "the call was made, but it could not be written into the audit log, so its result is not given out; \
-         whoever runs this server finds the reason in its log"
+         the operator of this server finds the reason in its log"
     } else {
-        "nothing was called, and that could not be written into the audit log; whoever runs this server finds \
+        "nothing was called, and that could not be written into the audit log; the operator of this server finds \
          the reason in its log"
     };
     Error::new(INTERNAL_ERROR, message)
 }
 
-/// The calls of all clients that may run at the same time. What a module calls needs no slot of its own: it runs
-/// within one that has one.
+/// Slots for calls of all clients that run at the same time. A nested call runs within the slot of its outer
+/// call.
 #[derive(Debug)]
 struct CallSlots {
     slots: Arc<Semaphore>,
@@ -207,14 +207,14 @@ impl CallBudget for CallSlots {
     }
 }
 
-/// A saved Request as what one call runs: a run with questions of its own.
+/// A call of a saved Request: a run that may ask questions of its own.
 #[derive(Debug)]
 struct RequestTool {
     run: Uuid,
     request: Request,
     rules: Arc<Rules>,
     terms: Terms,
-    /// Whose user is asked.
+    /// The session whose user is asked.
     session: Option<Arc<Session>>,
     client_sender: ClientSender,
     answer_timeout: Duration,

@@ -1,10 +1,10 @@
-//! The tools as they are listed: what each era is told of them, and what stands between a call and each.
+//! The list of tools: its entries for each protocol era, and the checks of each tool's calls.
 
 use super::mask::Mask;
 use super::request::{Request, tool_name};
 use super::revision::Era;
 use super::rpc::Error;
-use super::schema::{self, Told, of_object};
+use super::schema::{self, ObjectSchema, of_object};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
@@ -15,38 +15,38 @@ use toolhold_policy::ToolSpec;
 use toolhold_policy::names;
 use toolhold_protocol::saved::Saved;
 
-/// Of one page. Few clients read a second one, and all of this is for a model.
+/// Bounds of one page. Few clients read a second page, and a model reads all of them.
 const PAGE_TOOLS: usize = 250;
 const PAGE_BYTES: usize = 2 << 20;
-/// The property that stands for a result which is no object, where a result must be one.
+/// The property that wraps a result which is not an object, where the protocol requires one.
 pub const RESULT: &str = "result";
 
-/// All tools that may be called, by name.
+/// All callable tools, by name.
 #[derive(Debug, Default)]
 pub struct Catalog {
-    tools: Vec<Offered>,
-    /// Counts the lists that there were; what was told under an older number is old.
+    tools: Vec<ListedTool>,
+    /// Version of the list; clients that saw a lower number are notified.
     pub generation: u64,
-    /// What of the modules could not be offered, and why.
+    /// Tools that could not be offered, with the reason.
     pub refused: Vec<String>,
 }
 
 /// One tool.
 #[derive(Debug)]
-pub struct Offered {
+pub struct ListedTool {
     pub name: String,
     pub callable: Arc<CallableTool>,
-    /// Whether sessions are told of its result as the property [`RESULT`] of an object.
+    /// Whether sessions get its result as the property [`RESULT`] of an object.
     pub is_wrapped: bool,
-    /// What is run in the place of a module.
+    /// The saved Request that it runs; absent for a module's tool.
     pub request: Option<Request>,
     listed: Listed,
 }
 
-/// A saved Request by its name, or why it is none.
+/// A saved Request by its name, or why it is invalid.
 pub type Found = (String, Result<Arc<Saved>, String>);
 
-/// As `tools/list` tells of it.
+/// The entry of `tools/list`.
 #[derive(Debug, PartialEq)]
 struct Listed {
     legacy: Value,
@@ -55,8 +55,8 @@ struct Listed {
 }
 
 impl Catalog {
-    /// The tools of modules and these saved Requests, of those that `allowed` names: `module.tool`, `module` or
-    /// `request-NAME`. Clients are told of them what `mask` lets through.
+    /// The tools of modules, and these saved Requests, as far as `allowed` names them: `module.tool`,
+    /// `module` or `request-NAME`. `mask` hides data in what clients read.
     pub fn new(
         specs: Vec<ToolSpec>,
         requests: &[Found],
@@ -82,7 +82,7 @@ impl Catalog {
             if !names::allows(allowed, &name) {
                 continue;
             }
-            match tool.and_then(|(request, spec)| Offered::new(&spec, request, mask)) {
+            match tool.and_then(|(request, spec)| ListedTool::new(&spec, request, mask)) {
                 Ok(offered) => catalog.tools.push(offered),
                 Err(reason) => catalog.refused.push(format!("{name}: {reason}")),
             }
@@ -91,7 +91,7 @@ impl Catalog {
         catalog
     }
 
-    pub fn find(&self, name: &str) -> Option<&Offered> {
+    pub fn find(&self, name: &str) -> Option<&ListedTool> {
         let place = self
             .tools
             .binary_search_by(|tool| tool.name.as_str().cmp(name));
@@ -102,7 +102,7 @@ impl Catalog {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    /// Whether both tell clients the same.
+    /// Whether both lists look the same to clients.
     pub fn is_same(&self, other: &Self) -> bool {
         self.tools.len() == other.tools.len()
             && self
@@ -112,8 +112,8 @@ impl Catalog {
                 .all(|(one, other)| one.listed == other.listed)
     }
 
-    /// The page after `cursor`: its tools, and the cursor of the next. A cursor names the last tool of
-    /// its page, so it means the same in a list that changed.
+    /// The page after `cursor`: its tools, and the cursor of the next page. A cursor is the name of the last
+    /// tool of its page, so it stays valid when the list changes.
     pub fn page(&self, era: Era, cursor: Option<&Value>) -> Result<Map<String, Value>, Error> {
         let start = match cursor {
             None | Some(Value::Null) => 0,
@@ -152,17 +152,17 @@ fn decoded(cursor: &Value) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-impl Offered {
+impl ListedTool {
     fn new(spec: &ToolSpec, request: Option<Request>, mask: &Mask) -> Result<Self, String> {
         let callable = CallableTool::new(module_tool(spec)).map_err(|error| error.to_string())?;
         let output = spec.output_schema.as_ref();
         let shown = output.map(|own| schema::masked(own.clone(), mask));
-        // Before 2026-07-28 structured results are objects.
+        // Before 2026-07-28 structured results must be objects.
         let told = shown.as_ref().map(|own| of_object(own, RESULT, true));
         Ok(Self {
             name: spec.name.clone(),
             callable: Arc::new(callable),
-            is_wrapped: matches!(told, Some(Told::Wrapped(_))),
+            is_wrapped: matches!(told, Some(ObjectSchema::Wrapped(_))),
             listed: Listed::new(spec, shown, told, mask),
             request,
         })
@@ -170,7 +170,12 @@ impl Offered {
 }
 
 impl Listed {
-    fn new(spec: &ToolSpec, output: Option<Value>, told: Option<Told>, mask: &Mask) -> Self {
+    fn new(
+        spec: &ToolSpec,
+        output: Option<Value>,
+        told: Option<ObjectSchema>,
+        mask: &Mask,
+    ) -> Self {
         let own = spec.annotations;
         let input = schema::unmirrored(spec.input_schema.clone(), schema::MAX_DEPTH);
         let mut modern = json!({
@@ -191,7 +196,7 @@ impl Listed {
         if let Some(output) = output {
             modern["outputSchema"] = output;
         }
-        if let Some(Told::Same(schema) | Told::Wrapped(schema)) = told {
+        if let Some(ObjectSchema::Same(schema) | ObjectSchema::Wrapped(schema)) = told {
             legacy["outputSchema"] = schema;
         }
         Self {
@@ -335,7 +340,7 @@ mod tests {
         };
         let first = of(0..600).page(Era::Legacy, None).unwrap();
         assert_eq!(first["tools"].as_array().unwrap().len(), PAGE_TOOLS);
-        // The module of the first tools is gone.
+        // The module of the first tools was removed.
         let second = of(100..600)
             .page(Era::Legacy, first.get("nextCursor"))
             .unwrap();

@@ -1,4 +1,4 @@
-//! What a request says before it is answered: how far its call has come, and what the module logs.
+//! Messages of a request before its reply: progress of the call, and log lines of the module.
 
 use super::mask::Mask;
 use super::revision::{Terms, level_name};
@@ -13,61 +13,61 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use toolhold_policy::{Listener, LogLevel, LogLine, Progress, visible};
 
-/// Log lines of a call that are on their way. More are dropped: the guest does not wait for a reader.
+/// Most log lines of a call in the queue. Further lines are dropped: the guest does not wait for a reader.
 const LOG_BACKLOG: usize = 64;
-/// Shortest time between two progress notes; of faster ones the last counts.
+/// Shortest time between two progress notifications; the last of faster ones is sent.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
-/// Characters of a guest's progress note and log line.
+/// Most characters of a guest's progress note, and of a log line.
 const MAX_NOTE_CHARS: usize = 500;
 const MAX_LINE_CHARS: usize = 8_000;
 
-/// The way to a client, one whole message at a time.
+/// Sends whole messages to a client.
 #[derive(Debug, Clone)]
 pub struct ClientSender(mpsc::Sender<Bytes>);
 
-/// Nobody reads any more.
+/// The receiver is closed.
 #[derive(Debug)]
 pub struct Gone;
 
 impl ClientSender {
-    /// With room for `messages` that nobody has read yet.
+    /// A sender with a queue of `messages`.
     pub fn new(messages: usize) -> (Self, mpsc::Receiver<Bytes>) {
         let (sender, receiver) = mpsc::channel(messages);
         (Self(sender), receiver)
     }
 
-    /// Sends what must arrive, as soon as there is room.
+    /// Sends a message; waits for room in the queue.
     pub async fn send(&self, message: Bytes) -> Result<(), Gone> {
         self.0.send(message).await.map_err(|_| Gone)
     }
 
-    /// The same from a thread of its own.
+    /// Sends a message from a blocking thread.
     pub fn send_blocking(&self, message: Bytes) -> Result<(), Gone> {
         self.0.blocking_send(message).map_err(|_| Gone)
     }
 
-    /// Sends what may be lost, if there is room.
+    /// Sends a message, or drops it if the queue is full.
     pub fn note(&self, message: Bytes) {
         let _ = self.0.try_send(message);
     }
 }
 
-/// Both ends of what a guest says.
+/// The receiving ends of a guest's log lines and progress.
 #[derive(Debug)]
-pub struct Heard {
+pub struct GuestNotes {
     lines: mpsc::Receiver<LogLine>,
     progress: watch::Receiver<Option<Progress>>,
 }
 
-/// The guest's end.
+/// The sending ends, for the guest.
 #[derive(Debug)]
-struct Ear {
+struct GuestLogSink {
     least: Option<LogLevel>,
     lines: mpsc::Sender<LogLine>,
     progress: watch::Sender<Option<Progress>>,
 }
 
-impl Listener for Ear {
+impl Listener for GuestLogSink {
     fn logged(&self, line: LogLine) {
         if self.least.is_some_and(|least| line.level >= least) {
             let _ = self.lines.try_send(line);
@@ -79,29 +79,29 @@ impl Listener for Ear {
     }
 }
 
-/// An ear for a call, if its client wants to hear anything.
-pub fn ear(terms: &Terms) -> Option<(Arc<dyn Listener>, Heard)> {
+/// The log sink of a call, if its client wants log lines or progress.
+pub fn ear(terms: &Terms) -> Option<(Arc<dyn Listener>, GuestNotes)> {
     if terms.least.is_none() && terms.progress.is_none() {
         return None;
     }
     let (lines, heard_lines) = mpsc::channel(LOG_BACKLOG);
     let (progress, heard_progress) = watch::channel(None);
-    let ear = Ear {
+    let ear = GuestLogSink {
         least: terms.least,
         lines,
         progress,
     };
-    let heard = Heard {
+    let heard = GuestNotes {
         lines: heard_lines,
         progress: heard_progress,
     };
     Some((Arc::new(ear), heard))
 }
 
-/// Makes `call`, and tells the client meanwhile what is heard of it.
+/// Runs `call`, and forwards its log lines and progress to the client meanwhile.
 pub async fn telling<T>(
     call: impl Future<Output = T>,
-    mut heard: Heard,
+    mut heard: GuestNotes,
     tool: &str,
     terms: &Terms,
     mask: &Mask,
@@ -131,7 +131,7 @@ pub async fn telling<T>(
     outcome
 }
 
-/// Returns when there is progress, and not before `due`. A guest that is gone makes none.
+/// Waits for progress, and until `due`. Never completes after the guest's end has been dropped.
 async fn changed(progress: &mut watch::Receiver<Option<Progress>>, due: Instant) {
     if progress.changed().await.is_err() {
         return std::future::pending().await;
@@ -145,7 +145,7 @@ struct Teller<'a> {
     token: Option<&'a Value>,
     mask: &'a Mask,
     client_sender: &'a ClientSender,
-    /// The last progress that was told: the next must be more.
+    /// The last progress sent: the protocol requires values to increase.
     last: Option<u64>,
     due: Instant,
 }

@@ -1,7 +1,7 @@
-//! Calls that wait for a person within a run of a saved Request: the run goes on meanwhile, and the client's user
-//! is asked in the session, if there is one.
+//! Calls within a run of a saved Request that wait for a person. The run continues meanwhile, and the
+//! session's user is asked, if there is a session.
 
-use super::approval::{Said, form, judged, said, too_late};
+use super::approval::{PersonReply, form, judged, said, too_late};
 use super::client_sender::ClientSender;
 use super::session::{Answer, Session};
 use futures_util::future::BoxFuture;
@@ -18,18 +18,18 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub struct Question {
     pending: Pending,
-    /// Closed when somebody else decided. Dropped, nobody is asked here.
+    /// Closed when another person has decided. Dropped: this user cannot be asked.
     decided: oneshot::Sender<Verdict>,
 }
 
-/// The run's end of it.
+/// The run's end of the channel.
 #[derive(Debug)]
 pub struct ElicitationApprover {
     questions: mpsc::Sender<Question>,
     time: Duration,
 }
 
-/// Goes on with `run`, and puts what it asks meanwhile to the session's user.
+/// Drives `run`, and asks the session's user its questions meanwhile.
 pub async fn asking<'a, T>(
     mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
@@ -61,7 +61,7 @@ fn ask<'a>(
         mut decided,
     } = question;
     Box::pin(async move {
-        // What cannot be put to the user is still for others to decide.
+        // A question that the user cannot be asked stays open for others.
         let Ok(form) = form(&pending) else {
             return;
         };
@@ -73,7 +73,7 @@ fn ask<'a>(
             return;
         };
         let said = said(&answer);
-        if said != Said::Nothing {
+        if said != PersonReply::Nothing {
             let _ = decided.send(judged(said).map_or_else(refuse, |()| Verdict::Approve));
         }
     })
@@ -86,7 +86,7 @@ fn refuse(failure: ToolFailure) -> Verdict {
 }
 
 impl ElicitationApprover {
-    /// What waits longer than `time` is refused.
+    /// Refuses a question that is open for longer than `time`.
     pub fn new(questions: mpsc::Sender<Question>, time: Duration) -> Self {
         Self { questions, time }
     }

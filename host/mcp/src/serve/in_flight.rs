@@ -1,4 +1,4 @@
-//! The requests of one client that are being worked on, so that it can cancel them.
+//! The requests of one client that are in progress, so that the client can cancel them.
 
 use super::rpc::{Error, INTERNAL_ERROR, INVALID_REQUEST, Id};
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
-/// Requests that one client may have in flight.
+/// Most requests of one client in progress.
 const MAX_PER_CLIENT: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub struct InFlightRequests {
     landed: Notify,
 }
 
-/// The client is served as long as this is there.
+/// Dropped when the client is no longer served.
 #[derive(Debug)]
 pub struct Served(Arc<InFlightRequests>);
 
@@ -25,7 +25,7 @@ impl Drop for Served {
     }
 }
 
-/// A request that is being worked on, until it is dropped.
+/// A request in progress, until it is dropped.
 #[derive(Debug)]
 pub struct InFlightRequest {
     requests: Arc<InFlightRequests>,
@@ -35,7 +35,7 @@ pub struct InFlightRequest {
 
 impl InFlightRequests {
     /// # Errors
-    /// There is one of this id, or there are too many.
+    /// A request with this id is in progress, or there are too many.
     pub fn begin(self: &Arc<Self>, id: &Id) -> Result<InFlightRequest, Error> {
         let mut by_id = self.lock();
         if by_id.contains_key(id) {
@@ -56,7 +56,7 @@ impl InFlightRequests {
         })
     }
 
-    /// Ends the work on a request. One that is not there was done already.
+    /// Cancels a request. An unknown id is ignored: the request has ended.
     pub fn cancel(&self, id: &Id) {
         self.lock().remove(id);
     }
@@ -65,7 +65,7 @@ impl InFlightRequests {
         self.lock().clear();
     }
 
-    /// Cancels all of them when that is dropped.
+    /// Cancels all requests when dropped.
     pub fn until_dropped(self: &Arc<Self>) -> Served {
         Served(self.clone())
     }
@@ -74,7 +74,7 @@ impl InFlightRequests {
         self.lock().is_empty()
     }
 
-    /// Returns when nothing is being worked on.
+    /// Waits until no request is in progress.
     pub async fn empty(&self) {
         loop {
             let landed = self.landed.notified();
@@ -91,7 +91,7 @@ impl InFlightRequests {
 }
 
 impl InFlightRequest {
-    /// Works until it is done, or dropped because the client wants it no more.
+    /// Runs `work` to its end, or drops it when the client cancels.
     pub async fn run<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -105,7 +105,7 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.cancelled.close();
         let mut by_id = self.requests.lock();
-        // Cancelled, its id may be another's already.
+        // After a cancellation another request may have the id.
         if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
             by_id.remove(&self.id);
         }
@@ -138,7 +138,7 @@ mod tests {
         let again = in_flight.begin(&id(1)).unwrap();
         assert!(work.await.unwrap().is_none());
         assert!(dropped.try_recv().is_err());
-        // The one that ended did not take its successor with it.
+        // The ended request did not remove its successor.
         assert!(in_flight.begin(&id(1)).is_err());
         assert_eq!(again.run(async { 7 }).await, Some(7));
         assert!(!in_flight.is_empty());

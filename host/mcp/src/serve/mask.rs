@@ -1,8 +1,8 @@
-//! What `[shields]` hide from models, taken out of what a client is told.
+//! Removes data that `[shields]` hide from models from texts for clients.
 //!
-//! A run hides data behind placeholders and knows what each stands for. A client's calls have nothing in
-//! common that could know it, and the same placeholder in two results would be taken for the same person. So
-//! what is hidden here is gone: an address is `<email>`, whosever it is.
+//! Within a run, placeholders stand for hidden data and can be resolved. Calls of an MCP client share no
+//! state that could resolve them, and the same placeholder in two results would look like the same person. So
+//! hidden data is replaced by its kind alone, such as `<email>`.
 
 use serde_json::Value;
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use toolhold_policy::redaction;
 use toolhold_policy::redaction::Masking;
 use toolhold_protocol::privacy::Privacy;
 
-/// Kinds of data that no client is told.
+/// Kinds of data that are hidden from clients.
 #[derive(Debug, Clone, Default)]
 pub struct Mask {
     hide: BTreeSet<Kind>,
@@ -34,7 +34,7 @@ impl Mask {
         self.masked(text)
     }
 
-    /// Whether anything of `text` is hidden.
+    /// Whether `text` holds hidden data.
     pub fn hides(&self, text: &str) -> bool {
         matches!(self.text(text), Cow::Owned(_))
     }
@@ -66,7 +66,7 @@ impl Hiding for Mask {
 }
 
 impl Masking for Mask {
-    /// Deeper results are none: every module's `json_depth` is far below.
+    /// Depth bound of a result; far above every module's `json_depth`.
     const DEEPEST: usize = 256;
 
     fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {

@@ -1,16 +1,17 @@
-//! Saved Requests as tools: how each is listed, and what a call's arguments are to it.
+//! Saved Requests as tools: their list entries, and the inputs that calls give them.
 
-use super::schema::{Told, of_object};
+use super::schema::{ObjectSchema, of_object};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_policy::{Annotations, DocsSource, ToolSpec};
 use toolhold_protocol::saved::Saved;
 
-/// Before a Request's name. No name of a module has the last letter of it, so none is ever a module's tool's.
+/// Prefix of a Request's tool name. Names of modules cannot contain `-`, so it never collides with a module's
+/// tool.
 const PREFIX: &str = "request-";
-/// The property that stands for an input which is no object, or need not be given.
+/// The property for an input that is not an object, or is optional.
 const INPUT: &str = "input";
-/// Letters of a name: the names that all clients take have 64.
+/// Most characters of a name: all clients accept 64.
 const MAX_NAME: usize = 64 - PREFIX.len();
 
 /// A saved Request that clients may call.
@@ -26,20 +27,20 @@ enum Takes {
     Nothing,
     /// The arguments are the input.
     All,
-    /// [`INPUT`] is.
+    /// The property [`INPUT`] is the input.
     Property,
 }
 
-/// The tool's name of a Request.
+/// The tool name of a Request.
 pub fn tool_name(request: &str) -> String {
     format!("{PREFIX}{request}")
 }
 
 impl Request {
-    /// The Request, and the tool as it is listed.
+    /// Reads the Request, and makes its list entry.
     ///
     /// # Errors
-    /// Why it can be no tool.
+    /// Why it cannot be a tool.
     pub fn new(name: &str, saved: Arc<Saved>) -> Result<(Self, ToolSpec), String> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_part) {
@@ -53,9 +54,9 @@ impl Request {
                 json!({"type": "object", "additionalProperties": false}),
             ),
             Some(schema) => match of_object(schema, INPUT, !saved.has_input()) {
-                Told::Same(schema) => (Takes::All, schema),
-                Told::Wrapped(schema) => (Takes::Property, schema),
-                Told::Nothing => {
+                ObjectSchema::Same(schema) => (Takes::All, schema),
+                ObjectSchema::Wrapped(schema) => (Takes::Property, schema),
+                ObjectSchema::Nothing => {
                     return Err("its input schema refers to itself, and is not of an object".into());
                 }
             },
@@ -70,7 +71,7 @@ impl Request {
             description,
             input_schema,
             output_schema: saved.schema.clone(),
-            // What its model calls, nobody knows before.
+            // Unknown: its model chooses the calls.
             annotations: Annotations {
                 destructive: true,
                 open_world: true,
@@ -83,7 +84,7 @@ impl Request {
         Ok((Self { name, saved, takes }, spec))
     }
 
-    /// The input that a call gives; nothing if it is the file's own.
+    /// The input that a call gives; `None` uses the file's own.
     pub fn input(&self, arguments: Value) -> Option<Value> {
         match (self.takes, arguments) {
             (Takes::All, arguments) => Some(arguments),
@@ -93,7 +94,7 @@ impl Request {
     }
 }
 
-/// Where a client finds the run that a call was: not of the protocol.
+/// Key of the run's id in a result; not part of the protocol.
 pub fn note_run(result: &mut Value, run: &str) {
     const RUN_KEY: &str = "io.toolhold/run";
     if let Some(fields) = result.as_object_mut() {
@@ -135,7 +136,7 @@ mod tests {
                 json!({"input": "x"}),
                 Some(json!("x")),
             ),
-            // It holds one, which a call may replace.
+            // The file holds an input, which a call may replace.
             (
                 json!({"type": "input", "schema": object, "input": {"a": 1}}),
                 wrapped(&object, false),

@@ -1,15 +1,15 @@
-//! What a call came to, as MCP tells it.
+//! Results of calls in MCP's form.
 
-use super::catalog::{Offered, RESULT};
+use super::catalog::{ListedTool, RESULT};
 use super::revision::Era;
 use serde_json::{Value, json};
 use toolhold_protocol::failure::ToolFailure;
 
-/// For programs: what went wrong, and whose move it is. Not of the protocol.
+/// Key of machine-readable details of a failure; not part of the protocol.
 const FAILURE_KEY: &str = "io.toolhold/failure";
 
-/// The result of `tools/call` that worked: as text for all, and as it is where the client can take that.
-pub fn complete(era: Era, offered: &Offered, value: Value) -> Value {
+/// The result of a successful `tools/call`: as text, and as structured content where the client supports it.
+pub fn complete(era: Era, offered: &ListedTool, value: Value) -> Value {
     let text = match &value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -28,7 +28,7 @@ pub fn complete(era: Era, offered: &Offered, value: Value) -> Value {
     result
 }
 
-/// The result of a call that failed, in words that a model can act on.
+/// The result of a failed call, in words that a model can act on.
 pub fn failed(failure: &ToolFailure) -> Value {
     json!({
         "content": [{"type": "text", "text": failure.message}],

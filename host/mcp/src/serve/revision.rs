@@ -1,4 +1,4 @@
-//! Which revision of the protocol a request speaks, and what it says of its sender.
+//! The protocol revision of a request, and the metadata of its sender.
 
 use super::rpc::{Error, INVALID_REQUEST, Request, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
@@ -11,7 +11,7 @@ use toolhold_telemetry as telemetry;
 pub const MODERN: &str = "2026-07-28";
 /// Revisions that begin with `initialize`, the newest first.
 pub const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// Those of them whose clients may send several messages at a time.
+/// Those of them that have batches.
 pub const BATCHED: [&str; 2] = ["2025-03-26", "2024-11-05"];
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -21,7 +21,7 @@ const LOG_LEVEL_KEY: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Characters of what a client says of itself.
+/// Most characters kept of the client's description of itself.
 const MAX_CLIENT_CHARS: usize = 64;
 
 /// How a request is served.
@@ -29,36 +29,36 @@ const MAX_CLIENT_CHARS: usize = 64;
 pub enum Era {
     /// Within a session that `initialize` began.
     Legacy,
-    /// By itself.
+    /// Without a session.
     Modern,
 }
 
-/// What holds for one request.
+/// The metadata of one request.
 #[derive(Debug, Clone)]
 pub struct Terms {
     pub era: Era,
     /// Whether the client can show its user a form.
     pub elicits: bool,
-    /// The least level of log lines that the client wants; none without one.
+    /// Least level of log lines that the client wants; absent: no log lines.
     pub least: Option<LogLevel>,
-    /// Under which the client wants to hear of progress.
+    /// Token for progress notifications; absent: none are wanted.
     pub progress: Option<Value>,
-    /// Whose scratch files a module sees.
+    /// Session whose scratch files a module sees.
     pub session: Arc<str>,
-    /// Whose calls are made, for the record; empty for the user of this machine.
+    /// Owner of the calls, for the record; empty for the user of this machine.
     pub owner: &'static str,
-    /// What the client says that it is.
+    /// The client's name for itself.
     pub client: Option<Value>,
-    /// The client's trace.
+    /// The client's trace context.
     pub trace: Context,
 }
 
-/// The version that a request names in its `_meta`, which only requests of the modern era do.
+/// The version in a request's `_meta`, which only requests of the modern era have.
 pub fn named(request: &Request) -> Option<&Value> {
     meta(&request.params)?.get(VERSION_KEY)
 }
 
-/// The terms of a request of the modern era.
+/// The metadata of a request of the modern era.
 pub fn modern(request: &Request, session: Arc<str>) -> Result<Terms, Error> {
     let meta = meta(&request.params);
     let key = |key: &str| {
@@ -101,13 +101,13 @@ pub fn unsupported(version: &str) -> Error {
         .with(json!({"supported": [MODERN], "requested": shown}))
 }
 
-/// The version of a session: the client's, if we have it, else our newest.
+/// The version of a session: the requested one if it is supported, else our newest.
 pub fn agreed(asked: &str) -> &'static str {
     let same = LEGACY.into_iter().find(|own| *own == asked);
     same.unwrap_or(LEGACY[0])
 }
 
-/// Whether capabilities offer forms: an empty object has always meant that.
+/// Whether the client supports forms: an empty object has always meant that.
 pub fn elicits(capabilities: &Value) -> bool {
     match capabilities.get("elicitation") {
         Some(Value::Object(modes)) => modes.is_empty() || modes.contains_key("form"),
@@ -115,20 +115,20 @@ pub fn elicits(capabilities: &Value) -> bool {
     }
 }
 
-/// The token that a request wants progress told under.
+/// The progress token of a request.
 pub fn progress(params: &Map<String, Value>) -> Option<Value> {
     let token = meta(params)?.get("progressToken")?;
     (token.is_string() || token.is_i64() || token.is_u64()).then(|| token.clone())
 }
 
-/// Name and version of a client, as it says them, and no more of it than a record needs.
+/// Name and version of a client, shortened for the record.
 pub fn client(info: &Value) -> Option<Value> {
     let said = |key: &str| Some(visible(info.get(key)?.as_str()?, MAX_CLIENT_CHARS));
     let name = said("name")?;
     Some(json!({"name": name, "version": said("version")}))
 }
 
-/// The trace that a request says it is part of.
+/// The trace context of a request.
 pub fn trace(params: &Map<String, Value>) -> Context {
     let said = |key: &str| meta(params)?.get(key)?.as_str();
     match said("traceparent") {
@@ -137,7 +137,7 @@ pub fn trace(params: &Map<String, Value>) -> Context {
     }
 }
 
-/// Reads one of syslog's levels; a module's are fewer.
+/// Converts a syslog level to a module's level; several syslog levels map to one.
 pub fn level(name: &Value) -> Result<LogLevel, Error> {
     Ok(match name.as_str() {
         Some("debug") => LogLevel::Trace,
@@ -152,7 +152,7 @@ pub fn level(name: &Value) -> Result<LogLevel, Error> {
     })
 }
 
-/// A module's level as syslog names it.
+/// Converts a module's level to syslog's name.
 pub fn level_name(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Trace | LogLevel::Debug => "debug",
@@ -162,7 +162,7 @@ pub fn level_name(level: LogLevel) -> &'static str {
     }
 }
 
-/// Who we are.
+/// This server's name and version.
 pub fn server_info() -> Value {
     json!({
         "name": "toolhold",

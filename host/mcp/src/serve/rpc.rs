@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 from a server's side: requests, notifications and answers in; replies out.
+//! JSON-RPC 2.0 on the server's side: parses requests, notifications and responses, and writes replies.
 
 use bytes::Bytes;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -16,13 +16,13 @@ pub const HEADER_MISMATCH: i64 = -32_020;
 pub const MISSING_CAPABILITY: i64 = -32_021;
 pub const UNSUPPORTED_VERSION: i64 = -32_022;
 
-/// Longer ids and methods are nobody's.
+/// Most bytes of an id or a method; longer ones are invalid.
 const MAX_ID: usize = 256;
 const MAX_METHOD: usize = 256;
-/// Messages of one batch.
+/// Most messages of one batch.
 pub const MAX_BATCH: usize = 100;
 
-/// What a request is answered under: text or an integer, never null.
+/// The id of a request: text or integer, never null.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Id {
@@ -45,22 +45,22 @@ pub enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// To a request of ours: its result, or nothing if the client could not.
+    /// The response to one of our requests: its result, or `None` for an error.
     Answer {
         id: Id,
         result: Option<Value>,
     },
 }
 
-/// What a client sends at a time.
+/// The content of one transmission.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Received {
     One(Message),
-    /// Some messages, at least one: of revisions up to 2025-03-26. Each is one or none for itself.
+    /// A batch of at least one message (revisions up to 2025-03-26). Each may be invalid by itself.
     Batch(Vec<Result<Message, Malformed>>),
 }
 
-/// An error of the protocol, as opposed to one of a tool.
+/// A protocol error, as opposed to a tool's error.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Error {
     pub code: i64,
@@ -88,7 +88,7 @@ impl Error {
     }
 }
 
-/// What is no message, and the id that it would have been answered under.
+/// An invalid message, with its id as far as it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Malformed {
     id: Option<Id>,
@@ -102,10 +102,10 @@ impl Malformed {
     }
 }
 
-/// Reads what came at a time.
+/// Parses one transmission.
 ///
 /// # Errors
-/// It is neither a message nor a batch of no more than [`MAX_BATCH`].
+/// It is neither a message nor a batch of at most [`MAX_BATCH`] messages.
 pub fn parse(bytes: &[u8]) -> Result<Received, Malformed> {
     let no_json = |error: serde_json::Error| {
         let reason = format!("this is not JSON: {error}");
@@ -127,7 +127,7 @@ pub fn parse(bytes: &[u8]) -> Result<Received, Malformed> {
     Err(malformed(None, INVALID_REQUEST, reason))
 }
 
-/// The first items of a JSON array, [`MAX_BATCH`] at most, and how many there are more.
+/// The first [`MAX_BATCH`] items of a JSON array, and the number of further items.
 struct Items {
     first: Vec<Value>,
     more: usize,
@@ -135,8 +135,8 @@ struct Items {
 
 impl<'de> Deserialize<'de> for Items {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct ItemsVisitor;
+        impl<'de> Visitor<'de> for ItemsVisitor {
             type Value = Items;
 
             fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -158,7 +158,7 @@ impl<'de> Deserialize<'de> for Items {
                 Ok(Items { first, more })
             }
         }
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_seq(ItemsVisitor)
     }
 }
 
@@ -227,7 +227,7 @@ fn read(value: Value) -> Result<Message, Malformed> {
     })
 }
 
-/// The reply to a batch; `None` if nothing of it is replied to.
+/// The reply to a batch; `None` if no message of it has a reply.
 pub fn batch(replies: &[Bytes]) -> Option<Bytes> {
     (!replies.is_empty()).then(|| {
         [b"[", replies.join(&b","[..]).as_slice(), b"]"]
@@ -236,10 +236,10 @@ pub fn batch(replies: &[Bytes]) -> Option<Bytes> {
     })
 }
 
-/// The reply to the request `id`, as one line without its end.
+/// The reply to the request `id`, as one line without its line break.
 pub fn reply(id: Option<&Id>, outcome: &Result<Value, Error>) -> Bytes {
     #[derive(Serialize)]
-    struct Reply<'a> {
+    struct ReplyBody<'a> {
         jsonrpc: &'static str,
         id: Option<&'a Id>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,13 +247,13 @@ pub fn reply(id: Option<&Id>, outcome: &Result<Value, Error>) -> Bytes {
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<&'a Error>,
     }
-    let reply = Reply {
+    let reply = ReplyBody {
         jsonrpc: "2.0",
         id,
         result: outcome.as_ref().ok(),
         error: outcome.as_ref().err(),
     };
-    // Maps with text keys and numbers that JSON has: there is nothing that could fail.
+    // Cannot fail: maps have text keys, and numbers are valid JSON.
     serde_json::to_vec(&reply).unwrap_or_default().into()
 }
 
@@ -262,13 +262,13 @@ pub fn notification(method: &str, params: Value) -> Bytes {
     message.to_string().into_bytes().into()
 }
 
-/// A request of ours.
+/// A request to the client.
 pub fn request(id: u64, method: &str, params: Value) -> Bytes {
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     message.to_string().into_bytes().into()
 }
 
-/// An id that something in a message's parameters names.
+/// The id at `key` in a message's parameters.
 pub fn read_id(id: Value) -> Option<Id> {
     match id {
         Value::Number(number) if number.is_i64() || number.is_u64() => Some(Id::Number(number)),

@@ -1,12 +1,12 @@
-//! JSON Schemas as clients are told of them: as objects, where a session takes nothing else, without what this
-//! server does not do, and without what `[shields]` hide.
+//! JSON Schemas for clients: wrapped into objects where a session requires it, without features that this
+//! server lacks, and without data that `[shields]` hide.
 
 use super::mask::Mask;
 use serde_json::{Map, Value, json};
 
-/// Schemas are walked recursively; deeper ones are not taken apart.
+/// Depth bound of the recursive walk; deeper schemas are not changed.
 pub const MAX_DEPTH: usize = 64;
-/// Keywords whose values are schemas by name.
+/// Keywords whose values are maps of schemas.
 const BY_NAME: [&str; 5] = [
     "properties",
     "patternProperties",
@@ -14,7 +14,7 @@ const BY_NAME: [&str; 5] = [
     "$defs",
     "definitions",
 ];
-/// Keywords that mean the same whatever stands beside them.
+/// Keywords whose meaning does not depend on their siblings.
 const ALONE: [&str; 23] = [
     "$schema",
     "$comment",
@@ -41,23 +41,23 @@ const ALONE: [&str; 23] = [
     "maxProperties",
 ];
 
-/// A schema where only one of objects can be told.
+/// A schema as an object schema, where only those are allowed.
 #[derive(Debug, PartialEq)]
-pub enum Told {
+pub enum ObjectSchema {
     Same(Value),
-    /// The schema is that of a property.
+    /// The schema of the wrapping object's property.
     Wrapped(Value),
-    /// The schema refers to itself in ways that do not survive being put into another.
+    /// The schema has references to itself that break when it is wrapped.
     Nothing,
 }
 
-/// `schema` if it is one of objects, else one of objects whose `property` it is.
-pub fn of_object(schema: &Value, property: &str, is_required: bool) -> Told {
+/// `schema` if it describes objects, else an object schema with it as `property`.
+pub fn of_object(schema: &Value, property: &str, is_required: bool) -> ObjectSchema {
     if is_required && schema.get("type").and_then(Value::as_str) == Some("object") {
-        return Told::Same(schema.clone());
+        return ObjectSchema::Same(schema.clone());
     }
     if !refers_only(schema, &to_definition, MAX_DEPTH) {
-        return Told::Nothing;
+        return ObjectSchema::Nothing;
     }
     let mut inner = schema.clone();
     let mut outer = json!({"type": "object"});
@@ -73,11 +73,11 @@ pub fn of_object(schema: &Value, property: &str, is_required: bool) -> Told {
     if is_required {
         outer["required"] = json!([property]);
     }
-    Told::Wrapped(outer)
+    ObjectSchema::Wrapped(outer)
 }
 
-/// Takes out `x-mcp-header`, which would have clients repeat arguments in headers that this server does
-/// not compare.
+/// Removes `x-mcp-header`, which asks clients to repeat arguments in headers that this server does not
+/// compare.
 pub fn unmirrored(mut schema: Value, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else {
         return schema;
@@ -99,9 +99,9 @@ pub fn unmirrored(mut schema: Value, depth: usize) -> Value {
     schema
 }
 
-/// `schema` without what is hidden. Its words are masked. What it demands cannot be: nobody could send what
-/// stands for the data. So where a demand holds data, less is demanded there, and everything that fits
-/// `schema` still fits what is told; calls are held to `schema`.
+/// `schema` without hidden data. Texts are masked. A constraint cannot be masked, because no client could
+/// send the masked value; so a constraint that holds hidden data is loosened. Everything that satisfies
+/// `schema` satisfies the result, and calls are still validated against `schema`.
 pub fn masked(schema: Value, mask: &Mask) -> Value {
     if mask.is_off() {
         return schema;
@@ -116,7 +116,7 @@ pub fn masked(schema: Value, mask: &Mask) -> Value {
     loose.of(schema, MAX_DEPTH)
 }
 
-/// The words of a schema masked, and values that nobody has to send left out.
+/// Masks texts in a schema, and removes optional values such as examples.
 fn described(mut schema: Value, mask: &Mask, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else {
         return schema;
@@ -152,10 +152,10 @@ fn described(mut schema: Value, mask: &Mask, depth: usize) -> Value {
     schema
 }
 
-/// Makes schemas of schemas whose demands hold what is hidden.
+/// Loosens constraints that hold hidden data.
 struct Loose<'a> {
     mask: &'a Mask,
-    /// Whether the schema's own definitions can be told, and referred to.
+    /// Whether the schema's own definitions can be shown and referred to.
     has_definitions: bool,
 }
 
@@ -167,9 +167,9 @@ impl Loose<'_> {
         let (Value::Object(keywords), Some(depth)) = (schema, depth.checked_sub(1)) else {
             return Value::Bool(true);
         };
-        // What comes after items that nothing is told of is not told either.
+        // A constraint on further items is dropped if the items before cannot be shown.
         let is_list = !keywords.contains_key("prefixItems");
-        // Names that are not told are among the others.
+        // Properties that are not shown count as additional properties.
         let is_closed = !keywords.contains_key("patternProperties")
             && match keywords.get("properties") {
                 Some(Value::Object(own)) => own.keys().all(|name| !self.mask.hides(name)),
@@ -204,7 +204,7 @@ impl Loose<'_> {
     }
 }
 
-/// Whether nothing in a schema is hidden. Its numbers are bounds, but for those that must be sent.
+/// Whether a schema holds no hidden data. Its numbers are bounds, except required values.
 fn is_clean(schema: &Value, mask: &Mask, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;
@@ -227,7 +227,7 @@ fn to_definition(to: &str) -> bool {
     to.starts_with("#/$defs/") || to.starts_with("#/definitions/")
 }
 
-/// Whether a schema has no name of its own, and all its references lead to where `may` says.
+/// Whether a schema has no id, and all its references satisfy `may`.
 fn refers_only(schema: &Value, may: &dyn Fn(&str) -> bool, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;
@@ -279,7 +279,7 @@ mod tests {
                     "n": {"maximum": 4_111_111_111_111_111_u64},
                 }, "required": ["description"], "additionalProperties": false}),
             ),
-            // What would be sent by whoever believes it.
+            // Values that a client would send if it trusted the schema.
             (
                 json!({"type": "string", "default": MAIL, "examples": [MAIL, "b"]}),
                 json!({"type": "string"}),
@@ -345,20 +345,20 @@ mod tests {
         let text = json!({"type": "string"});
         assert_eq!(
             of_object(&text, "input", false),
-            Told::Wrapped(json!({"type": "object", "properties": {"input": text}}))
+            ObjectSchema::Wrapped(json!({"type": "object", "properties": {"input": text}}))
         );
         let object = json!({"type": "object"});
         assert_eq!(
             of_object(&object, "input", true),
-            Told::Same(object.clone())
+            ObjectSchema::Same(object.clone())
         );
         assert_eq!(
             of_object(&object, "input", false),
-            Told::Wrapped(json!({"type": "object", "properties": {"input": object}}))
+            ObjectSchema::Wrapped(json!({"type": "object", "properties": {"input": object}}))
         );
         assert_eq!(
             of_object(&json!({"items": {"$ref": "#"}}), "a", true),
-            Told::Nothing
+            ObjectSchema::Nothing
         );
     }
 
@@ -395,7 +395,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever goes by what is told sends nothing wrong for having been told less.
+        /// Arguments that satisfy the shown schema also satisfy the loosened parts of the original.
         #[test]
         fn what_fits_a_schema_fits_what_is_told_of_it(
             mut schema in schemas(),

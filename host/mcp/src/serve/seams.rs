@@ -1,4 +1,5 @@
-//! What the program that serves brings along: its modules, what runs saved Requests, and where calls are recorded.
+//! Traits that the serving program implements: its modules, the runner of saved Requests, and the recorder of
+//! calls.
 
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -12,19 +13,19 @@ use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::saved::Saved;
 use uuid::Uuid;
 
-/// The modules whose tools clients call.
+/// The modules whose tools clients may call.
 pub trait ModuleHost: Send + Sync + Debug {
     /// The tools that may be called now.
     fn tools(&self) -> Vec<ToolSpec>;
 
-    /// Whether a module of this name is there and may not run.
+    /// Whether a module of this name exists and may not run.
     fn disabled(&self, module: &str) -> Option<Disabled>;
 
-    /// What runs the calls of a session: what a module keeps for a session is that one's.
+    /// The runner of a session's calls. A module's session state belongs to that session.
     fn toolbox(&self, session: &str) -> Arc<dyn Toolbox>;
 }
 
-/// A module that a person has to approve first.
+/// A module that waits for a person's approval.
 #[derive(Debug)]
 pub struct Disabled {
     /// The name by which it is approved.
@@ -34,45 +35,45 @@ pub struct Disabled {
 
 /// Runs saved Requests.
 pub trait RequestRunner: Send + Sync + Debug {
-    /// Runs one to its end. Dropped, the run is cancelled.
+    /// Runs a Request to its end. Dropping the future cancels the run.
     fn run<'a>(&'a self, call: RequestCall<'a>) -> BoxFuture<'a, ToolResult>;
 }
 
 /// A call of a saved Request.
 #[derive(Debug)]
 pub struct RequestCall<'a> {
-    /// The run's.
+    /// Id of the run.
     pub id: Uuid,
-    /// The Request's.
+    /// Name of the Request.
     pub name: &'a str,
     pub saved: &'a Saved,
-    /// Absent: the file's own.
+    /// Absent: the file's own input.
     pub input: Option<Value>,
     pub session: &'a str,
-    /// For the record; empty for the user of this machine.
+    /// Owner, for the record; empty for the user of this machine.
     pub owner: &'a str,
-    /// The trace that the run goes on with.
+    /// The trace to continue.
     pub trace: &'a opentelemetry::Context,
     pub listener: Option<Arc<dyn Listener>>,
-    /// The client's user. Whoever decides first counts.
+    /// The client's user. The first decision counts, whoever makes it.
     pub approver: Arc<dyn Approver>,
 }
 
 /// Records calls.
 pub trait CallRecords: Send + Sync + Debug {
-    /// The recorder of the calls of one caller.
+    /// The recorder for one caller's calls.
     fn of(&self, caller: RecordedCaller) -> Arc<dyn CallRecorder>;
 }
 
-/// Whose calls are recorded.
+/// The caller whose calls are recorded.
 #[derive(Debug, Clone, Default)]
 pub struct RecordedCaller {
-    /// The hash of the policy that they are under.
+    /// Hash of the policy of the calls.
     pub policy: Arc<str>,
     /// Empty for the user of this machine.
     pub owner: String,
-    /// By which way they come, and what the caller says of itself.
+    /// The transport, and the client's description of itself.
     pub way: Map<String, Value>,
-    /// The trace that they go on with.
+    /// The trace to continue.
     pub trace: opentelemetry::Context,
 }

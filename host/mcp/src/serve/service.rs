@@ -1,4 +1,4 @@
-//! What is served, and the methods by which: the same for every client and every way to it.
+//! The service and its methods, the same for all clients and transports.
 
 use super::approval::Asking;
 use super::catalog::{Catalog, Found};
@@ -14,25 +14,25 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::{Semaphore, watch};
 use toolhold_agent::calls::{CallRules, CallableTools};
 
-/// How long a client may keep a list without asking whether it changed.
+/// How long a client may cache a list.
 const LIST_TTL_MS: u64 = 60_000;
 pub const INSTRUCTIONS: &str = "Every tool is a sandboxed WebAssembly component. A failed call says what was wrong \
                                 and what to write instead; limits that it names are the host's and do not change when \
                                 the call is repeated.";
 
-/// What the rest of the configuration says of every call, as it is now.
+/// Settings of all calls that begin now.
 #[derive(Debug)]
 pub struct Rules {
     pub calls: Arc<CallRules>,
-    /// What no client is told.
+    /// Data that is hidden from clients.
     pub mask: Arc<Mask>,
-    /// What runs saved Requests.
+    /// Runs saved Requests.
     pub requests: Arc<dyn RequestRunner>,
-    /// The hash of all of it.
+    /// Hash of the policy.
     pub policy: Arc<str>,
 }
 
-/// The modules and saved Requests of a host, ready to be called by clients.
+/// The modules and saved Requests of a host, as a service for clients.
 #[derive(Debug)]
 pub struct Service {
     pub(super) modules: Arc<dyn ModuleHost>,
@@ -40,16 +40,16 @@ pub struct Service {
     rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
     pub(super) asking: Arc<Asking>,
-    /// For calls that run.
+    /// Slots for calls in progress.
     pub(super) slots: Arc<Semaphore>,
-    /// What modules call.
+    /// Finds the tools that modules call.
     pub(super) tools: Arc<CallableTools>,
     allowed: Option<Vec<String>>,
     catalog: watch::Sender<Arc<Catalog>>,
 }
 
 impl Service {
-    /// Serves the tools that `modules` has now and these saved Requests, of those that `allowed` names.
+    /// Serves the tools that `modules` has now, and these saved Requests, as far as `allowed` names them.
     pub fn new(
         modules: Arc<dyn ModuleHost>,
         requests: &[Found],
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// What holds for a call that begins now.
+    /// The settings for a call that begins now.
     pub(super) fn rules(&self) -> Arc<Rules> {
         self.rules
             .read()
@@ -81,7 +81,7 @@ impl Service {
             .clone()
     }
 
-    /// From now on these hold.
+    /// Replaces the settings for later calls.
     pub fn renew(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
@@ -94,13 +94,12 @@ impl Service {
         self.catalog.borrow().clone()
     }
 
-    /// Told when the list is another.
+    /// Notified when the list changes.
     pub fn changes(&self) -> watch::Receiver<Arc<Catalog>> {
         self.catalog.subscribe()
     }
 
-    /// Looks at the registry again, and has clients told if they would see another list. These are the saved
-    /// Requests now.
+    /// Reads the registry again with these saved Requests, and notifies clients if their list changed.
     pub fn refresh(&self, requests: &[Found]) {
         let generation = self.catalog.borrow().generation + 1;
         let rules = self.rules();
@@ -116,14 +115,14 @@ impl Service {
             if !is_other {
                 now.generation = catalog.generation;
             }
-            // What is behind a tool may be another although it is told of as before.
+            // A tool may be replaced without a visible change.
             *catalog = Arc::new(now);
             is_other
         });
     }
 
-    /// Answers a request. What it says before is sent through `client_sender`; a session is there in its era,
-    /// and only then.
+    /// Answers a request. Messages before the reply go through `client_sender`. `session` is present in the
+    /// era with sessions.
     pub async fn answer(
         &self,
         request: Request,
@@ -165,7 +164,7 @@ impl Service {
         Ok(page.into())
     }
 
-    /// Tells of changes until the client wants no more; then it is dropped.
+    /// Sends change notifications until it is dropped.
     async fn listen(
         &self,
         id: &Id,
@@ -213,7 +212,7 @@ fn discover() -> Value {
     })
 }
 
-/// A result of the modern era says what it is and whose it is.
+/// A result of the modern era names its type and this server.
 fn signed(mut result: Value) -> Value {
     if let Some(fields) = result.as_object_mut() {
         fields
@@ -230,7 +229,7 @@ fn signed(mut result: Value) -> Value {
     result
 }
 
-/// The beginning of a client's own words.
+/// The beginning of a client's text.
 pub fn cut(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -1,4 +1,4 @@
-//! A client that began with `initialize`, until it ends.
+//! The session of a client that began with `initialize`.
 
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use toolhold_policy::LogLevel;
 
-/// Questions to the user of one client that wait for an answer.
+/// Most open questions to the user of one client.
 const MAX_OPEN_QUESTIONS: usize = 32;
 
 #[derive(Debug)]
@@ -28,18 +28,18 @@ pub struct Session {
     pub in_flight: Arc<InFlightRequests>,
 }
 
-/// What came of a question.
+/// The outcome of a question.
 #[derive(Debug)]
 pub enum Answer {
     Given(Value),
-    /// The client could not ask, or is gone.
+    /// The client cannot ask, or is gone.
     Nothing,
     TooLate,
     TooMany,
 }
 
 impl Session {
-    /// The session that `initialize` asks for. Work of its is kept in `in_flight`.
+    /// Begins the session that `initialize` asks for. `in_flight` holds its requests.
     pub fn new(
         id: Arc<str>,
         request: &Request,
@@ -74,12 +74,12 @@ impl Session {
         })
     }
 
-    /// Whether its client may send several messages at a time.
+    /// Whether the client may send batches.
     pub fn has_batches(&self) -> bool {
         BATCHED.contains(&self.version)
     }
 
-    /// What holds for a request of this session.
+    /// The metadata of a request of this session.
     pub fn terms(&self, params: &Map<String, Value>) -> Terms {
         Terms {
             era: Era::Legacy,
@@ -97,7 +97,7 @@ impl Session {
         *self.least.lock().unwrap_or_else(PoisonError::into_inner) = least;
     }
 
-    /// Has the client's user answer a form. Dropped, it takes the question back.
+    /// Asks the client's user to fill in a form. Dropping the future withdraws the question.
     pub async fn ask(&self, form: Value, client_sender: &ClientSender, time: Duration) -> Answer {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -125,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Takes the answer to a question. One that nobody asked is nobody's.
+    /// Takes the answer to a question. An answer with an unknown id is ignored.
     pub fn answer(&self, id: &Id, result: Option<Value>) {
         let Id::Number(number) = id else { return };
         let asked = number.as_u64().and_then(|id| self.questions().remove(&id));
@@ -141,7 +141,7 @@ impl Session {
     }
 }
 
-/// A question that somebody may be looking at. One that was answered is not among the session's any more.
+/// An open question. Answered questions are removed from the session.
 struct Question<'a> {
     session: &'a Session,
     client_sender: &'a ClientSender,

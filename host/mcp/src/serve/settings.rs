@@ -1,4 +1,4 @@
-//! What the operator says of serving MCP.
+//! Settings of serving MCP.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -6,20 +6,20 @@ use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use toolhold_connections::web_origin;
 
-/// Whether calls are in the audit log, and what a result waits for before it is given out.
+/// Whether calls are in the audit log, and how durable the row must be before a result is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditMode {
-    /// Durability the row is on the disk.
+    /// The row is on disk.
     Durable,
-    /// Durability the row is written: a process that is killed loses none; a machine that fails may lose the last.
+    /// The row is written: a killed process loses none; a failing machine may lose the last ones.
     Written,
-    /// For nothing; the row follows soon. A process that is killed loses the rows that are still to be written.
+    /// The row is queued. A killed process loses the queued rows.
     Behind,
     Off,
 }
 
-/// Which saved Requests are tools.
+/// The saved Requests that are tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Offer {
@@ -28,25 +28,25 @@ pub enum Offer {
     Named(Vec<String>),
 }
 
-/// `[mcp_server]`, as it was when the server began.
+/// `[mcp_server]`, fixed when the server starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub audit: AuditMode,
     /// Whether the client's user may decide about calls that wait.
     pub ask: bool,
-    /// How long a question waits for its answer.
+    /// Time to answer a question.
     pub answer_timeout: Duration,
     pub requests: Offer,
     pub message_bytes: usize,
-    /// Calls of all clients at the same time.
+    /// Most calls of all clients in progress.
     pub calls: usize,
     pub connections: usize,
     pub sessions: usize,
     pub session_idle: Duration,
-    /// Names by which this server is reached, and origins of pages that may reach it.
+    /// Accepted values of `Host` and `Origin`.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
-    /// The variable that holds the bearer token, and its value.
+    /// The variable that holds the bearer token, and the token.
     pub token_env: String,
     pub token: Option<SecretString>,
 }
@@ -74,10 +74,10 @@ impl Table {
         &self.token_env
     }
 
-    /// What the table says. `token` is the value of the variable that it names.
+    /// Checks the table. `token` is the value of the variable that it names.
     ///
     /// # Errors
-    /// The first key that is wrong, and why.
+    /// The first key with a wrong value, and the reason.
     pub fn settings(
         &self,
         token: Option<SecretString>,
@@ -103,7 +103,7 @@ impl Table {
             answer_timeout: Duration::from_millis(self.answer_timeout_ms),
             requests: self.requests.clone(),
             message_bytes: self.message_bytes,
-            // No semaphore has more places.
+            // The bound of tokio's semaphore.
             calls: self.calls.min(tokio::sync::Semaphore::MAX_PERMITS),
             connections: self.connections.min(tokio::sync::Semaphore::MAX_PERMITS),
             sessions: self.sessions,
@@ -115,7 +115,7 @@ impl Table {
     }
 }
 
-/// The token that every request must bring; its digest is all that is kept.
+/// The bearer token that every request needs; only its digest is kept.
 #[derive(Clone)]
 pub struct Bearer([u8; 32]);
 
@@ -130,7 +130,7 @@ impl Bearer {
     pub const MIN_CHARS: usize = 16;
 
     /// # Errors
-    /// Why the token protects nothing.
+    /// The token is too weak.
     pub fn new(token: &SecretString) -> Result<Self, String> {
         let token = token.expose_secret().trim();
         if token.len() < Self::MIN_CHARS {
@@ -142,7 +142,7 @@ impl Bearer {
         Ok(Self(Sha256::digest(token).into()))
     }
 
-    /// Whether `token` is it, in the same time whatever it is.
+    /// Compares `token` in constant time.
     pub fn is(&self, token: &str) -> bool {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let differing = self

@@ -1,7 +1,7 @@
-//! One client over standard input and output, a message a line.
+//! One client over standard input and output, one message a line.
 //!
-//! Two threads do nothing but read and write: the runtime's own standard streams cost a hop through a
-//! pool for every read, and a client that does not read must not hold up anything but itself.
+//! Two threads read and write: the runtime's own standard streams take a thread pool's turn for every read,
+//! and a client that does not read must not block others.
 
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
@@ -11,7 +11,7 @@ use super::rpc::{
 };
 use super::service::Service;
 use super::session::Session;
-use super::work::{Batch, Outcome, Task};
+use super::work::{Batch, Outcome, RequestTask};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -26,33 +26,33 @@ use uuid::Uuid;
 
 /// Messages that the client has not read yet. Beyond this, notifications are dropped and replies wait.
 const MAX_UNREAD_MESSAGES: usize = 256;
-/// Requests of one client that it has no answer to yet.
+/// Most requests of one client without a reply.
 const MAX_OPEN_REQUESTS: usize = 256;
-/// Bytes of one write.
+/// Bytes of one write, and of one read.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 const READ_BUFFER_BYTES: usize = 64 << 10;
-/// How long calls may go on after the end of the input: the client may still read their results.
+/// Time for calls to finish after the end of the input: the client may still read their results.
 const END_OF_INPUT_GRACE: Duration = Duration::from_secs(1);
-/// How long a reader has to take what was written for it.
+/// Time for the reader to take written output.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// The process's client.
+/// The client of the process.
 #[derive(Debug)]
-struct Client {
+struct StdioClient {
     service: Arc<Service>,
     sender: ClientSender,
     in_flight: Arc<InFlightRequests>,
-    /// Requests that were not answered yet, or whose answer nobody has read.
+    /// Permits of requests without a reply, or with an unread one.
     unanswered: Arc<Semaphore>,
     session: OnceLock<Arc<Session>>,
-    /// Tells the session of changes.
+    /// Sends change notifications to the session.
     teller: OnceLock<AbortHandle>,
-    /// Whose scratch files modules see.
+    /// Session whose scratch files modules see.
     id: Arc<str>,
     runtime: Handle,
 }
 
-/// Serves until the input ends, or nobody reads the output.
+/// Serves until the input ends or the output is closed.
 pub async fn serve(service: Arc<Service>) {
     let most = service.settings().message_bytes;
     let (client_sender, written) = ClientSender::new(MAX_UNREAD_MESSAGES);
@@ -61,7 +61,7 @@ pub async fn serve(service: Arc<Service>) {
         let _ = write(written, &mut io::stdout());
         drop(written_all);
     });
-    let client = Arc::new(Client {
+    let client = Arc::new(StdioClient {
         service,
         sender: client_sender,
         in_flight: Arc::default(),
@@ -71,7 +71,7 @@ pub async fn serve(service: Arc<Service>) {
         id: Uuid::now_v7().to_string().into(),
         runtime: Handle::current(),
     });
-    // Also if this is dropped, because the process is to stop: what is cancelled has its record.
+    // Also when dropped because the process stops: cancelled calls are recorded.
     let served = client.in_flight.until_dropped();
     let (said_all, mut ended) = oneshot::channel::<()>();
     let reader = client.clone();
@@ -98,23 +98,23 @@ pub async fn serve(service: Arc<Service>) {
     let _ = timeout(DRAIN_TIME, unread).await;
 }
 
-/// A line, or what is too long to be one.
-enum Line<'a> {
+/// A line, or one that was too long.
+enum InputLine<'a> {
     Whole(&'a [u8]),
     TooLong(usize),
 }
 
-impl Client {
-    /// Takes one line. Returns whether there is any use in reading on.
-    fn receive(self: &Arc<Self>, line: Line<'_>) -> bool {
+impl StdioClient {
+    /// Handles one line. Returns whether to read on.
+    fn receive(self: &Arc<Self>, line: InputLine<'_>) -> bool {
         let reply = match line {
-            Line::Whole(line) if line.trim_ascii().is_empty() => return true,
-            Line::Whole(line) => match rpc::parse(line) {
+            InputLine::Whole(line) if line.trim_ascii().is_empty() => return true,
+            InputLine::Whole(line) => match rpc::parse(line) {
                 Ok(Received::One(message)) => self.one(message),
                 Ok(Received::Batch(messages)) => self.batch(messages),
                 Err(malformed) => Some(malformed.reply()),
             },
-            Line::TooLong(most) => {
+            InputLine::TooLong(most) => {
                 let reason =
                     format!("a message has at most {most} bytes (mcp_server.message_bytes)");
                 Some(rpc::reply(None, &Err(Error::new(INVALID_REQUEST, reason))))
@@ -123,7 +123,7 @@ impl Client {
         reply.is_none_or(|reply| self.sender.send_blocking(reply).is_ok())
     }
 
-    /// Takes a message. Returns what is known to answer at once.
+    /// Handles a message. Returns replies that are known at once.
     fn one(self: &Arc<Self>, message: Message) -> Option<Bytes> {
         match message {
             Message::Request(request) => self.request(request),
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// The same for messages that came at a time, which are answered at a time.
+    /// Handles a batch, whose replies are sent together.
     fn batch(self: &Arc<Self>, messages: Vec<Result<Message, Malformed>>) -> Option<Bytes> {
         let session = self.session.get();
         if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
@@ -153,7 +153,7 @@ impl Client {
                     let work = batch.may_hold(&request).and_then(|()| {
                         let (work, permit) = self.begun(request)?;
                         unanswered.push(permit);
-                        Ok(Task::spawn(&self.runtime, work))
+                        Ok(RequestTask::spawn(&self.runtime, work))
                     });
                     batch.begun(id, work);
                 }
@@ -175,7 +175,7 @@ impl Client {
         None
     }
 
-    /// Begins to work on a request, or answers it at once.
+    /// Begins the work on a request, or replies at once.
     fn request(self: &Arc<Self>, request: Request) -> Option<Bytes> {
         let id = request.id.clone();
         if request.method == "initialize" {
@@ -187,7 +187,8 @@ impl Client {
         };
         let client_sender = self.sender.clone();
         self.runtime.spawn(async move {
-            // Over before the reply is out: with it the client may use the id again.
+            // The request ends before its reply is sent, because the client may use the id again after the
+            // reply.
             if let Some(outcome) = work.await {
                 let _ = client_sender.send(rpc::reply(Some(&id), &outcome)).await;
             }
@@ -196,7 +197,7 @@ impl Client {
         None
     }
 
-    /// The work on a request, and its place among those that are not answered.
+    /// The work on a request, and its permit.
     fn begun(
         self: &Arc<Self>,
         request: Request,
@@ -268,8 +269,8 @@ impl Client {
     }
 }
 
-/// Gives every line to `take` until there are no more, or it wants no more.
-fn read(mut input: impl BufRead, most: usize, mut take: impl FnMut(Line<'_>) -> bool) {
+/// Passes every line to `take` until the input ends or `take` returns `false`.
+fn read(mut input: impl BufRead, most: usize, mut take: impl FnMut(InputLine<'_>) -> bool) {
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -280,12 +281,12 @@ fn read(mut input: impl BufRead, most: usize, mut take: impl FnMut(Line<'_>) -> 
             Ok(_) => {}
         }
         let wants_more = if line.last() == Some(&b'\n') || line.len() <= most {
-            take(Line::Whole(&line))
+            take(InputLine::Whole(&line))
         } else {
             if skip_line(&mut input).is_err() {
                 return;
             }
-            take(Line::TooLong(most))
+            take(InputLine::TooLong(most))
         };
         if !wants_more {
             return;
@@ -293,7 +294,7 @@ fn read(mut input: impl BufRead, most: usize, mut take: impl FnMut(Line<'_>) -> 
     }
 }
 
-/// Reads to the end of a line without keeping it.
+/// Skips the rest of a line.
 fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let chunk = input.fill_buf()?;
@@ -313,7 +314,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// Writes every message as a line, and all that are there in one write.
+/// Writes each message as a line; queued messages share one write.
 fn write(mut messages: mpsc::Receiver<Bytes>, output: &mut impl Write) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(WRITE_BUFFER_BYTES);
     while let Some(first) = messages.blocking_recv() {
@@ -346,8 +347,8 @@ mod tests {
             most,
             |line| {
                 lines.push(match line {
-                    Line::Whole(line) => String::from_utf8_lossy(line).trim_end().to_owned(),
-                    Line::TooLong(most) => format!("more than {most}"),
+                    InputLine::Whole(line) => String::from_utf8_lossy(line).trim_end().to_owned(),
+                    InputLine::TooLong(most) => format!("more than {most}"),
                 });
                 true
             },

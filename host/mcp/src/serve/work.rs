@@ -1,4 +1,4 @@
-//! Requests that are worked on, each in a task of its own, and batches of them.
+//! Requests in progress, each in a task of its own, and batches of them.
 
 use super::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Request};
 use super::{revision, session::Session};
@@ -8,35 +8,36 @@ use std::collections::VecDeque;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-/// What a request came to; nothing if it was cancelled.
+/// The result of a request; `None` if it was cancelled.
 pub type Outcome = Option<Result<Value, Error>>;
 
-/// Work on one request: a client that does not read must not keep a call from ending. Dropped, it is aborted.
+/// The work on one request. It runs in a task, so that a client that does not read cannot block a call.
+/// Dropping it aborts the work.
 #[derive(Debug)]
-pub struct Task(JoinSet<Outcome>);
+pub struct RequestTask(JoinSet<Outcome>);
 
-/// What is answered to messages that came at a time, in their order (JSON-RPC 2.0, 6).
+/// The replies to a batch, in its order (JSON-RPC 2.0, 6).
 #[derive(Debug, Default)]
 pub struct Batch {
-    waits: VecDeque<Reply>,
-    /// Before what waits.
+    waits: VecDeque<BatchReply>,
+    /// Replies that come before the awaited ones.
     known: Vec<Bytes>,
 }
 
 #[derive(Debug)]
-enum Reply {
+enum BatchReply {
     Known(Bytes),
-    Awaited(Id, Task),
+    Awaited(Id, RequestTask),
 }
 
-impl Task {
+impl RequestTask {
     pub fn spawn(on: &Handle, work: impl Future<Output = Outcome> + Send + 'static) -> Self {
         let mut task = JoinSet::new();
         task.spawn_on(work, on);
         Self(task)
     }
 
-    /// What it came to, once. May be dropped and waited for again.
+    /// The result, once. Cancel-safe.
     pub async fn outcome(&mut self) -> Outcome {
         match self.0.join_next().await? {
             Ok(outcome) => outcome,
@@ -46,10 +47,10 @@ impl Task {
 }
 
 impl Batch {
-    /// Whether `session` may send batches.
+    /// Whether the protocol version of `session` has batches.
     ///
     /// # Errors
-    /// What it is told instead.
+    /// The error for the client.
     pub fn may_come(session: Option<&Session>) -> Result<(), Error> {
         if session.is_some_and(Session::has_batches) {
             return Ok(());
@@ -60,17 +61,19 @@ impl Batch {
         Err(Error::new(INVALID_REQUEST, reason))
     }
 
-    /// Whether a request may be in the batch, with those before it.
+    /// Whether a request may be in the batch with the requests before it.
     ///
     /// # Errors
-    /// It stands for itself, or its id does not tell it from another.
+    /// The request must stand alone, or its id is not unique in the batch.
     pub fn may_hold(&self, request: &Request) -> Result<(), Error> {
         let mut waits = self.waits.iter();
         let reason = if request.method == "initialize" {
             "\"initialize\" is no part of a batch"
         } else if revision::named(request).is_some() {
             "a request that names its revision is no part of a batch"
-        } else if waits.any(|reply| matches!(reply, Reply::Awaited(id, _) if *id == request.id)) {
+        } else if waits
+            .any(|reply| matches!(reply, BatchReply::Awaited(id, _) if *id == request.id))
+        {
             "another request of this batch has this id"
         } else {
             return Ok(());
@@ -78,30 +81,29 @@ impl Batch {
         Err(Error::new(INVALID_REQUEST, reason))
     }
 
-    pub fn begun(&mut self, id: Id, work: Result<Task, Error>) {
+    pub fn begun(&mut self, id: Id, work: Result<RequestTask, Error>) {
         self.waits.push_back(match work {
-            Ok(task) => Reply::Awaited(id, task),
-            Err(error) => Reply::Known(rpc::reply(Some(&id), &Err(error))),
+            Ok(task) => BatchReply::Awaited(id, task),
+            Err(error) => BatchReply::Known(rpc::reply(Some(&id), &Err(error))),
         });
     }
 
     pub fn refused(&mut self, malformed: Malformed) {
-        self.waits.push_back(Reply::Known(malformed.reply()));
+        self.waits.push_back(BatchReply::Known(malformed.reply()));
     }
 
-    /// Whether something of it is being worked on.
+    /// Whether a request of it is in progress.
     pub fn is_worked_on(&self) -> bool {
         let mut waits = self.waits.iter();
-        waits.any(|reply| matches!(reply, Reply::Awaited(..)))
+        waits.any(|reply| matches!(reply, BatchReply::Awaited(..)))
     }
 
-    /// The replies as one, as soon as there are all; `None` if nothing is replied to. May be dropped and
-    /// waited for again.
+    /// The replies as one message, once all are known; `None` if there are none. Cancel-safe.
     pub async fn replies(&mut self) -> Option<Bytes> {
         while let Some(next) = self.waits.front_mut() {
             let reply = match next {
-                Reply::Known(reply) => Some(reply.clone()),
-                Reply::Awaited(id, task) => {
+                BatchReply::Known(reply) => Some(reply.clone()),
+                BatchReply::Awaited(id, task) => {
                     let outcome = task.outcome().await;
                     outcome.map(|outcome| rpc::reply(Some(id), &outcome))
                 }
@@ -124,8 +126,8 @@ mod tests {
         Id::Number(n.into())
     }
 
-    fn after(ms: u64, outcome: Outcome) -> Task {
-        Task::spawn(&Handle::current(), async move {
+    fn after(ms: u64, outcome: Outcome) -> RequestTask {
+        RequestTask::spawn(&Handle::current(), async move {
             sleep(Duration::from_millis(ms)).await;
             outcome
         })
@@ -139,7 +141,7 @@ mod tests {
         batch.begun(id(3), Ok(after(0, None)));
         batch.begun(
             id(4),
-            Ok(Task::spawn(&Handle::current(), async {
+            Ok(RequestTask::spawn(&Handle::current(), async {
                 panic!("it breaks off")
             })),
         );

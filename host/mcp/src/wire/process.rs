@@ -19,23 +19,23 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// What every program needs to find its own parts. Nothing else of our environment is passed on.
+/// Variables that programs need to find their own parts. No other variable of our environment is passed on.
 const INHERITED: [&str; 2] = ["PATH", "HOME"];
-/// Messages on their way to a server that is slow to read.
-const QUEUE: usize = 64;
-/// Lines between two answers that are none: notifications, log lines of servers that print where they
-/// must not. More is no server any more.
+/// Queue of messages to a server that reads slowly.
+const QUEUE_CAPACITY: usize = 64;
+/// Most consecutive lines without a reply: notifications, and log lines of servers that print to stdout.
+/// After more, the server counts as broken.
 const MAX_UNASKED: usize = 10_000;
-/// How long a server may take to end by itself once its stdin is closed.
-const GRACE: Duration = Duration::from_millis(500);
-/// How long its exit status is waited for after its stdout was closed.
-const STATUS: Duration = Duration::from_millis(200);
+/// Time for a server to end by itself after its stdin was closed.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
+/// Time to wait for the exit status after stdout was closed.
+const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A running server. Dropped, it is killed with everything that it started.
+/// A running server. Dropping it kills the process and its children.
 #[derive(Debug)]
 pub struct Process {
     group: Arc<Mutex<Group>>,
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     queue: mpsc::Sender<Vec<u8>>,
     next: AtomicU64,
     writer: JoinHandle<()>,
@@ -43,17 +43,17 @@ pub struct Process {
     complaints: JoinHandle<()>,
 }
 
-/// What the reader and the requests share.
+/// State shared by the reader and the requests.
 #[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct ProcessState {
+    waiting: Mutex<PendingReplies>,
     tools_changed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingReplies {
     requests: BTreeMap<u64, oneshot::Sender<Result<Value, Failure>>>,
-    /// Why there will be no answers any more.
+    /// Why no replies will come.
     ended: Option<Failure>,
 }
 
@@ -87,7 +87,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C at the terminal is the run's to handle, and its children can be killed with it.
+            // The run handles Ctrl-C; a process group of its own also allows to kill the children.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -97,9 +97,9 @@ impl Process {
         let (Some(stdin), Some(stdout), Some(complaints)) = pipes else {
             return Err(Failure::Start("a pipe to it is missing".into()));
         };
-        let shared = Arc::new(Shared::default());
-        let (queue, messages) = mpsc::channel(QUEUE);
-        let reader = Reader {
+        let shared = Arc::new(ProcessState::default());
+        let (queue, messages) = mpsc::channel(QUEUE_CAPACITY);
+        let reader = StdoutReader {
             group: group.clone(),
             shared: shared.clone(),
             queue: queue.clone(),
@@ -128,7 +128,7 @@ impl Process {
             }
             waiting.requests.insert(id, sender);
         }
-        let mut guard = Asked {
+        let mut guard = SentRequest {
             id,
             shared: &self.shared,
             queue: &self.queue,
@@ -136,7 +136,7 @@ impl Process {
         };
         self.send(rpc::message(Some(id), method, Some(params)))
             .await?;
-        // The protocol forbids to cancel this one.
+        // The protocol forbids cancelling `initialize`.
         guard.is_sent = method != "initialize";
         answer
             .await
@@ -159,20 +159,20 @@ impl Process {
         self.shared.waiting().ended.is_none() && !self.writer.is_finished()
     }
 
-    /// Whether it said so since it was last asked.
+    /// Whether the server announced a change of its tools since the previous call.
     pub fn tools_changed(&self) -> bool {
         self.shared.tools_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Kills it at once; open requests fail.
+    /// Kills the process at once; open requests fail.
     pub fn kill(&self) {
         locked(&self.group).kill();
     }
 
-    /// Closes its stdin, which ends a server that is in order, and kills what is left.
+    /// Closes stdin, which ends a correct server, then kills what remains.
     pub async fn close(&mut self) {
         self.writer.abort();
-        let _ = tokio::time::timeout(GRACE, &mut self.reader).await;
+        let _ = tokio::time::timeout(EXIT_GRACE, &mut self.reader).await;
     }
 }
 
@@ -186,22 +186,22 @@ impl Drop for Process {
 }
 
 impl Group {
-    /// Until the leader was waited for, its process id is not given to another process.
+    /// The process id is not reused until the leader was waited for.
     fn kill(&mut self) {
         let pid = self.0.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // What is dead already cannot be killed, and that is all that can go wrong.
+            // Fails only if the process has ended already.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
 }
 
-impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl ProcessState {
+    fn waiting(&self) -> MutexGuard<'_, PendingReplies> {
         locked(&self.waiting)
     }
 
-    /// The end of every request that waits, and of those that would come.
+    /// Fails all open and later requests.
     fn end(&self, failure: &Failure) {
         let mut waiting = self.waiting();
         waiting.ended.get_or_insert_with(|| failure.clone());
@@ -216,32 +216,32 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A request with a waiting caller.
-struct Asked<'a> {
+struct SentRequest<'a> {
     id: u64,
-    shared: &'a Shared,
+    shared: &'a ProcessState,
     queue: &'a mpsc::Sender<Vec<u8>>,
     is_sent: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
         let waited = self.shared.waiting().requests.remove(&self.id).is_some();
         if waited && self.is_sent {
-            // A server that does not even read what it is asked need not be told.
+            // A server that does not read its input cannot be told.
             let _ = self.queue.try_send(rpc::cancelled(self.id));
         }
     }
 }
 
-struct Reader {
+struct StdoutReader {
     group: Arc<Mutex<Group>>,
-    shared: Arc<Shared>,
+    shared: Arc<ProcessState>,
     queue: mpsc::Sender<Vec<u8>>,
     message_bytes: usize,
     result_bytes: usize,
 }
 
-impl Reader {
+impl StdoutReader {
     async fn run(self, stdout: ChildStdout) {
         let failure = self.read(BufReader::new(stdout)).await;
         locked(&self.group).kill();
@@ -252,7 +252,7 @@ impl Reader {
         self.shared.end(&failure);
     }
 
-    /// Reads until there is nothing more, or nothing more is wanted.
+    /// Reads until the stream ends or the session does.
     async fn read(&self, mut stdout: impl AsyncBufRead + Unpin) -> Option<Failure> {
         let mut unasked = 0;
         loop {
@@ -284,9 +284,9 @@ impl Reader {
         }
     }
 
-    /// How it ended, if that is known soon.
+    /// The exit status, if it is known within a short time.
     async fn status(&self) -> String {
-        let until = tokio::time::Instant::now() + STATUS;
+        let until = tokio::time::Instant::now() + EXIT_STATUS_TIMEOUT;
         loop {
             if let Ok(Some(status)) = locked(&self.group).0.try_wait() {
                 return format!(" ({status})");
@@ -299,7 +299,7 @@ impl Reader {
     }
 }
 
-/// The next line without its end; `None` if it has more than `max` bytes. The end of the stream is an
+/// The next line without its line break; `None` if it is longer than `max` bytes. The end of the stream is an
 /// error.
 async fn line(
     source: &mut (impl AsyncBufRead + Unpin),

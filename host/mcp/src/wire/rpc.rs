@@ -39,7 +39,7 @@ pub fn message(id: Option<u64>, method: &str, params: Option<Value>) -> Vec<u8> 
 
 /// The notification that cancels the request `id`.
 pub fn cancelled(id: u64) -> Vec<u8> {
-    let params = json!({"requestId": id, "reason": "nobody waits for it any more"});
+    let params = json!({"requestId": id, "reason": "the caller does not wait for it any more"});
     message(None, "notifications/cancelled", Some(params))
 }
 

@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The revision that we ask for.
+/// The protocol revision that we ask for.
 const VERSION: &str = "2025-06-18";
-/// Those that we can go on with: what we use of them is the same.
+/// Revisions that we accept: the methods that we use are the same in them.
 const KNOWN: [&str; 4] = ["2024-11-05", "2025-03-26", VERSION, "2025-11-25"];
 const MAX_PAGES: usize = 100;
 pub const MAX_TOOLS: usize = 1_000;
-/// All pages together.
+/// Most tools of all pages together.
 const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// An open session.
 #[derive(Debug)]
 pub struct Session {
     connection: Connection,
-    /// What it calls itself, and its version: words of its own.
+    /// The server's own name and version; untrusted text.
     pub server: String,
 }
 
@@ -34,7 +34,7 @@ enum Connection {
 }
 
 impl Session {
-    /// Starts or reaches the server, and agrees on a version.
+    /// Starts or connects to the server, and agrees on a version.
     pub async fn open(
         settings: &Settings,
         secrets: &[(String, SecretString)],
@@ -85,7 +85,7 @@ impl Session {
         })
     }
 
-    /// Everything that the server says it has, page by page, unread.
+    /// All items that the server lists, page by page, not validated.
     pub async fn tools(&self) -> Result<Vec<Value>, Failure> {
         let mut tools = Vec::new();
         let mut seen = BTreeSet::new();
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Whether the server said since it was last asked that its tools changed.
+    /// Whether the server announced a change of its tools since the previous call.
     pub fn tools_changed(&self) -> bool {
         match &self.connection {
             Connection::Process(process) => process.tools_changed(),
@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    /// Ends the session in order. Dropping it ends it too, at once.
+    /// Ends the session orderly. Dropping it ends it at once.
     pub async fn close(&mut self) {
         match &mut self.connection {
             Connection::Process(process) => process.close().await,

@@ -3,18 +3,18 @@
 use std::sync::{Mutex, PoisonError};
 use toolhold_policy::{Redactor, visible};
 
-/// Kept until they are read; further ones are counted and dropped.
-const KEPT: usize = 16 << 10;
-const LINE: usize = 500;
+/// Most bytes kept until they are read; further lines are counted and dropped.
+const MAX_KEPT_BYTES: usize = 16 << 10;
+const MAX_LINE_CHARS: usize = 500;
 
-/// Lines since they were last taken. The first ones are kept, because they name the cause of a failure.
+/// Lines since the previous read. The first ones are kept, because they name the cause of a failure.
 #[derive(Debug, Default)]
 pub struct Stderr {
-    written: Mutex<Written>,
+    written: Mutex<StderrTail>,
 }
 
 #[derive(Debug, Default)]
-struct Written {
+struct StderrTail {
     bytes: Vec<u8>,
     dropped: usize,
 }
@@ -22,14 +22,16 @@ struct Written {
 impl Stderr {
     pub fn write(&self, bytes: &[u8]) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = KEPT.saturating_sub(written.bytes.len()).min(bytes.len());
+        let room = MAX_KEPT_BYTES
+            .saturating_sub(written.bytes.len())
+            .min(bytes.len());
         written.bytes.extend(bytes.iter().take(room));
         written.dropped = written.dropped.saturating_add(bytes.len() - room);
     }
 
-    /// The lines since the last time, each labelled, without the secrets that `redactor` knows.
+    /// The lines since the previous read, each labelled, without the secrets that `redactor` knows.
     pub fn take(&self, redactor: &Redactor) -> Vec<String> {
-        let Written { bytes, dropped } =
+        let StderrTail { bytes, dropped } =
             std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         let bytes = redactor
             .clean(&bytes)
@@ -37,7 +39,7 @@ impl Stderr {
         let text = String::from_utf8_lossy(&bytes);
         let mut lines: Vec<String> = text
             .lines()
-            .map(|line| format!("stderr: {}", visible(line, LINE)))
+            .map(|line| format!("stderr: {}", visible(line, MAX_LINE_CHARS)))
             .collect();
         if dropped > 0 {
             lines.push(format!("stderr: {dropped} more bytes were dropped"));
@@ -62,7 +64,7 @@ mod tests {
             ["stderr: the key is [secret KEY]", "stderr: [2J"]
         );
         assert!(lines.last().unwrap().ends_with("more bytes were dropped"));
-        assert!(lines.concat().len() < 2 * KEPT);
+        assert!(lines.concat().len() < 2 * MAX_KEPT_BYTES);
         assert_eq!(stderr.take(&redactor), [""; 0]);
     }
 }

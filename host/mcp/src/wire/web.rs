@@ -1,4 +1,4 @@
-//! A server over streamable HTTP: each message is a POST, answered with JSON or a stream of events.
+//! A server over streamable HTTP: each message is a POST, answered with JSON or an event stream.
 
 use crate::error::{Failure, words};
 use crate::settings::Settings;
@@ -16,27 +16,27 @@ use toolhold_model::sse::SseDecoder;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// As long as the ids that servers make.
+/// Longest session id: the same bound as for request ids.
 const MAX_SESSION: usize = 1_024;
 /// Timeout of requests without a waiting caller: cancelling a request, ending a session.
-const ASIDE: Duration = Duration::from_secs(2);
+const UNAWAITED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A session with a server somewhere.
+/// A session with a server over HTTP.
 #[derive(Debug)]
 pub struct Web {
-    line: Arc<Line>,
+    line: Arc<HttpLine>,
     next: AtomicU64,
     tools_changed: AtomicBool,
     message_bytes: usize,
     result_bytes: usize,
 }
 
-/// How messages get there.
+/// The HTTP connection of a session.
 #[derive(Debug)]
-struct Line {
+struct HttpLine {
     client: Client,
     url: Url,
-    /// Session and version, once they are agreed.
+    /// Headers with the session id and version, after `initialize`.
     agreed: Mutex<HeaderMap>,
     is_open: AtomicBool,
 }
@@ -62,13 +62,13 @@ impl Web {
             .default_headers(headers)
             .user_agent(concat!("toolhold/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.timeout)
-            // The token would go wherever the answer says.
+            // A redirect would send the token to another host.
             .redirect(redirect::Policy::none())
             .no_proxy()
             .build()
             .map_err(|error| Failure::Settings(error.to_string()))?;
         Ok(Self {
-            line: Arc::new(Line {
+            line: Arc::new(HttpLine {
                 client,
                 url: address(url).map_err(Failure::Settings)?,
                 agreed: Mutex::default(),
@@ -84,8 +84,8 @@ impl Web {
     /// Sends a request and waits for the answer. Dropping the future cancels the request at the server.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let guard = Asked {
-            // The protocol forbids to cancel the first.
+        let guard = PostedRequest {
+            // The protocol forbids cancelling `initialize`.
             line: (method != "initialize").then(|| self.line.clone()),
             id,
         };
@@ -111,7 +111,7 @@ impl Web {
             .map(drop)
     }
 
-    /// The version that every message from now on names.
+    /// Sets the version header of all later messages.
     pub fn agree(&self, version: &str) {
         if let Ok(value) = HeaderValue::from_str(version) {
             self.line.headers().insert(VERSION, value);
@@ -122,17 +122,19 @@ impl Web {
         self.line.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether it said so since it was last asked.
+    /// Whether the server announced a change of its tools since the previous call.
     pub fn tools_changed(&self) -> bool {
         self.tools_changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends the session; a server that does not care is not waited for.
+    /// Ends the session; does not wait for a server that does not respond.
     pub async fn close(&self) {
         let headers = self.line.headers().clone();
         if headers.contains_key(SESSION) {
             let request = self.line.client.delete(self.line.url.clone());
-            let _ = tokio::time::timeout(ASIDE, request.headers(headers).send()).await;
+            let _ =
+                tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, request.headers(headers).send())
+                    .await;
         }
     }
 
@@ -187,7 +189,7 @@ impl Web {
         }
     }
 
-    /// The outcome of the request `id`, if that is what the message holds.
+    /// The outcome of the request `id`, if the message is its response.
     async fn take(
         &self,
         id: u64,
@@ -200,7 +202,7 @@ impl Web {
             Incoming::Answer { id: other, outcome } if other == id => return Ok(Some(outcome)),
             Incoming::Asked(reply) => {
                 let posted = self.line.post(reply.to_string().into_bytes());
-                let _ = tokio::time::timeout(ASIDE, posted).await;
+                let _ = tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, posted).await;
             }
             Incoming::ToolsChanged => self.tools_changed.store(true, Ordering::Relaxed),
             Incoming::Answer { .. } | Incoming::Notice => {}
@@ -216,7 +218,7 @@ impl Web {
     }
 }
 
-impl Line {
+impl HttpLine {
     async fn post(&self, message: Vec<u8>) -> Result<Response, Failure> {
         let headers = self.headers().clone();
         let in_session = headers.contains_key(SESSION);
@@ -272,35 +274,35 @@ impl Line {
 }
 
 /// A request with a waiting caller.
-struct Asked {
-    line: Option<Arc<Line>>,
+struct PostedRequest {
+    line: Option<Arc<HttpLine>>,
     id: u64,
 }
 
-impl Asked {
+impl PostedRequest {
     fn done(mut self) {
         self.line = None;
     }
 }
 
-impl Drop for Asked {
+impl Drop for PostedRequest {
     fn drop(&mut self) {
-        // A connection that breaks off cancels nothing: the server has to be told.
+        // Closing the connection does not cancel a request: the server needs a notification.
         if let (Some(line), Ok(runtime)) = (self.line.take(), tokio::runtime::Handle::try_current())
         {
             let message = rpc::cancelled(self.id);
             runtime.spawn(async move {
-                let _ = tokio::time::timeout(ASIDE, line.post(message)).await;
+                let _ = tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, line.post(message)).await;
             });
         }
     }
 }
 
-/// Reads a server's address. Plain HTTP is for this machine: elsewhere everybody on the way reads the
-/// token and writes the results.
+/// Parses a server's address. Plain HTTP is allowed for loopback only: elsewhere others could read the token
+/// and change results.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the address.
 pub fn address(text: &str) -> Result<Url, String> {
     let url =
         Url::parse(text.trim()).map_err(|error| format!("its url cannot be read: {error}"))?;
@@ -322,7 +324,7 @@ pub fn address(text: &str) -> Result<Url, String> {
     }
 }
 
-/// What the system said at the bottom of the chain.
+/// The innermost cause of an error.
 fn unreachable(error: reqwest::Error) -> Failure {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;

@@ -59,7 +59,7 @@ impl RetryPolicy {
     fn wait(&self, n: u32, chance: f64) -> Duration {
         Backoff::new(self.backoff, self.max_backoff)
             .jittered(n, chance)
-            .max(SHORTEST)
+            .max(MIN_BACKOFF)
     }
 
     /// For requests other than completions, such as a list of models: the wait after the `n`th failure (1, 2,

@@ -1,8 +1,8 @@
-//! `[agents.NAME]`: what the server offers, and the configuration that runs of each agent are under.
+//! `[agents.NAME]`: the agents of the server, and the configuration of each agent's runs.
 
 use crate::config::configuration::Configuration;
 use crate::config::shields::{ShieldSettings, ShieldTable};
-use crate::config::surroundings::Fault;
+use crate::config::surroundings::ConfigFault;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_policy::{Share, is_name};
 
-/// What `[agents.NAME]` holds, beside settings of `run`, `approval` and `fallback` that differ.
+/// Keys of `[agents.NAME]` besides the `run`, `approval` and `fallback` settings that it overrides.
 pub const AGENT_KEYS: [&str; 5] = [
     "description",
     "instructions",
@@ -19,12 +19,12 @@ pub const AGENT_KEYS: [&str; 5] = [
     "tools",
     "output_schema",
 ];
-/// What an agent leaves of what modules are granted, a table for each module.
+/// The key of an agent's restrictions of grants, one table a module.
 pub const SHARES: &str = "grants";
-/// The tables of the configuration of which an agent may have its own values.
+/// Tables of the configuration that an agent may override.
 pub const OVERRIDES: [&str; 3] = ["run", "approval", "fallback"];
 
-/// The agent that is there without a table: what `toolhold run` does.
+/// The agent that exists without a table; it runs as `toolhold run` does.
 pub const DEFAULT_AGENT: &str = "default";
 
 /// `[agents.NAME]` as it is written.
@@ -35,13 +35,14 @@ pub struct AgentTable {
     pub instructions: Option<String>,
     pub endpoint: Option<String>,
     pub tools: Option<Vec<String>>,
-    /// A file with a JSON Schema.
+    /// Path of a file with a JSON Schema.
     pub output_schema: Option<PathBuf>,
-    /// By module: what is left of its grant. A module that is not named keeps what it has.
+    /// By module: the part of its grant that the agent may use. A module that is not named keeps its whole
+    /// grant.
     grants: BTreeMap<String, Share>,
-    /// Beside those of everybody, never in their place.
+    /// Additional shields; they never replace the shared ones.
     shields: BTreeMap<String, ShieldTable>,
-    /// Its own values of [`OVERRIDES`], which were merged into its configuration.
+    /// Overrides of [`OVERRIDES`], which are merged into the agent's configuration.
     #[serde(flatten)]
     overrides: BTreeMap<String, Value>,
 }
@@ -54,36 +55,37 @@ pub struct AgentConfiguration {
     /// The tools that it may use: MODULE.TOOL, or MODULE for all of its tools. Absent: all.
     pub tools: Option<Vec<String>>,
     pub output_schema: Option<Value>,
-    /// Shared by its clones: it is as large as that of the whole.
+    /// Shared by clones, because it is as large as the whole configuration.
     pub configuration: Arc<Configuration>,
 }
 
-/// Why an agent cannot be offered. The others can.
+/// Why an agent cannot be offered. Other agents are not affected.
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct InvalidAgent(pub String);
 
 impl Configuration {
-    /// The tables of the configured agents, and of the one that is always there.
+    /// The tables of the configured agents, and of the default agent.
     pub fn agent_tables(&self) -> BTreeMap<String, AgentTable> {
         let mut tables = self.tables.agents.clone();
         tables.entry(DEFAULT_AGENT.to_owned()).or_default();
         tables
     }
 
-    /// What an agent runs under, where `self` is the configuration with the agent's own endpoint and
-    /// [`OVERRIDES`] merged into it: narrowed by what the agent leaves of grants, and with its own shields.
+    /// The configuration of an agent. `self` is the configuration with the agent's endpoint and [`OVERRIDES`]
+    /// merged into it; the result is also restricted in its grants and has the agent's own shields.
     ///
     /// # Errors
-    /// What is wrong with its shields.
+    /// The agent's shields are wrong.
     pub fn of_agent(
         mut self,
         name: &str,
         table: &AgentTable,
         output_schema: Option<Value>,
-    ) -> Result<AgentConfiguration, Fault> {
-        let wrong =
-            |(leaf, reason): (String, String)| Fault::new(format!("agents.{name}.{leaf}"), reason);
+    ) -> Result<AgentConfiguration, ConfigFault> {
+        let wrong = |(leaf, reason): (String, String)| {
+            ConfigFault::new(format!("agents.{name}.{leaf}"), reason)
+        };
         let shields = table.shields(&self).map_err(wrong)?;
         self.narrow(table.grants.clone(), shields).map_err(wrong)?;
         Ok(AgentConfiguration {
@@ -95,7 +97,7 @@ impl Configuration {
         })
     }
 
-    /// Adds an agent, or why it cannot be offered.
+    /// Adds an agent, or the reason why it cannot be offered.
     pub fn add_agent(
         &mut self,
         name: impl Into<String>,
@@ -130,10 +132,10 @@ impl Configuration {
 }
 
 impl AgentTable {
-    /// The agent's own shields.
+    /// Reads the agent's own shields.
     ///
     /// # Errors
-    /// The key below the agent's and what is wrong with it.
+    /// The key below the agent's, and what is wrong with its value.
     fn shields(&self, config: &Configuration) -> Result<Vec<ShieldSettings>, (String, String)> {
         let own = self.shields.iter().map(|(name, table)| {
             let key = |leaf: &str| format!("shields.{name}.{leaf}");

@@ -11,7 +11,7 @@ use crate::config::price::Money;
 use crate::config::router::RouterTable;
 use crate::config::routes::{Routes, Target};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
-use crate::config::surroundings::{Fault, Surroundings, Variables};
+use crate::config::surroundings::{ConfigFault, Surroundings, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -63,24 +63,24 @@ pub struct Tables {
     paths: PathsTable,
 }
 
-/// Everything that runs depend on, checked.
+/// All settings that runs depend on, checked.
 #[derive(Debug, Clone)]
 pub struct Configuration {
-    /// What runs use: an endpoint, a pool, or the router.
+    /// The model of runs: an endpoint, a pool, or the router.
     pub endpoint: String,
     telemetry: toolhold_telemetry::Settings,
     pub(super) tables: Tables,
-    /// By module: what it is given, or why that cannot be given.
+    /// By module: its grant, or why it cannot be granted.
     pub(super) grants: BTreeMap<String, Result<Grant, String>>,
-    /// Modules that are given something for this process alone.
+    /// Modules with grants for this process alone.
     pub(super) one_off: BTreeSet<String>,
     pub(super) compiler: Option<CompilerProcess>,
     pub(super) agents: BTreeMap<String, Result<AgentConfiguration, InvalidAgent>>,
     is_max_tokens_default: bool,
     servers: Vec<mcp::Settings>,
-    /// In the order in which they screen.
+    /// In screening order.
     screening: Vec<ShieldSettings>,
-    /// What is left of the grants of modules, where this is an agent's.
+    /// The restrictions of grants, in the configuration of an agent.
     shares: BTreeMap<String, Share>,
     variables: Variables,
     secrets: Secrets,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// As whom components are fetched from registries.
+/// Credentials for registries.
 const OCI_VARIABLES: [&str; 4] = [
     "TOOLHOLD_OCI_HOST",
     "TOOLHOLD_OCI_USERNAME",
@@ -159,11 +159,11 @@ struct PathsTable {
 }
 
 impl Configuration {
-    /// Checks the tables and completes them. No agent is among them yet: see [`Self::add_agent`].
+    /// Checks the tables and completes them. It has no agents yet: see [`Self::add_agent`].
     ///
     /// # Errors
     /// The first key whose value cannot be used.
-    pub fn new(tables: Tables, surroundings: &Surroundings<'_>) -> Result<Self, Fault> {
+    pub fn new(tables: Tables, surroundings: &Surroundings<'_>) -> Result<Self, ConfigFault> {
         let mut servers = Vec::new();
         for (name, table) in &tables.mcp {
             let key = format!("mcp.{name}");
@@ -174,15 +174,15 @@ impl Configuration {
                 is_untrusted("paths.state"),
                 surroundings.variable,
             );
-            let settings =
-                settings.map_err(|(leaf, reason)| Fault::new(format!("{key}.{leaf}"), reason))?;
+            let settings = settings
+                .map_err(|(leaf, reason)| ConfigFault::new(format!("{key}.{leaf}"), reason))?;
             servers.push(settings);
         }
         let mut screening = Vec::new();
         for (name, table) in &tables.shields {
-            let settings = table
-                .settings(name)
-                .map_err(|(leaf, reason)| Fault::new(format!("shields.{name}.{leaf}"), reason))?;
+            let settings = table.settings(name).map_err(|(leaf, reason)| {
+                ConfigFault::new(format!("shields.{name}.{leaf}"), reason)
+            })?;
             screening.push(settings);
         }
         screening.sort_by_key(|shield| shield.order);
@@ -212,12 +212,12 @@ impl Configuration {
             tables,
         };
         match configuration.fault() {
-            Some((key, reason)) => Err(Fault { key, reason }),
+            Some((key, reason)) => Err(ConfigFault { key, reason }),
             None => Ok(configuration),
         }
     }
 
-    /// The first key that is wrong, and why.
+    /// The first key with a wrong value, and the reason.
     fn fault(&self) -> Option<(String, String)> {
         let tables = &self.tables;
         let below = |table: &'static str| {
@@ -266,7 +266,7 @@ impl Configuration {
         Some((key.into(), "must be at least 1".into()))
     }
 
-    /// All that requests can be sent to.
+    /// All endpoints, pools and the router.
     pub fn routes(&self) -> Routes<'_> {
         Routes {
             endpoints: &self.tables.endpoints,
@@ -275,12 +275,12 @@ impl Configuration {
         }
     }
 
-    /// The endpoint that runs use, if it is one.
+    /// The endpoint of runs, unless it is a pool or the router.
     pub fn selected(&self) -> Option<&Endpoint> {
         self.tables.endpoints.get(&self.endpoint)
     }
 
-    /// Where runs ask: the URL of an endpoint, the name of a pool.
+    /// Where runs send requests: the URL of an endpoint, or the name of a pool.
     pub fn place(&self) -> &str {
         self.selected()
             .map_or(&self.endpoint, |endpoint| &endpoint.base_url)
@@ -291,7 +291,7 @@ impl Configuration {
         self.tables.fallback.names().iter().map(String::as_str)
     }
 
-    /// What a candidate of `[fallback]` is.
+    /// The configuration of one candidate of `[fallback]`.
     pub fn candidate(&self, name: &str) -> Option<Named<'_>> {
         fallback::named(name, &self.tables.endpoints, &self.endpoint)
     }
@@ -342,20 +342,20 @@ impl Configuration {
         self.tables.endpoints.get(name)
     }
 
-    /// What screens, in its order.
+    /// The shields in screening order.
     pub fn shields(&self) -> &[ShieldSettings] {
         &self.screening
     }
 
-    /// What is left of the grants of these modules, for the agent whose configuration this is.
+    /// The restrictions of these modules' grants, for the agent that the configuration belongs to.
     pub fn shares(&self) -> &BTreeMap<String, Share> {
         &self.shares
     }
 
-    /// An agent's own: less of the grants, and more shields.
+    /// Adds an agent's own restrictions of grants, and its shields.
     ///
     /// # Errors
-    /// The key below the agent's and what is wrong with it.
+    /// The key below the agent's, and what is wrong with its value.
     pub(super) fn narrow(
         &mut self,
         shares: BTreeMap<String, Share>,
@@ -365,12 +365,12 @@ impl Configuration {
         self.screening.extend(shields);
         self.screening
             .sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
-        // A guard model of its own may have no price.
+        // The agent's guard model may have no price.
         let fault = self.price_fault();
         fault.map_or(Ok(()), |(_, reason)| Err(("shields".into(), reason)))
     }
 
-    /// What is wrong with the endpoint that a shield asks.
+    /// What is wrong with the endpoint of a shield.
     pub(super) fn missing_endpoint(&self, shield: &ShieldSettings) -> Option<String> {
         match &shield.what {
             ShieldWhat::Model { endpoint, .. } if !self.tables.endpoints.contains_key(endpoint) => {
@@ -380,7 +380,8 @@ impl Configuration {
         }
     }
 
-    /// What the model is not shown: all that any shield hides, revealed to whom all of them reveal it.
+    /// What is hidden from the model: everything that any shield hides, revealed only to tools that all of
+    /// them reveal it to.
     pub fn privacy(&self) -> Privacy {
         let mut all = self
             .screening
@@ -397,7 +398,7 @@ impl Configuration {
         })
     }
 
-    /// What modules and servers are given, without the values of secrets.
+    /// The grants of modules and servers, without the values of secrets.
     pub fn granted(&self) -> Value {
         let modules = self.grants.iter().map(|(name, grant)| {
             let grant = grant.as_ref().ok();
@@ -417,7 +418,7 @@ impl Configuration {
         granted
     }
 
-    /// In which prices are; empty if there are none.
+    /// The currency of prices; empty without prices.
     pub fn currency(&self) -> &str {
         &self.tables.run.currency
     }
@@ -426,7 +427,7 @@ impl Configuration {
         Some(self.tables.run.max_cost.0).filter(|most| !most.is_zero())
     }
 
-    /// A time that is over before anything can happen in it: the key, and the remedy.
+    /// A timeout too short to be met: the key, and the remedy.
     fn time_fault(&self) -> Option<(String, String)> {
         let endpoints = self.tables.endpoints.iter().flat_map(|(name, endpoint)| {
             [
@@ -466,7 +467,7 @@ impl Configuration {
         Some((key, reason.into()))
     }
 
-    /// What is wrong with prices, or with what depends on them: the key, and the reason.
+    /// A wrong price, or a setting that needs a missing one: the key, and the reason.
     fn price_fault(&self) -> Option<(String, String)> {
         let faults = self.tables.endpoints.iter().find_map(|(name, endpoint)| {
             let (leaf, reason) = endpoint.price_fault()?;
@@ -488,7 +489,7 @@ impl Configuration {
         Some(("run.max_cost".into(), reason))
     }
 
-    /// The endpoints and pools whose replies every run pays for, with those that decide and screen.
+    /// The endpoints and pools whose replies a run pays for, with those of the router and of shields.
     fn asked(&self) -> Vec<&str> {
         let mut asked = vec![self.endpoint.as_str()];
         asked.extend(self.routes().picker(&self.endpoint));
@@ -496,7 +497,7 @@ impl Configuration {
         asked
     }
 
-    /// The shields that ask a model, and its endpoint.
+    /// The shields that ask a model, with its endpoint.
     pub fn guards(&self) -> impl Iterator<Item = (&str, &str)> {
         self.screening
             .iter()
@@ -508,7 +509,7 @@ impl Configuration {
             })
     }
 
-    /// Where saved Requests are.
+    /// The folder of saved Requests.
     pub fn requests_folder(&self) -> &Path {
         &self.tables.requests.folder
     }
@@ -518,7 +519,7 @@ impl Configuration {
         self.servers.clone()
     }
 
-    /// What is known of MCP servers, and when they need a person.
+    /// The pins of MCP servers, and when they need approval.
     pub fn pins(&self) -> mcp::Pins {
         let trust = match self.tables.modules.approval {
             Approval::FirstSight => mcp::Trust::FirstSight,
@@ -529,17 +530,17 @@ impl Configuration {
         mcp::Pins::new(Arc::new(approvals), trust)
     }
 
-    /// Where compiled modules, fetched components and toolchains are kept.
+    /// The folder of compiled modules, fetched components and toolchains.
     pub fn cache_folder(&self) -> &Path {
         &self.cache_folder
     }
 
-    /// Where approvals, grants, the database and the cache's key lie: what is not to be lost.
+    /// The folder of approvals, grants, the database and the cache's key. It must not be lost.
     pub fn state_folder(&self) -> &Path {
         &self.state_folder
     }
 
-    /// Where runs are recorded: the database that the variable `storage.url_env` names, or a file.
+    /// The database of runs: the URL in the variable that `storage.url_env` names, or a file.
     pub fn storage(&self) -> Location {
         match self.variable(&self.tables.storage.url_env) {
             Some(url) => Location::Postgres(url.into()),
@@ -547,7 +548,7 @@ impl Configuration {
         }
     }
 
-    /// The value of a variable that the configuration names, if it is set and not blank.
+    /// The value of a configured variable, if it is set and not blank.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name)
     }
@@ -557,12 +558,12 @@ impl Configuration {
         self.variable(&endpoint.api_key_env).map(str::to_owned)
     }
 
-    /// The secrets that the configuration names, with their values: what no record may hold.
+    /// The values of all secrets that the configuration names, which no record may hold.
     pub fn secrets(&self) -> Vec<(String, String)> {
         self.secrets.0.clone()
     }
 
-    /// Where traces and metrics go. `is_scraped`: this process offers its metrics itself, too.
+    /// Settings of traces and metrics. `is_scraped`: this process serves its metrics, too.
     pub fn telemetry(&self, is_scraped: bool) -> toolhold_telemetry::Settings {
         toolhold_telemetry::Settings {
             is_scraped,
@@ -570,25 +571,25 @@ impl Configuration {
         }
     }
 
-    /// How logs are written.
+    /// The format of logs.
     pub fn log_format(&self) -> LogFormat {
         self.tables.telemetry.log_format
     }
 
-    /// For how long runs and sessions are kept that are over. Absent: for ever.
+    /// How long ended runs and sessions are kept. Absent: for ever.
     pub fn keep_days(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.tables.storage.keep_days)
     }
 
-    /// For how long a database that cannot be used is tried.
+    /// How long writes are retried during an outage of the database.
     pub fn storage_patience(&self) -> Duration {
         Duration::from_millis(self.tables.storage.patience_ms)
     }
 }
 
 impl Tables {
-    /// The variables that are named here, other than those of modules' secrets and of MCP servers, which are
-    /// read where they are given out.
+    /// The variables that the configuration names, except for those of modules' secrets and of MCP servers,
+    /// which are read where they are used.
     fn variables(&self, surroundings: &Surroundings<'_>) -> Variables {
         let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
         let names = endpoints
@@ -629,7 +630,7 @@ impl ApprovalTable {
             names.iter().map(|name| (name.clone(), when)).collect()
         };
         let mut tools = of(&self.never, When::Never);
-        // What is named twice waits.
+        // A name that occurs twice waits twice.
         tools.extend(of(&self.on_write, When::OnWrite));
         tools.extend(of(&self.always, When::Always));
         Approvals {

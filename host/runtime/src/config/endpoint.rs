@@ -1,4 +1,4 @@
-//! `[endpoints.NAME]`: a model behind a server, and what is done when it fails.
+//! `[endpoints.NAME]`: a model behind a server, and the handling of its failures.
 
 use crate::config::price::{Money, TokenPrices, one};
 use serde::Deserialize;
@@ -9,20 +9,20 @@ use toolhold_protocol::contract::Contract;
 /// A model behind an OpenAI-compatible server.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Endpoint {
-    /// Up to and including `/v1`.
+    /// Base URL up to and including `/v1`.
     pub base_url: String,
-    /// Empty: the first that the endpoint lists.
+    /// Empty: the first model that the endpoint lists.
     pub model: String,
     pub api_key_env: String,
     pub contract: ContractChoice,
-    /// Whether answers are asked for as streams.
+    /// Whether replies are streamed.
     pub stream: bool,
-    /// Fields beside the API's own, for every request.
+    /// Additional fields of every request.
     pub extra: serde_json::Map<String, serde_json::Value>,
     pub connect_timeout_ms: u64,
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,
-    /// Tokens of prompt and answer together; 0: not known.
+    /// Prompt and reply together, in tokens; 0: unknown.
     pub(super) window: u64,
     /// Its share of a pool's runs.
     pub weight: u32,
@@ -43,7 +43,7 @@ pub struct Endpoint {
     tokens_per_minute: u64,
     #[serde(default)]
     pub price_per_million: TokenPrices,
-    /// Zero: not given.
+    /// Zero: no price.
     #[serde(default)]
     pub gpu_hour: Money,
     #[serde(default = "one")]
@@ -56,7 +56,7 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ContractChoice {
-    /// What `toolhold doctor --probe` found to work here; the schema where nothing was probed.
+    /// The contract that `toolhold doctor --probe` found to work; the schema contract without a probe.
     Auto,
     Schema,
     Tools,
@@ -64,7 +64,7 @@ pub enum ContractChoice {
 }
 
 impl ContractChoice {
-    /// The contract that somebody chose; `None` if it is to be found out.
+    /// The configured contract; `None` if probing decides.
     pub fn fixed(self) -> Option<Contract> {
         match self {
             Self::Auto => None,
@@ -77,7 +77,7 @@ impl ContractChoice {
 
 #[cfg(test)]
 impl Endpoint {
-    /// The default one, with what `text` says otherwise.
+    /// The default with the overrides of `text`.
     pub fn of_test(text: &str) -> Result<Self, toml::de::Error> {
         let defaults: toml::Table = include_str!("default.toml").parse()?;
         let mut table = defaults["endpoints"]["default"]
@@ -109,7 +109,7 @@ impl Endpoint {
         }
     }
 
-    /// After how long without a piece of an answer a request is sent a second time.
+    /// Time without a piece of a reply after which the request is sent a second time.
     pub fn hedge_after(&self) -> Option<Duration> {
         hedge_after(self.hedge_after_ms)
     }

@@ -1,4 +1,4 @@
-//! `[fallback]`: the models that make a call which the run's own keeps getting wrong.
+//! `[fallback]`: models that make a call which the run's own model keeps getting wrong.
 
 use crate::config::endpoint::Endpoint;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::fallback::{Candidate, Fallback};
 
-/// Every endpoint names this variable unless told otherwise, so that it need not be set.
+/// The default key variable of every endpoint, which need not be set.
 const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
 
 #[derive(Debug, Clone, Deserialize)]
@@ -51,8 +51,9 @@ impl FallbackTable {
         &self.models
     }
 
-    /// The candidates in the order in which they are asked: those of the run's own provider first. Where
-    /// the run's money is counted, one without a price is not asked. `is_set`: whether a variable has a value.
+    /// The candidates in the order in which they are asked: first those of the run's own provider. If the
+    /// run's cost is limited, candidates without a price are left out. `is_set`: whether a variable has a
+    /// value.
     pub fn settings(
         &self,
         endpoints: &BTreeMap<String, Endpoint>,
@@ -97,13 +98,13 @@ impl FallbackTable {
     }
 }
 
-/// A candidate's place.
+/// A candidate of the fallback.
 #[derive(Debug, Clone)]
 pub struct Named<'a> {
-    /// What its endpoint is called.
+    /// Name of its endpoint.
     pub key: &'a str,
     pub endpoint: &'a Endpoint,
-    /// What its endpoint calls it; empty: the first that it lists.
+    /// Name of the model at its endpoint; empty: the first that it lists.
     pub model: String,
 }
 
@@ -116,8 +117,8 @@ impl Named<'_> {
     }
 }
 
-/// What a name in `models` means: an endpoint, `ENDPOINT/MODEL`, or a model at the run's own endpoint.
-/// Models have slashes in their names, so an endpoint is one only if it is configured.
+/// Resolves a name in `models`: an endpoint, `ENDPOINT/MODEL`, or a model at the run's own endpoint. Names of
+/// models contain slashes, so the first part is an endpoint only if one of that name is configured.
 pub fn named<'a>(
     name: &str,
     endpoints: &'a BTreeMap<String, Endpoint>,
@@ -139,7 +140,7 @@ pub fn named<'a>(
         .or_else(|| at(own, Some(name)))
 }
 
-/// Why an endpoint cannot be asked: it names a variable of its own for its key, and that is not set.
+/// Why an endpoint cannot be asked: the variable of its key is not set.
 fn missing(endpoint: &Endpoint, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
     let variable = endpoint.api_key_env.as_str();
     (!variable.is_empty() && variable != USUAL_KEY && !is_set(variable))

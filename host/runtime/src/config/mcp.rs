@@ -1,4 +1,4 @@
-//! `[mcp.NAME]`: the servers whose tools may be called.
+//! `[mcp.NAME]`: servers whose tools may be called.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use toolhold_mcp::{Launch, Settings, address};
 use toolhold_policy::is_name;
 
-/// Slow servers look something up; those that compute longer say so in their table.
+/// Enough for servers that look something up; slower ones set their own timeout.
 const TIMEOUT_MS: u64 = 30_000;
-/// Far more than a model can read, and enough to pass data on by reference.
+/// Far more than a model can read, and enough for data that is passed by reference.
 const MAX_RESULT_BYTES: usize = 1 << 20;
 const MAX_TOOL_NAME: usize = 128;
 const MAX_TOOLS: usize = 256;
 
-/// As it is written. A wrong one is the configuration's fault: what should be a limit must not be none.
+/// The table as written. A wrong value is an error of the configuration: a limit must not be missing.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct McpTable {
@@ -37,8 +37,8 @@ impl McpTable {
         self.secret_env.iter().map(String::as_str).chain(token)
     }
 
-    /// What the table says. `is_found` and `is_state_found`: whether it, or where approvals are kept,
-    /// is said by a file that was found and not named. `variable` reads the environment.
+    /// Checks the table. `is_found` and `is_state_found`: whether the table, or the state folder, comes from
+    /// a file that was found in the working folder. `variable` reads the environment.
     ///
     /// # Errors
     /// The key and what is wrong with it.

@@ -1,9 +1,9 @@
 //! The configuration as types: what `serde` reads (the tables), and the settings that they make.
 //!
-//! [`Configuration`] is the composition of all settings that runs depend on. [`Configuration::new`] makes it
-//! from [`Tables`] and [`Surroundings`]: nothing here reads a file or an environment variable by itself, so
-//! that a program that embeds the runtime decides where settings come from. The command line merges them from
-//! the default file, configuration files, variables and flags.
+//! [`Configuration`] holds all settings that runs depend on. [`Configuration::new`] makes it from [`Tables`]
+//! and [`Surroundings`]. This module reads no file and no environment variable, so a program that embeds the
+//! runtime decides where settings come from. The command line merges them from the default file,
+//! configuration files, variables and flags.
 //!
 //! [`DEFAULTS`] is the documentation of every key.
 
@@ -31,7 +31,7 @@ pub use pool::POOL_KEYS;
 pub use router::CLASS_KEYS;
 pub use routes::{ROUTER, Routes, Target};
 pub use shields::{ShieldSettings, ShieldWhat};
-pub use surroundings::{Fault, Surroundings};
+pub use surroundings::{ConfigFault, Surroundings};
 pub use telemetry::LogFormat;
 
 /// The default file: every key with its default and its meaning.

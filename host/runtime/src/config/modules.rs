@@ -1,5 +1,5 @@
-//! `[modules]`, `[module.NAME]`, `[limits]`, `[ceiling]`, `[compiler]` and `[oci]`: where modules are and what each
-//! is given.
+//! `[modules]`, `[module.NAME]`, `[limits]`, `[ceiling]`, `[compiler]` and `[oci]`: the sources and the
+//! grants of modules.
 
 use crate::config::configuration::Configuration;
 use crate::config::surroundings::Surroundings;
@@ -44,7 +44,7 @@ pub(super) struct CompilerTable {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ModuleTable {
-    /// An `oci://` reference; a wrong one is the module's fault, not the configuration's.
+    /// An `oci://` reference; a wrong one fails the module, not the configuration.
     source: Option<String>,
     directories: Vec<DirectoryTable>,
     scratch: Option<ScratchGrant>,
@@ -59,7 +59,7 @@ pub(super) struct ModuleTable {
     pub(super) limits: LimitsRequest,
 }
 
-/// A secret: where it goes, and where its value is. The value itself is never in a file of ours.
+/// A secret: its destination, and the source of its value. The value itself is never in a file of ours.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SecretTable {
@@ -95,7 +95,7 @@ impl Configuration {
         &self.tables.modules.folder
     }
 
-    /// Where components may be named by their path.
+    /// Folders from which components may be loaded by path.
     pub fn module_roots(&self) -> &[PathBuf] {
         match self.tables.modules.roots.as_slice() {
             [] => std::slice::from_ref(&self.tables.modules.folder),
@@ -164,12 +164,12 @@ impl Configuration {
         }
     }
 
-    /// What a module gets that asks for nothing.
+    /// Limits of a module that requests none.
     fn limits(&self) -> Limits {
         Limits::default().overridden(&self.tables.limits)
     }
 
-    /// Where approvals are kept: those of one modules folder say nothing of another's modules.
+    /// The file of approvals. Each modules folder has its own.
     pub fn approvals(&self) -> ApprovalFolder {
         let folder = &self.tables.modules.folder;
         let absolute = folder
@@ -190,7 +190,7 @@ impl Configuration {
             .filter_map(|(name, table)| Some((name.as_str(), table.source.as_deref()?)))
     }
 
-    /// How components are fetched, and as whom.
+    /// How components are fetched, and with which credentials.
     pub fn fetch(&self, credentials: Option<toolhold_oci::Credentials>) -> toolhold_oci::Settings {
         toolhold_oci::Settings {
             offline: self.tables.oci.offline,
@@ -206,7 +206,7 @@ impl Configuration {
 }
 
 impl ModuleTable {
-    /// What the table grants, or why that cannot be given.
+    /// The grant of the table, or why it cannot be granted.
     pub(super) fn grant(&self, surroundings: &Surroundings<'_>) -> Result<Grant, String> {
         let secrets = self.secrets.iter().map(|secret| secret.read(surroundings));
         let secrets = secrets.collect::<Result<_, _>>()?;
@@ -249,7 +249,7 @@ impl SecretTable {
             (None, Some(path)) => {
                 let text = (surroundings.secret_file)(path)
                     .map_err(|error| format!("{}: {}: {error}", self.name, path.display()))?;
-                // Editors end a file with a line break, which is no part of the secret.
+                // Editors end a file with a line break, which does not belong to the secret.
                 Ok(text.trim_end_matches(['\r', '\n']).to_owned())
             }
             _ => Err(format!("{}: give either `env` or `file`", self.name)),

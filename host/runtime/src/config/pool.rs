@@ -1,11 +1,11 @@
-//! `[pools.NAME]`: endpoints that can answer for each other.
+//! `[pools.NAME]`: endpoints that can replace each other.
 
 use crate::config::endpoint::hedge_after;
 use serde::Deserialize;
 use std::time::Duration;
 use toolhold_model::route::{PoolPolicy, Relief, RetryPolicy};
 
-/// Endpoints that can answer for each other.
+/// Endpoints that can replace each other.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct PoolTable {
@@ -57,7 +57,7 @@ impl From<ReliefName> for Relief {
 }
 
 impl PoolTable {
-    /// Without the smaller model, which is not built yet.
+    /// The pool without its smaller model, which is built later.
     pub fn policy(&self) -> PoolPolicy {
         let default = PoolPolicy::default();
         let retry = default.retry;

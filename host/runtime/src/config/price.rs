@@ -1,4 +1,4 @@
-//! What an endpoint costs: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
+//! Prices of an endpoint: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
 use crate::config::endpoint::Endpoint;
 use serde::de::Visitor;
@@ -57,7 +57,7 @@ pub fn one() -> u32 {
 }
 
 impl Endpoint {
-    /// What its replies cost, if anybody said.
+    /// The price of its replies, if one is configured.
     pub fn price(&self) -> Option<Price> {
         if let TokenPrices {
             prompt: Some(prompt),

@@ -1,14 +1,14 @@
-//! `[router]`: where a run goes by its task.
+//! `[router]`: chooses the endpoint of a run by its task.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_agent::router::{RouterPolicy, Rules};
 
-/// Where a run goes by its task.
+/// Chooses the endpoint of a run by its task.
 #[derive(Debug, Clone, Deserialize)]
 pub struct RouterTable {
-    /// The endpoint or pool that decides where no rule does; empty: none.
+    /// The endpoint or pool that decides if no rule matches; empty: none.
     pub model: String,
     pub(super) default: String,
     pub timeout_ms: u64,
@@ -31,13 +31,13 @@ pub struct ClassTable {
 pub const CLASS_KEYS: [&str; 5] = ["description", "to", "keywords", "min_chars", "max_chars"];
 
 impl RouterTable {
-    /// Without the model that decides, which is not built yet.
+    /// The router without its deciding model, which is built later.
     pub fn policy(&self) -> RouterPolicy {
         let place = self.classes.keys().position(|name| *name == self.default);
         RouterPolicy {
             picker: None,
             timeout: Duration::from_millis(self.timeout_ms),
-            // Validated.
+            // Checked by `fault`.
             default: place.unwrap_or_default(),
         }
     }

@@ -1,7 +1,7 @@
-//! Where requests go: `[endpoints.NAME]`, `[pools.NAME]` and `[router]` together.
+//! The targets of requests: `[endpoints.NAME]`, `[pools.NAME]` and `[router]` together.
 //!
-//! What is wrong is found here, before anything is asked: the rules for names, members and contracts hold
-//! for all of it, whether a run uses it or not.
+//! All targets are checked when the configuration is read, whether a run uses them or not: names, members and
+//! contracts.
 
 use crate::config::endpoint::{ContractChoice, Endpoint};
 use crate::config::pool::PoolTable;
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Price;
 
-/// What the router is called where an endpoint is named.
+/// The name of the router where an endpoint is named.
 pub const ROUTER: &str = "router";
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
     Endpoint(&'a Endpoint),
@@ -21,7 +21,7 @@ pub enum Target<'a> {
     Router,
 }
 
-/// All that requests can be sent to.
+/// All targets of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Routes<'a> {
     pub endpoints: &'a BTreeMap<String, Endpoint>,
@@ -32,7 +32,7 @@ pub struct Routes<'a> {
 type Wrong = (String, String);
 
 impl<'a> Routes<'a> {
-    /// What is called so.
+    /// The target with this name.
     pub fn target(self, name: &str) -> Option<Target<'a>> {
         if name == ROUTER && !self.router.classes.is_empty() {
             return Some(Target::Router);
@@ -41,18 +41,18 @@ impl<'a> Routes<'a> {
         endpoint.or_else(|| self.pools.get(name).map(Target::Pool))
     }
 
-    /// The contract of those that may answer, if somebody chose one for any of them.
+    /// The contract of the answering endpoints, if one is configured for any of them.
     pub fn chosen_contract(self, name: &str) -> Option<Contract> {
         let mut endpoints = self.endpoints_of(name).into_iter();
         endpoints.find_map(|(_, endpoint)| endpoint.contract.fixed())
     }
 
-    /// The same, and the schema where nothing is known.
+    /// The same, or the schema contract without a configured one.
     pub fn contract(self, name: &str) -> Contract {
         self.chosen_contract(name).unwrap_or_default()
     }
 
-    /// What a reply costs, if all that may answer cost the same.
+    /// The price of a reply, if all answering endpoints have the same.
     pub fn price(self, name: &str) -> Option<Price> {
         let mut prices = self
             .endpoints_of(name)
@@ -62,7 +62,7 @@ impl<'a> Routes<'a> {
         prices.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// Why the cost of a reply of `name` is not known, and what to do about it.
+    /// Why the cost of a reply of `name` is unknown, and the remedy.
     pub fn unpriced(self, name: &str) -> Option<String> {
         if self.price(name).is_some() {
             return None;
@@ -98,7 +98,7 @@ impl<'a> Routes<'a> {
         Some(self.router.model.as_str()).filter(|model| is_router && !model.is_empty())
     }
 
-    /// The largest window of those that may answer; nothing if one of them is not known.
+    /// The largest window of the answering endpoints; `None` if one of them is unknown.
     pub fn window(self, name: &str) -> Option<u64> {
         let windows = self.endpoints_of(name).into_iter();
         let windows: Option<Vec<u64>> = windows
@@ -107,12 +107,12 @@ impl<'a> Routes<'a> {
         windows?.into_iter().max()
     }
 
-    /// The endpoints that requests to `name` may come to, for answering and not for deciding where to;
-    /// those of a pool in its order, its smaller model last. Each once.
+    /// The endpoints that may answer requests to `name`, without the router's deciding model. Those of a pool
+    /// in its order, its smaller model last; each once.
     pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
         let mut found: Vec<(&str, &Endpoint)> = Vec::new();
         let mut seen = BTreeSet::new();
-        // A stack: what comes first is pushed last.
+        // A stack: the first is pushed last.
         let mut rest = vec![name.to_owned()];
         while let Some(name) = rest.pop() {
             if !seen.insert(name.clone()) {
@@ -138,7 +138,7 @@ impl<'a> Routes<'a> {
         found
     }
 
-    /// All endpoints that a run with `name` may ask anything, the router's own model too.
+    /// All endpoints that a run with `name` may use, including the router's deciding model.
     pub fn reached(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
         let mut found = self.endpoints_of(name);
         for (name, endpoint) in self
@@ -152,12 +152,12 @@ impl<'a> Routes<'a> {
         found
     }
 
-    /// The members of a pool, where a pool among them stands for its own.
+    /// The members of a pool; a nested pool is replaced by its members.
     pub fn members(self, pool: &str) -> Vec<(&'a str, &'a Endpoint)> {
         self.flat(pool).0
     }
 
-    /// As [`Self::members`], with the first name that is met twice. Each pool is gone through once.
+    /// As [`Self::members`], with the first name that occurs twice. Each pool is visited once.
     fn flat(self, pool: &str) -> (Vec<(&'a str, &'a Endpoint)>, Option<String>) {
         let (mut found, mut twice) = (Vec::new(), None);
         let mut seen = BTreeSet::new();
@@ -181,7 +181,7 @@ impl<'a> Routes<'a> {
     /// # Errors
     /// The key and what is wrong with it.
     pub fn check(self) -> Result<(), Wrong> {
-        // The default first: what is wrong with it is wrong with those that took it over.
+        // The default is checked first: the others inherit its errors.
         let default = self.endpoints.get_key_value("default");
         for (name, endpoint) in default.into_iter().chain(self.endpoints) {
             endpoint.check().map_err(at(&format!("endpoints.{name}")))?;
@@ -225,7 +225,7 @@ impl<'a> Routes<'a> {
             return Err((key("members"), reason));
         }
         for (member, endpoint) in members {
-            // It is not asked for its models: another member may answer while this one is down.
+            // The endpoint is not asked for its models: another member may answer while it is down.
             if endpoint.model.is_empty() {
                 return Err((
                     format!("endpoints.{member}.model"),
@@ -236,7 +236,7 @@ impl<'a> Routes<'a> {
         self.one_contract(&key("members"), name)
     }
 
-    /// What is asked of a model is written in its contract before it is known which one answers.
+    /// Requests are written in a contract before it is known which member answers.
     fn one_contract(self, key: &str, name: &str) -> Result<(), Wrong> {
         let endpoints = self.endpoints_of(name);
         let Some(((first, one), rest)) = endpoints.split_first() else {
@@ -296,7 +296,7 @@ impl<'a> Routes<'a> {
         Err((key.to_owned(), self.unknown(name)))
     }
 
-    /// What to say of a name that nothing has.
+    /// The message about an unknown name.
     pub fn unknown(self, name: &str) -> String {
         let names: Vec<&str> = self
             .endpoints
@@ -310,9 +310,9 @@ impl<'a> Routes<'a> {
         )
     }
 
-    /// A way from the pool back to itself.
+    /// A path from the pool back to itself.
     fn cycle(self, pool: &str) -> Option<Vec<String>> {
-        // Each pool is gone through once, so this ends whatever names what.
+        // Each pool is visited once, so this ends despite cycles.
         let mut seen = BTreeSet::new();
         let mut rest = vec![vec![pool.to_owned()]];
         while let Some(way) = rest.pop() {

@@ -1,4 +1,4 @@
-//! `[shields.NAME]`: what screens runs and their tools.
+//! `[shields.NAME]`: shields of runs and tools.
 
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use toolhold_protocol::shield::ShieldPlace;
 
 const MAX_CHARS: usize = 24_000;
 
-/// What Llama Guard 3 was trained on.
+/// The hazard categories that Llama Guard 3 was trained on.
 const CATEGORIES: [(&str, &str); 14] = [
     ("S1", "Violent Crimes."),
     ("S2", "Non-Violent Crimes."),
@@ -29,7 +29,7 @@ const CATEGORIES: [(&str, &str); 14] = [
     ("S14", "Code Interpreter Abuse."),
 ];
 
-/// As it is written. A wrong one is the configuration's fault: what should screen must not be left out.
+/// The table as written. A wrong value is an error of the configuration: a shield must not be missing.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ShieldTable {
     kind: ShieldKind,
@@ -71,7 +71,7 @@ pub struct ShieldSettings {
     pub what: ShieldWhat,
 }
 
-/// What screens.
+/// The kind of the shield.
 #[derive(Debug, Clone)]
 pub enum ShieldWhat {
     Pii {
@@ -95,7 +95,7 @@ pub enum ShieldWhat {
 type Wrong = (&'static str, String);
 
 impl ShieldTable {
-    /// What the table says.
+    /// Checks the table.
     ///
     /// # Errors
     /// The key and what is wrong with it.
@@ -173,7 +173,7 @@ impl ShieldTable {
         })
     }
 
-    /// A key of another kind of shield would do nothing, and somebody relies on it.
+    /// A key of another kind of shield would have no effect, which its author would not expect.
     fn check_keys(&self) -> Result<(), Wrong> {
         let set = [
             (ShieldKind::Pii, "hide", self.hide.is_some()),
@@ -200,7 +200,7 @@ impl ShieldTable {
         }
     }
 
-    /// What is hidden is hidden everywhere: where and how a shield screens is about what it blocks.
+    /// Hidden data is hidden everywhere: where and how a shield screens only concerns what it blocks.
     fn check_screening(&self) -> Result<(), Wrong> {
         let blocks = self.block.as_ref().is_some_and(|block| !block.is_empty());
         if !matches!(self.kind, ShieldKind::Pii) || self.hide.is_none() || blocks {

@@ -1,4 +1,4 @@
-//! What a configuration takes from outside of its tables.
+//! Inputs of a configuration besides its tables.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use toolhold_sandbox::CompilerProcess;
 
-/// What [`Tables`](super::Tables) refer to and do not hold: the values of secrets, folders of the user, and
-/// who set a key. The caller reads them from wherever it keeps them.
+/// Values that [`Tables`](super::Tables) refer to and do not hold: secrets, the user's folders, and the
+/// origins of keys. The caller provides them.
 pub struct Surroundings<'a> {
     /// The value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The text of a file that holds a module's secret.
     pub secret_file: &'a dyn Fn(&Path) -> std::io::Result<String>,
-    /// For approvals, grants and the database, unless `paths.state` names another folder.
+    /// Folder of approvals, grants and the database, unless `paths.state` names another.
     pub state_folder: PathBuf,
-    /// For compiled modules, fetched components and toolchains, unless `paths.cache` names another folder.
+    /// Folder of compiled modules, fetched components and toolchains, unless `paths.cache` names another.
     pub cache_folder: PathBuf,
-    /// Compiles components in a process of its own, where `compiler.own_process` says so. Without it they are
+    /// Compiles components in a process of its own if `compiler.own_process` is set. Without it they are
     /// compiled in this process.
     pub compiler: Option<CompilerProcess>,
-    /// Modules that this command line alone gives something to.
+    /// Modules with grants from this command line alone.
     pub one_off_grants: BTreeSet<String>,
-    /// Whether `run.max_tokens` is the default and nobody's choice.
+    /// Whether `run.max_tokens` is the default and was not set.
     pub is_max_tokens_default: bool,
-    /// Whether a key is set by a file that was found in the working folder and that nobody named: it may come
-    /// from somebody else.
+    /// Whether a key is set by a file that was found in the working folder and not named by the user: another
+    /// person may have written it.
     pub is_untrusted: &'a dyn Fn(&str) -> bool,
-    /// Further variables whose values are secrets, and are taken out of all records.
+    /// Further variables with secret values, which are removed from all records.
     pub secret_variables: Vec<String>,
 }
 
@@ -44,13 +44,13 @@ impl std::fmt::Debug for Surroundings<'_> {
 /// A value that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{key:?}: {reason}")]
-pub struct Fault {
-    /// With dots, such as `run.max_steps`.
+pub struct ConfigFault {
+    /// Dotted path, such as `run.max_steps`.
     pub key: String,
     pub reason: String,
 }
 
-impl Fault {
+impl ConfigFault {
     pub fn new(key: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -59,7 +59,7 @@ impl Fault {
     }
 }
 
-/// The environment variables that a configuration names, with their values at the time when it was loaded.
+/// The environment variables that a configuration names, with their values when it was loaded.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables(BTreeMap<String, SecretString>);
 

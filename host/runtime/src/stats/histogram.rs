@@ -1,14 +1,14 @@
-//! Numbers counted in buckets: memory does not grow with how many there are, and a percentile is at most 1 %
-//! above the true one.
+//! Counts numbers in buckets: the memory does not depend on how many there are, and a percentile is at most 1
+//! % above the true one.
 
 /// Significant decimal digits of a percentile: buckets are at most 1 % wide, and numbers below 256 have buckets
 /// of their own.
 const DIGITS: u8 = 2;
 
-/// How often numbers occurred.
+/// A histogram of numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
-    /// Absent while it is empty: most histograms of a report are.
+    /// Absent while empty, because most histograms of a report are empty.
     numbers: Option<hdrhistogram::Histogram<u32>>,
     sum: u128,
 }
@@ -29,7 +29,7 @@ impl Histogram {
     pub fn merge(&mut self, other: &Self) {
         match (&mut self.numbers, &other.numbers) {
             (_, None) => return,
-            // It grows as it has to.
+            // Resizes itself.
             (Some(own), Some(numbers)) => drop(own.add(numbers)),
             (own @ None, Some(numbers)) => *own = Some(numbers.clone()),
         }
@@ -46,7 +46,7 @@ impl Histogram {
         self.sum
     }
 
-    /// The number that `percent` of the numbers are not above (nearest rank); `None` of no numbers.
+    /// The percentile by nearest rank; `None` for an empty histogram.
     pub fn percentile(&self, percent: u32) -> Option<u64> {
         let numbers = self.numbers.as_ref()?;
         Some(numbers.value_at_percentile(f64::from(percent)))

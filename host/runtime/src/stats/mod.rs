@@ -1,5 +1,5 @@
-//! What runs took, from their records alone: `run` follows one run event by event, `totals` adds
-//! runs up. Neither keeps events, so records of any length and number take the same memory.
+//! Statistics of runs, from their records alone: [`run`] follows one run event by event, [`totals`] adds runs
+//! up. Neither keeps events, so the memory does not depend on the length and number of records.
 
 mod histogram;
 mod run;

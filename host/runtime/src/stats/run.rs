@@ -1,4 +1,4 @@
-//! One run, followed event by event: what each Request and its reply took.
+//! Statistics of one run, followed event by event.
 
 use crate::stats::{Histogram, Sides, Tools};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use uuid::Uuid;
 
-/// What a run took, step by step.
+/// The statistics of a run, step by step.
 #[derive(Debug, Clone, Default)]
 pub struct RunStats {
     pub run: Uuid,
@@ -20,86 +20,86 @@ pub struct RunStats {
     pub currency: String,
     /// Milliseconds since 1970 (UTC).
     pub began_ms: u64,
-    /// Why it is over and after how long; absent if it is not.
+    /// Reason and duration; absent if the run has not ended.
     pub end: Option<(StopReason, Duration)>,
-    /// One for each Request, those of sub-agents and of fallbacks included, in the order in which they
-    /// were sent.
+    /// One for each Request, in the order in which they were sent, those of sub-agents and of fallbacks
+    /// included.
     pub steps: Vec<StepStats>,
     pub tools: Tools,
-    /// What was asked beside the Requests of all of these.
+    /// Requests besides those of the steps.
     pub sides: Sides,
-    /// The run, and its sub-agents by the calls that they answer.
-    lanes: BTreeMap<Vec<String>, Lane>,
+    /// The run, and its sub-agents by the call that each answers.
+    lanes: BTreeMap<Vec<String>, RouteProgress>,
     /// Calls that sub-agents answer: their time is that of the sub-agents' steps.
     delegated: BTreeSet<String>,
 }
 
-/// What a Request took, its reply and the calls in it.
+/// The statistics of a Request, its reply and its calls.
 #[derive(Debug, Clone, Default)]
 pub struct StepStats {
     pub step: u32,
-    /// The tool whose call a sub-agent answers by this step; empty for the run's own.
+    /// The tool whose call a sub-agent answers by this step; empty for the run's own steps.
     pub within: String,
     pub model: String,
     pub contract: &'static str,
     pub took: Took,
-    /// From the sending of the Request to the first piece of the reply.
+    /// From sending the Request to the first piece of the reply.
     pub first_token: Option<Duration>,
-    /// And to its end.
+    /// From sending the Request to the end of the reply.
     pub last_token: Option<Duration>,
     /// Milliseconds between two pieces, as they were recorded. A piece may be several tokens.
     pub gaps_ms: Histogram,
 }
 
-/// What can be added up.
+/// The sums of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Took {
-    /// Replies that came to their end.
+    /// Complete replies.
     pub replies: u64,
-    /// Those whose tokens the endpoint did not count.
+    /// Replies without token counts of the endpoint.
     pub uncounted: u64,
-    /// Replies that broke off or never came: what they cost nobody says.
+    /// Incomplete or missing replies: their cost is unknown.
     pub failed: u64,
     pub prompt: u64,
     /// Of the prompt tokens, those from the endpoint's cache.
     pub cached: u64,
     pub completion: u64,
-    /// Of the replies whose cost is known.
+    /// Cost of the replies whose cost is known.
     pub cost: Amount,
     pub unpriced: u64,
     pub calls: u64,
-    /// In calls of tools, all together: some ran at the same time.
+    /// Sum over all tool calls, some of which ran at the same time.
     pub in_tools: Duration,
-    /// Faults of replies and arguments that were put right.
+    /// Repaired faults of replies and arguments.
     pub repairs: u64,
-    /// Attempts to send the same again.
+    /// Retries of requests.
     pub retries: u64,
-    /// Calls that another model was asked to make.
+    /// Calls made by a fallback model.
     pub fallbacks: u64,
-    /// Requests that another one for the same answer was faster than.
+    /// Hedged requests that lost to the other request.
     pub hedges: u64,
     /// Of these, those of unknown cost.
     pub unheard: u64,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Lane {
+struct RouteProgress {
     model: String,
     contract: &'static str,
-    /// How candidates of the fallback are asked, by name.
+    /// The contracts of the fallback's candidates, by name.
     candidates: Vec<(String, &'static str)>,
     /// The candidate that the next Request goes to.
     asked: Option<String>,
     within: String,
-    /// Where in the steps its last one is.
+    /// Index of its last step.
     step: Option<usize>,
     last_delta_ms: Option<u64>,
-    /// The tools of calls that were begun.
+    /// The tools of begun calls.
     begun: BTreeMap<String, String>,
 }
 
 impl StepStats {
-    /// Mean time between two tokens: that from the first to the last, by one less than there are.
+    /// Mean time between two tokens: from the first to the last, divided by their number less one.
     pub fn between_tokens(&self) -> Option<Duration> {
         let spaces = u32::try_from(self.took.completion.checked_sub(1)?).ok()?;
         let generating = self.last_token?.checked_sub(self.first_token?)?;
@@ -160,14 +160,14 @@ impl RunStats {
         }
         let begins = matches!(kind, EventKind::Run { .. } | EventKind::Request { .. });
         if !calls.is_empty() && !begins && !self.lanes.contains_key(&calls) {
-            // No sub-agent's, but of a call that a call makes.
+            // Not a sub-agent's event, but one of a nested call.
             return self.take_nested(&calls, kind);
         }
         self.delegated.extend(calls.iter().cloned());
         self.take_kind(&calls, kind, event.at_ms);
     }
 
-    /// Of a call that a call makes: it is a call of the step. Its time is part of the other's.
+    /// A nested call counts as a call of the step. Its time is part of the outer call's.
     fn take_nested(&mut self, calls: &[String], kind: &EventKind) {
         match kind {
             EventKind::SideRequest(request) => self.sides.add(request),
@@ -189,7 +189,7 @@ impl RunStats {
         }
     }
 
-    /// Of all steps, and beside them.
+    /// Sum of all steps, and of the requests besides them.
     pub fn took(&self) -> Took {
         let mut all = self.sides.took();
         for step in &self.steps {
@@ -203,7 +203,7 @@ impl RunStats {
             EventKind::Run { model, request, .. } => {
                 let within = self.tool_of(calls);
                 self.lanes
-                    .insert(calls.to_vec(), Lane::new(model, request, within));
+                    .insert(calls.to_vec(), RouteProgress::new(model, request, within));
             }
             EventKind::Request { step, .. } => self.asked(calls, *step),
             EventKind::SideRequest(request) => self.sides.add(request),
@@ -294,7 +294,7 @@ impl RunStats {
         self.steps.get_mut(at)
     }
 
-    /// The tool of the call that a sub-agent answers.
+    /// The tool of the call that the sub-agent answers.
     fn tool_of(&self, calls: &[String]) -> String {
         let Some((call, parents)) = calls.split_last() else {
             return String::new();
@@ -305,7 +305,7 @@ impl RunStats {
     }
 }
 
-impl Lane {
+impl RouteProgress {
     fn new(model: &str, request: &RunRequest, within: String) -> Self {
         let settings = &request.settings;
         let candidates = settings.fallback.candidates.iter();

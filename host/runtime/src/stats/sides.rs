@@ -1,14 +1,14 @@
-//! What was asked beside the runs' own Requests: by shields, by the router, and twice.
+//! Requests besides the runs' own: of shields, of the router, and hedged ones.
 
 use crate::stats::Took;
 use std::collections::BTreeMap;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 
-/// Models that are told apart: a record names as many as it likes.
+/// Most models counted separately: a record may name any number.
 const MAX_MODELS: usize = 500;
 const OTHERS: &str = "(others)";
 
-/// What models took by what they were asked for.
+/// Statistics of models by role.
 #[derive(Debug, Clone, Default)]
 pub struct Sides(BTreeMap<Side, Took>);
 

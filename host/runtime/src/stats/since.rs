@@ -1,4 +1,4 @@
-//! From when on runs are looked at: `90m`, `2026-11-20`, `2026-11-20T08:00:00+01:00`.
+//! The start of a period: `90m`, `2026-11-20`, `2026-11-20T08:00:00+01:00`.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -8,16 +8,16 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// A moment, as it was asked for.
+/// A moment, as a user wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// So many seconds ago.
+    /// This many seconds ago.
     Ago(u64),
     /// Milliseconds since 1970 (UTC).
     At(u64),
 }
 
-/// A text that is no moment.
+/// A text that is not a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is neither a time ago, such as 90m, 2h or 7d, nor a date, such as 2026-11-20 or \
@@ -96,7 +96,7 @@ mod tests {
             ("2h", Since::Ago(7_200)),
             (" 7d ", Since::Ago(604_800)),
             ("1970-01-01", Since::At(0)),
-            // As `date -u -d … +%s` says.
+            // The value of `date -u -d … +%s`.
             ("2000-02-29", Since::At(951_782_400_000)),
             ("2026-11-20", Since::At(1_795_132_800_000)),
             ("2026-11-20T08:30:00Z", Since::At(1_795_163_400_000)),

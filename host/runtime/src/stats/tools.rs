@@ -1,15 +1,15 @@
-//! What calls of tools took and how they failed, by tool.
+//! Durations and failures of tool calls, by tool.
 
 use crate::stats::Histogram;
 use std::collections::BTreeMap;
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::result::ToolUsage;
 
-/// Tools that are told apart: a record names as many as it likes.
+/// Most tools counted separately: a record may name any number.
 const MAX_TOOLS: usize = 2_000;
-/// Kinds of failure that are told apart, of one tool.
+/// Most kinds of failure counted separately, for each tool.
 const MAX_KINDS: usize = 100;
-/// Where the others are counted.
+/// The name under which the others are counted.
 const OTHERS: &str = "(others)";
 
 /// Calls by tool.
@@ -21,9 +21,9 @@ pub struct Tools(BTreeMap<String, ToolStats>);
 pub struct ToolStats {
     /// Calls that were made.
     pub calls: u64,
-    /// Calls that were not: refused, or answered by the model itself.
+    /// Calls that were not made: refused, or answered by the model itself.
     pub by_host: u64,
-    /// By their kind, those of refused calls included.
+    /// Failures by kind, those of refused calls included.
     pub errors: BTreeMap<String, u64>,
     /// Microseconds of each call that was made.
     pub duration_us: Histogram,

@@ -1,22 +1,22 @@
-//! Many runs, added up.
+//! Statistics of many runs.
 
 use crate::stats::{Histogram, RunStats, Sides, Took, Tools};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_protocol::cost::Amount;
 
-/// Models, contracts and currencies that are told apart: records name as many as they like.
+/// Most models, contracts and currencies counted separately: records may name any number.
 const MAX_GROUPS: usize = 500;
 const OTHERS: &str = "(others)";
 
-/// What runs took together.
+/// Sums over runs.
 #[derive(Debug, Default)]
 pub struct Totals {
     pub runs: u64,
-    /// Why runs are over, as it is on the wire; `not over` for those that are not.
+    /// Reasons of ended runs, as on the wire; `not over` for the others.
     pub reasons: BTreeMap<String, u64>,
     pub took: Took,
-    /// By currency: nobody adds up euros and dollars.
+    /// By currency, because costs in different currencies cannot be added.
     pub costs: BTreeMap<String, Amount>,
     /// By model and contract.
     pub groups: BTreeMap<(String, String), GroupStats>,

@@ -1,4 +1,4 @@
-//! `POST /v1/agent`: a task, and the answer with the way to it.
+//! `POST /v1/agent`: runs a task, and returns the answer with the steps that led to it.
 
 use crate::answer::Answer;
 use crate::http::App;
@@ -35,38 +35,38 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({"messages": [{"role": "user", "content": "What is 2^61 - 1?"}], "stream": true}))]
 pub struct Task {
-    /// Which agent; `default` if nothing is said.
+    /// Name of the agent; default: `default`.
     pub agent: Option<String>,
     pub messages: Vec<ChatMessage>,
     /// Context messages (data, state, tools, advisors, a plan…) that come before `messages`.
     #[schema(value_type = Option<Vec<Object>>)]
     pub context: Option<Value>,
-    /// In the place of the agent's own.
+    /// Replaces the agent's own.
     pub instructions: Option<String>,
     /// Only these of the agent's tools, or all tools of these modules.
     pub tools: Option<Vec<String>>,
     /// JSON Schema of the output, in the place of the agent's own.
     #[schema(value_type = Option<Object>)]
     pub output_schema: Option<Value>,
-    /// The most tokens of one reply of the model; not more than the agent may have.
+    /// The most tokens of one reply of the model; cannot exceed the agent's limit.
     pub max_tokens: Option<u32>,
-    /// The most Requests to the model; not more than the agent may make.
+    /// The most Requests to the model; cannot exceed the agent's limit.
     pub max_steps: Option<u32>,
-    /// Events as they happen, instead of one answer.
+    /// Stream events as they happen instead of returning one answer.
     pub stream: bool,
 }
 
-/// A request that is ready, with all that it needs.
+/// A request that is ready to run.
 #[derive(Debug)]
 pub struct Prepared {
     pub agent: Arc<Agent>,
     pub behalf: OnBehalf,
     pub request: RunRequest,
-    /// The run of the same owner with copies of whose scratch files it begins.
+    /// The run whose scratch files are copied into this one; it has the same owner.
     pub after: Option<Uuid>,
-    /// The session of which it is a turn, and the how manieth.
+    /// The session, and the number of this turn in it.
     pub turn: Option<(Uuid, u32)>,
-    /// What it is asked for as a response: JSON.
+    /// The request of `/v1/responses` that the run answers, as JSON.
     pub asked: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl App {
         }
     }
 
-    /// A run of `agent` for `client`, before anything is asked of it.
+    /// A run of `agent` for `client`, before the task is added.
     pub fn prepared(
         &self,
         client: &Client,
@@ -98,7 +98,7 @@ impl App {
         let mut request = agent.request();
         let mut behalf = OnBehalf {
             owner: client.name.clone(),
-            // Values and files of a run of its own.
+            // The run has stored values and scratch files of its own.
             session: request.id.to_string(),
             tools: client.tools().map(<[String]>::to_vec),
             grants: client.grants().map(<[_]>::to_vec),
@@ -119,8 +119,8 @@ impl App {
         })
     }
 
-    /// Begins the run; or finds the one that the same request began before. A client that goes away
-    /// meanwhile leaves nothing half done.
+    /// Begins the run, or returns the run that an earlier request with the same key began. Completes even if
+    /// the client disconnects, so that no run is left half begun.
     pub async fn begin(
         &self,
         headers: &HeaderMap,
@@ -128,7 +128,7 @@ impl App {
         prepared: Prepared,
     ) -> Result<Watcher, ApiError> {
         let key = idempotency_key(headers)?;
-        // The same body means something else to another agent, and in another session.
+        // The digest covers agent and session: the same body is another request for another agent or session.
         let session = prepared.turn.map(|(session, _)| session);
         let request = serde_json::to_vec(&(&prepared.agent.name, session, body));
         let request = digest(&request.map_err(|error| ApiError::internal(&error))?);
@@ -163,7 +163,7 @@ impl App {
             .start(agent, behalf, *turn, asked.clone(), request)
             .await;
         if begun.is_err() && after.is_some() {
-            // Whatever stays is swept one day.
+            // Copies that remain are swept later.
             let _ = registry.remove_scratch(owner, session).await;
         }
         Ok(begun?)
@@ -200,7 +200,7 @@ impl App {
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;
                     }
-                    // Only now may others find that the key's run is not there.
+                    // Released last: other requests with the key may only then see that there is no run.
                     drop(promise);
                     return begun;
                 }
@@ -212,10 +212,10 @@ impl App {
     }
 }
 
-/// How often an idempotency key is looked up while other requests with it begin and give up.
+/// Poll interval of an idempotency key while other requests with it are in progress.
 const IDEMPOTENCY_ATTEMPTS: u32 = 3;
 
-/// Characters of an Idempotency-Key.
+/// Longest Idempotency-Key, in characters.
 const MAX_KEY: usize = 255;
 
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
@@ -231,7 +231,7 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> 
 }
 
 impl Task {
-    /// Puts what the client says into the request of the agent.
+    /// Merges the client's fields into the agent's request.
     pub fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
         if let Some(context) = &self.context {
             let context = Message::parse_all(context);
@@ -255,7 +255,7 @@ impl Task {
     }
 }
 
-/// A client may ask for less than the operator allows, and not for more.
+/// A client's limit may be lower than the operator's, not higher.
 pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiError> {
     match asked {
         Some(0) => Err(ApiError::invalid(format!("{name} must be at least 1"))),
@@ -267,7 +267,7 @@ pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiEr
     }
 }
 
-/// The same of the tokens of a reply, which are then somebody's choice and not the default.
+/// The same for the tokens of a reply. A client's value is an explicit choice and not the default.
 pub fn limit_replies(
     settings: &mut Settings,
     name: &str,
@@ -279,7 +279,7 @@ pub fn limit_replies(
     limit(&mut settings.max_tokens, name, asked)
 }
 
-/// Everything of a run up to its end.
+/// The events of a run, up to its end.
 pub async fn answer(watcher: Watcher) -> Result<Answer, ApiError> {
     let answer = so_far(watcher).await?;
     if answer.reason.is_none() {
@@ -291,7 +291,7 @@ pub async fn answer(watcher: Watcher) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-/// Everything that there is of a run.
+/// The recorded events of a run.
 pub async fn so_far(mut watcher: Watcher) -> Result<Answer, ApiError> {
     let mut answer = Answer::of(watcher.run);
     while let Some(event) = watcher.next().await? {

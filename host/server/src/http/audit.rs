@@ -2,7 +2,7 @@
 
 use crate::http::App;
 use crate::http::auth::Client;
-use crate::http::body::Asked;
+use crate::http::body::QueryParams;
 use crate::http::error::{ApiError, ErrorBody};
 use axum::Json;
 use axum::extract::State;
@@ -18,24 +18,24 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Which entries; what is absent does not matter.
+/// Filter of entries; an absent field matches every entry.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 struct Which {
-    /// At most so many; 1 to 1000.
+    /// The most entries of a page; 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: u32,
-    /// Older than this one: the last number of the page before.
+    /// Only entries older than this number: the last number of the previous page.
     before: Option<i64>,
     /// Milliseconds since 1970 (UTC).
     since_ms: Option<u64>,
     until_ms: Option<u64>,
     tool: Option<String>,
-    /// A key's name, or a user of the server's machine, such as `uid:1000`.
+    /// Name of an API key, or a user of the server's machine, such as `uid:1000`.
     owner: Option<String>,
     run: Option<Uuid>,
-    /// Somewhere in the entry, whatever the case of its ASCII letters.
+    /// Text within the entry; ASCII letters match in either case.
     text: Option<String>,
 }
 
@@ -64,7 +64,7 @@ struct AuditList {
 #[derive(Debug, Serialize, ToSchema)]
 struct AuditItem {
     number: i64,
-    /// Who did what and when, without personal data and secrets.
+    /// One audited action: who did what and when, without personal data and secrets.
     #[schema(value_type = Object)]
     entry: Value,
     /// SHA-256 in hex, over the hash of the entry before, a line break, and this entry as JSON without
@@ -72,7 +72,7 @@ struct AuditItem {
     hash: String,
 }
 
-/// Who did what with which tool, the newest first.
+/// Returns audit entries, the newest first.
 #[utoipa::path(
     get, path = "/v1/audit", tag = "audit", security(("key" = [])), params(Which),
     responses((status = 200, body = AuditList), (status = "4XX", body = ErrorBody)),
@@ -80,7 +80,7 @@ struct AuditItem {
 async fn list(
     State(app): State<App>,
     client: Client,
-    Asked(which): Asked<Which>,
+    QueryParams(which): QueryParams<Which>,
 ) -> Result<Json<AuditList>, ApiError> {
     client.may(Scope::Admin)?;
     if !(1..=MAX_LIMIT).contains(&which.limit) {
@@ -99,7 +99,7 @@ async fn list(
     let entries = store.audited(&filter, order, which.limit).await?;
     let entries = entries.into_iter().map(|entry| AuditItem {
         number: entry.number,
-        // Whatever somebody made of it: verifying says so.
+        // A damaged row is returned as it is; verification reports it.
         entry: serde_json::from_str(&entry.text).unwrap_or(Value::String(entry.text)),
         hash: entry.hash,
     });

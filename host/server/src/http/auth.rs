@@ -1,4 +1,4 @@
-//! Who asks, and what that one may do.
+//! Identifies the client of a request, and its rights.
 
 use crate::http::App;
 use crate::http::error::ApiError;
@@ -13,18 +13,18 @@ use toolhold_policy::Permit;
 use toolhold_storage::{Permits, Scope};
 use toolhold_telemetry as telemetry;
 
-/// Whoever sent a request. Extracting one is what requires a key.
+/// The client that sent a request. Extracting it requires a key.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The key's name; empty where no keys are asked for.
+    /// Name of the key; empty if the server requires no keys.
     pub name: String,
     permits: Permits,
-    /// What it is tracing, if it says so.
+    /// The client's trace context, if it sent one.
     pub trace: opentelemetry::Context,
 }
 
 impl Client {
-    /// Where nobody needs a key, everybody is the operator.
+    /// Whether the client is the operator because the server requires no keys.
     fn anybody() -> Self {
         Self {
             name: String::new(),
@@ -55,12 +55,12 @@ impl Client {
         self.permits.scopes.contains(&Scope::Admin)
     }
 
-    /// Whether what belongs to `owner` is there for this client.
+    /// Whether the client may see a resource of `owner`.
     pub fn sees(&self, owner: &str) -> bool {
         self.name == owner || self.is_admin()
     }
 
-    /// Of whose runs lists are: the client's own, or everybody's.
+    /// The owner whose runs this client lists; `None` lists all owners' runs.
     pub fn owner(&self) -> Option<&str> {
         (!self.is_admin()).then_some(self.name.as_str())
     }
@@ -72,12 +72,12 @@ impl Client {
             .is_none_or(|names| names.iter().any(|name| name == agent))
     }
 
-    /// What of the grants of modules may be used in the key's name. Absent: all.
+    /// The part of the modules' grants that the key may use. Absent: all of it.
     pub fn grants(&self) -> Option<&[Permit]> {
         self.permits.grants.as_deref()
     }
 
-    /// The tools that the key may use. Absent: all.
+    /// The tools that the key may use. Absent: all tools.
     pub fn tools(&self) -> Option<&[String]> {
         self.permits.tools.as_deref()
     }
@@ -105,11 +105,11 @@ async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, 
     let is_open = match app.keys {
         Keys::Never => true,
         Keys::Always => false,
-        // A key that is made while the server runs closes it.
+        // A key that is created while the server runs ends open access.
         Keys::Auto => app.is_local && !store.has_keys().await?,
     };
     if is_open {
-        // Whoever is the operator without a key must not be a page of elsewhere.
+        // Open access makes every request the operator's, so requests of foreign web pages are refused.
         if app.guard.check(headers).is_err() {
             return Err(ApiError::forbidden(
                 "without keys this server answers only to this machine's own names, such as 127.0.0.1, and to pages of \

@@ -1,4 +1,4 @@
-//! Bodies, paths and queries whose faults are answered as all others are.
+//! Extractors for bodies, paths and queries whose errors have the API's error shape.
 
 use crate::http::error::ApiError;
 use axum::Json;
@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Body<T> {
     pub said: T,
-    /// As it came: by this a request that is repeated is recognised.
+    /// The received bytes; their digest identifies a repeated request.
     pub raw: Value,
 }
 
@@ -25,11 +25,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// A part of the path, such as an id.
+/// A path parameter, such as an id.
 #[derive(Debug)]
-pub struct Place<T>(pub T);
+pub struct PathParam<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Place<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathParam<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -39,9 +39,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Place<T
 }
 
 #[derive(Debug)]
-pub struct Asked<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
@@ -50,8 +50,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// For members that OpenAI's clients write as `null` where they have nothing to say (`model_dump()` does): that
-/// is as good as nothing.
+/// Reads `null` as the default: OpenAI's clients write `null` for fields that they do not set
+/// (`model_dump()`).
 pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -10,7 +10,7 @@ use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, out
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
 use crate::http::messages::{ChatMessage, ClientCall, conversation};
-use crate::http::turn::{End, Extra, Live, Turn};
+use crate::http::turn::{Extra, Live, Turn, TurnEnd};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -38,7 +38,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(default)]
 #[schema(example = json!({"model": "default", "messages": [{"role": "user", "content": "What is 2^61 - 1?"}]}))]
 struct ChatRequest {
-    /// The agent's name.
+    /// Name of the agent.
     model: String,
     messages: Vec<ChatMessage>,
     #[serde(deserialize_with = "null_as_default")]
@@ -47,11 +47,11 @@ struct ChatRequest {
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<StreamOptions>)]
     stream_options: StreamOptions,
-    /// The client's own tools.
+    /// Tools that the client runs itself.
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<ClientTool>>)]
     tools: Vec<ClientTool>,
-    /// `auto`; or `none`: no tool at all is called, of the agent's neither.
+    /// `auto`, or `none`: the model calls no tool, neither the client's nor the agent's.
     #[schema(value_type = Option<Value>)]
     tool_choice: Value,
     max_tokens: Option<u32>,
@@ -106,7 +106,7 @@ struct AssistantMessage {
     tool_calls: Vec<Value>,
 }
 
-/// Asks an agent as one asks a model.
+/// Creates a chat completion with an agent as the model.
 #[utoipa::path(
     post, path = "/v1/chat/completions", tag = "agents", security(("key" = [])),
     request_body = ChatRequest,
@@ -129,7 +129,7 @@ async fn complete(
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
     let watcher = app.begin(&headers, &raw, prepared).await?;
-    let reply = Reply {
+    let reply = ChunkTemplate {
         run: watcher.run.to_string(),
         model: asked.model,
         created: now(),
@@ -204,10 +204,10 @@ impl ChatRequest {
 
 fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
     match turn.end() {
-        End::Called => Ok("tool_calls"),
-        End::OutOfTokens | End::Limited => Ok("length"),
-        End::Blocked => Ok("content_filter"),
-        End::Answered | End::Cancelled | End::Failed | End::Open => {
+        TurnEnd::Called => Ok("tool_calls"),
+        TurnEnd::OutOfTokens | TurnEnd::Limited => Ok("length"),
+        TurnEnd::Blocked => Ok("content_filter"),
+        TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
             turn.fault().map_or(Ok("stop"), Err)
         }
     }
@@ -217,15 +217,15 @@ fn tool_call(call: &ClientCall) -> Value {
     json!({"id": call.id, "type": "function", "function": call.function})
 }
 
-/// What is the same in all pieces of one reply.
+/// The fields that all chunks of one reply share.
 #[derive(Debug)]
-struct Reply {
+struct ChunkTemplate {
     run: String,
     model: String,
     created: u64,
 }
 
-impl Reply {
+impl ChunkTemplate {
     fn id(&self) -> String {
         format!("chatcmpl-{}", self.run)
     }
@@ -244,8 +244,8 @@ impl Reply {
 /// A streamed reply.
 struct Chunks {
     live: Live,
-    reply: Reply,
-    /// Absent where nothing may be shown before the run is over.
+    reply: ChunkTemplate,
+    /// Absent if no text may be shown before the run is over.
     answer_stream: Option<AnswerStream>,
     with_usage: bool,
     ready: VecDeque<Value>,
@@ -255,7 +255,7 @@ struct Chunks {
 impl Chunks {
     fn new(
         live: Live,
-        reply: Reply,
+        reply: ChunkTemplate,
         answer_stream: Option<AnswerStream>,
         with_usage: bool,
     ) -> Self {
@@ -276,7 +276,7 @@ impl Chunks {
             match chunks.next().await {
                 Ok(Some(chunk)) => Some((data(&chunk), Some(chunks))),
                 Ok(None) => Some((sse::Event::default().data("[DONE]"), None)),
-                // In the form in which SDKs look for it in a stream.
+                // The error event has the form that OpenAI's SDKs read in a stream.
                 Err(error) => {
                     let body = serde_json::to_value(error.body()).unwrap_or_default();
                     Some((data(&body), None))
@@ -336,7 +336,7 @@ impl Chunks {
         {
             None => content,
             Some(Rest::More(rest)) => rest.to_owned(),
-            // What was said was no beginning of the answer: that stands after it.
+            // The streamed text is not a prefix of the answer, so the answer follows it.
             Some(Rest::Instead(answer)) => format!("\n\n{answer}"),
         };
         self.say(&said);

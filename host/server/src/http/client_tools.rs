@@ -1,4 +1,4 @@
-//! Tools that clients bring along, in OpenAI's form, and as the context offers them to the model.
+//! Tools that a client brings in OpenAI's form, converted to tool messages for the model.
 
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,10 @@ pub struct FunctionDefinition {
     pub parameters: Value,
 }
 
-/// The context's message that offers these tools; none if there are none.
+/// The context message that offers these tools; `None` without tools.
 ///
 /// # Errors
-/// A name or a schema that no tool can have.
+/// A tool has an invalid name or schema.
 pub fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Message>, ApiError> {
     let tools: Map<String, Value> = tools.map(|it| (it.name.clone(), it.schema())).collect();
     if tools.is_empty() {
@@ -31,10 +31,10 @@ pub fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Mess
         .map_err(|error| ApiError::invalid(format!("tools: {error}")))
 }
 
-/// Whether tools may be called, those of the agent, too.
+/// Whether tools may be called, the agent's included.
 ///
 /// # Errors
-/// A choice that is the agent's.
+/// The choice names a tool or requires a call; the agent decides that itself.
 pub fn may_call(tool_choice: &Value) -> Result<bool, ApiError> {
     match (tool_choice, tool_choice.as_str()) {
         (Value::Null, _) | (_, Some("auto")) => Ok(true),
@@ -45,14 +45,14 @@ pub fn may_call(tool_choice: &Value) -> Result<bool, ApiError> {
     }
 }
 
-/// No tool at all is called.
+/// No tool is called at all.
 pub fn forbid(request: &mut RunRequest) {
     request.own_tools_only = true;
     let context = &mut request.context;
     context.retain(|message| !matches!(message, Message::Tool(_)));
 }
 
-/// Takes away what [`offer`] put there: every request brings its own.
+/// Removes the message that [`offer`] added: every request brings its own tools.
 pub fn withdraw(context: &mut Vec<Message>) {
     context.retain(|message| match message {
         Message::Tool(tools) => !tools.tool.iter().all(|(name, it)| is_clients(name, it)),
@@ -60,13 +60,13 @@ pub fn withdraw(context: &mut Vec<Message>) {
     });
 }
 
-/// Others are named by what runs them, these by themselves.
+/// Whether the tool is a client's: its `_activity` is its own name.
 fn is_clients(name: &str, schema: &Value) -> bool {
     schema["properties"]["_activity"]["const"] == name
 }
 
 impl FunctionDefinition {
-    /// As a tool message has it. Whatever the client's schema says of reserved names is not ours to obey.
+    /// The tool as a tool message defines it. Reserved names in the client's schema have no meaning for us.
     fn schema(&self) -> Value {
         let mut schema = match &self.parameters {
             Value::Object(schema) => schema.clone(),
@@ -87,8 +87,8 @@ impl FunctionDefinition {
     }
 }
 
-/// The schema of the output that a `format` of OpenAI's APIs asks for; none for a text. `schema` is where a
-/// `json_schema` has it, and `name` what the client calls all of it.
+/// The output schema that a `format` of OpenAI's APIs asks for; `None` for text. `schema` is the member that
+/// holds a `json_schema`, and `name` the client's name of the whole format.
 pub fn output_schema(
     name: &str,
     format: &Value,

@@ -1,4 +1,4 @@
-//! What a client is told when something is wrong: the shape that OpenAI's API has and its SDKs read.
+//! Error responses in the shape of OpenAI's API, which its SDKs read.
 
 use crate::runs::Refused;
 use axum::Json;
@@ -11,14 +11,14 @@ use toolhold_connections::is_too_slow;
 use toolhold_storage::{RecordError, StoreError};
 use utoipa::ToSchema;
 
-/// An answer that is none, with its status.
+/// An error response with its status.
 #[derive(Debug, Clone)]
 pub struct ApiError {
     status: StatusCode,
     kind: &'static str,
     message: String,
     retry_after: Option<u32>,
-    /// A run was made; SDKs that repeat the request would make another.
+    /// A run was created: the header tells SDKs not to repeat the request, which would create another run.
     is_final: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct ErrorBody {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorDetail {
-    /// What went wrong and what to do about it.
+    /// The cause, and what to do about it.
     pub message: String,
     /// `invalid_request_error`, `authentication_error`, `permission_error`, `not_found_error`,
     /// `conflict_error`, `rate_limit_error`, `overloaded_error`, `server_error`.
@@ -40,7 +40,7 @@ pub struct ErrorDetail {
     pub code: Option<String>,
 }
 
-/// The Retry-After of a request that was refused because all places are taken.
+/// Seconds of the Retry-After header of a request that was refused because all places are taken.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 impl ApiError {
@@ -66,7 +66,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "permission_error", message)
     }
 
-    /// Also for what is somebody else's: whoever may not see it is not told that it is there.
+    /// Also for a resource of another owner: a client must not learn that it exists.
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         let message = format!("there is no {what}");
         Self::new(StatusCode::NOT_FOUND, "not_found_error", message)
@@ -92,7 +92,7 @@ impl ApiError {
         )
     }
 
-    /// The body of the request did not come in time.
+    /// The body of the request did not arrive in time.
     pub fn too_slow() -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -109,7 +109,7 @@ impl ApiError {
         )
     }
 
-    /// It could be read, and is not what it has to be.
+    /// The request is well-formed JSON with a wrong value.
     pub fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -118,12 +118,12 @@ impl ApiError {
         )
     }
 
-    /// What is there is not what If-Match names.
+    /// The resource is not the one that If-Match names.
     pub fn precondition_failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PRECONDITION_FAILED, "conflict_error", message)
     }
 
-    /// Something is there, and If-Match does not name it.
+    /// The resource exists, and the request has no If-Match that names it.
     pub fn precondition_required(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PRECONDITION_REQUIRED, "conflict_error", message)
     }
@@ -148,7 +148,7 @@ impl ApiError {
         }
     }
 
-    /// The endpoint behind us failed.
+    /// The endpoint of the model failed.
     pub fn upstream(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, "server_error", message)
     }
@@ -159,7 +159,7 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// It is what became of a run, and no reason to begin another.
+    /// The error is the outcome of a run, so a client must not begin another run because of it.
     pub fn of_a_run(self) -> Self {
         Self {
             is_final: true,
@@ -230,7 +230,7 @@ impl From<RecordError> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        // What is known is in the log already.
+        // The log has the details already.
         if !matches!(error, StoreError::Outage(_)) {
             tracing::error!(%error, "the database failed");
         }

@@ -1,5 +1,5 @@
-//! What a model wrote before the shields on a run's output have seen it: for whoever runs the server, and for
-//! nobody else.
+//! Hides a model's text from clients until the shields on the run's output have seen it. Only the operator
+//! sees the unscreened text.
 
 use crate::http::auth::Client;
 use serde_json::Value;
@@ -10,9 +10,10 @@ use toolhold_protocol::shield::ShieldPlace;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
-/// Takes it out of the events that a client is told: pieces of replies are left out, and replies, Requests, which
-/// repeat them, what advisors wrote and why a reply could not be used come without their text. The calls that a reply makes are told as events of their own, and
-/// the output that was let through with the last one.
+/// Removes unscreened text from events before a client gets them. Pieces of replies are dropped. Replies,
+/// Requests (which repeat earlier replies), advisors' texts and the reasons for which a reply could not be
+/// used lose their text. The calls of a reply have events of their own, and the last event has the output
+/// that passed the shields.
 #[derive(Debug)]
 pub struct EventRedactor {
     sees_all: bool,
@@ -20,7 +21,7 @@ pub struct EventRedactor {
 }
 
 impl EventRedactor {
-    /// For whoever watches from the first event on.
+    /// For a client that watches from the first event on.
     pub fn of(client: &Client) -> Self {
         Self {
             sees_all: client.is_admin(),
@@ -28,7 +29,7 @@ impl EventRedactor {
         }
     }
 
-    /// For whoever goes on at the event `next` of a run.
+    /// For a client that continues at the event `next` of a run.
     ///
     /// # Errors
     /// The run's record cannot be read.
@@ -46,7 +47,7 @@ impl EventRedactor {
         Ok(redactor)
     }
 
-    /// What the client is told of the event, if anything.
+    /// The event as the client gets it; `None` if it gets none.
     pub fn over(&mut self, event: Arc<Event>) -> Option<Arc<Event>> {
         self.look(&event.kind);
         if self.sees_all || !self.is_screened {
@@ -108,7 +109,7 @@ fn without_text(kind: &mut EventKind) {
             tool_calls.clear();
             extra.clear();
         }
-        // The reason quotes what could not be used.
+        // The reason quotes the reply that could not be used.
         EventKind::UnusableReply(reply) => reply.reason.clear(),
         EventKind::Council { council, .. } => {
             for opinion in &mut council.opinions {

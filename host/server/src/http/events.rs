@@ -15,7 +15,7 @@ use toolhold_connections::{Connection, websocket};
 use toolhold_protocol::event::Event;
 use toolhold_storage::RecordError;
 
-/// A comment, so that proxies leave a silent stream open.
+/// Interval of comments in a silent stream, so that proxies leave it open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// `event:` is the event's kind, `id:` its number, `data:` the event as it is recorded.
@@ -26,7 +26,7 @@ pub fn stream(watcher: Watcher, redactor: EventRedactor) -> Response {
     }))
 }
 
-/// What a client is told of a run, the last of which may be that the rest cannot be read.
+/// The events of a run as a client gets them. The last one may be an error: the rest cannot be read.
 fn told(
     watcher: Watcher,
     redactor: EventRedactor,
@@ -47,7 +47,7 @@ fn told(
     })
 }
 
-/// Whatever events, with what a proxy needs to let them pass at once.
+/// A stream of events, with the headers that make proxies pass each event at once.
 pub fn respond(events: impl Stream<Item = sse::Event> + Send + 'static) -> Response {
     let sse =
         Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
@@ -66,14 +66,14 @@ fn sse_event(event: &Event) -> sse::Event {
         .data(text(event))
 }
 
-/// The last event of a stream that cannot go on.
+/// The last event of a stream that breaks off.
 fn failed(error: &ApiError) -> sse::Event {
     sse::Event::default()
         .event("error")
         .data(text(&error.body()))
 }
 
-/// An event a message, until the run is over or the client is gone.
+/// Sends one event a message until the run is over or the client is gone.
 pub fn socket(
     upgrade: WebSocketUpgrade,
     connection: Connection,

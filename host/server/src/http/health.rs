@@ -1,4 +1,4 @@
-//! Whether the server is there, and whether it can work.
+//! Liveness and readiness of the server.
 
 use crate::http::App;
 use crate::http::error::ApiError;
@@ -16,7 +16,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ready))
 }
 
-/// The process is there.
+/// The process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, body = String)))]
 async fn alive() -> &'static str {
     "ok"
@@ -24,7 +24,7 @@ async fn alive() -> &'static str {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct Ready {
-    /// Runs that work.
+    /// Runs that have a place.
     active: usize,
     /// Runs that wait for a place.
     waiting: usize,

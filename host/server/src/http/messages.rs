@@ -1,4 +1,4 @@
-//! Messages as clients write them, in OpenAI's form, and as the loop takes them.
+//! Converts messages from OpenAI's form into the loop's.
 
 use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
@@ -16,7 +16,7 @@ pub struct ChatMessage {
     #[serde(default)]
     #[schema(value_type = Value)]
     pub content: Value,
-    /// What an assistant called; the results follow as messages of the role `tool`.
+    /// The assistant's tool calls; their results follow as messages of the role `tool`.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub tool_calls: Vec<ClientCall>,
@@ -38,19 +38,19 @@ pub struct ClientFunction {
     pub arguments: String,
 }
 
-/// Messages, read.
+/// The converted messages.
 #[derive(Debug, Default)]
 pub struct Conversation {
-    /// What the system and developer messages say.
+    /// Text of the system and developer messages.
     pub instructions: Option<String>,
     pub context: Vec<Message>,
 }
 
-/// Reads the messages of the request's member `place`. `before` are calls that an earlier answer asked for,
-/// whose results may be among them.
+/// Reads the messages in the request's member `place`. `before`: calls of an earlier answer, whose results
+/// may be among the messages.
 ///
 /// # Errors
-/// A role or content that is none; no message at all.
+/// A message has an invalid role or content, or there is no message.
 pub fn conversation(
     place: &str,
     before: &[ClientCall],
@@ -104,10 +104,10 @@ pub fn conversation(
     Ok(conversation)
 }
 
-/// A content's text: what its parts of these kinds say.
+/// The text of a content: the text of its parts of these kinds.
 ///
 /// # Errors
-/// It has parts of other kinds, or is no content.
+/// The content is invalid or has parts of other kinds.
 pub fn text(content: &Value, kinds: &[&str]) -> Result<String, String> {
     match content {
         Value::Null => Ok(String::new()),

@@ -1,4 +1,4 @@
-//! What is counted and measured of all runs, for Prometheus.
+//! Metrics of all runs, for Prometheus.
 
 use crate::http::App;
 use crate::http::auth::Client;
@@ -13,7 +13,7 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
-/// Metrics in Prometheus' text format. Where keys are needed, one with the scope `admin`.
+/// Returns metrics in Prometheus' text format. If the server requires keys, the key needs the scope `admin`.
 #[utoipa::path(
     get, path = "/metrics", tag = "health", security(("key" = [])),
     responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = ErrorBody)),

@@ -1,4 +1,5 @@
-//! The HTTP API. One resource a file; every handler is in the OpenAPI description, or it is not reachable.
+//! The HTTP API. One resource a file; the OpenAPI description lists every handler, because a handler is only
+//! reachable by its route in it.
 
 mod agent;
 mod audit;
@@ -47,19 +48,19 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 
-/// What handlers share.
+/// State that all handlers share.
 #[derive(Debug, Clone)]
 pub struct App {
     pub dispatcher: Dispatcher,
     /// Requests of each key, by its name.
     pub key_rate: Arc<KeyedRate<String>>,
     pub keys: Keys,
-    /// Only this machine can reach us.
+    /// The server listens on loopback only.
     pub is_local: bool,
     pub auth_throttle: Arc<AuthThrottle>,
-    /// Who is the operator where nobody needs a key.
+    /// Name of the operator where the server requires no keys.
     pub guard: Arc<Guard>,
-    /// Absent where modules cannot be brought.
+    /// Absent if clients may not upload modules.
     pub uploads: Option<Arc<Uploads>>,
 }
 
@@ -82,7 +83,7 @@ impl App {
     }
 }
 
-/// What is committed is what is served; a test holds it to the routes.
+/// The committed description is the served one; a test compares it with the routes.
 const DESCRIPTION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json"));
 
 #[derive(OpenApi)]
@@ -92,7 +93,7 @@ const DESCRIPTION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/ope
 ))]
 struct Description;
 
-/// All routes, and their description.
+/// All routes, and their OpenAPI description.
 fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
     let (router, mut api) = OpenApiRouter::with_openapi(Description::openapi())
         .merge(agent::routes())
@@ -164,7 +165,8 @@ pub fn router(app: App, serve: &Settings) -> Router {
         ))
 }
 
-/// Sends clients of a server that is about to stop elsewhere with their next request.
+/// Closes a client's connection after its response while the server drains, so that its next request goes to
+/// another server.
 async fn leaving(State(dispatcher): State<Dispatcher>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if dispatcher.is_closing() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -180,7 +182,8 @@ mod tests {
 
     const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
 
-    /// Whoever changes the API sees it in the diff. `TOOLHOLD_UPDATE=1` writes the file anew.
+    /// The committed file shows every change of the API in its diff. `TOOLHOLD_UPDATE=1` writes the file
+    /// again.
     #[test]
     fn the_committed_description_is_that_of_the_api() {
         let mut now = routes().1.to_pretty_json().unwrap();

@@ -2,12 +2,12 @@
 
 use crate::http::App;
 use crate::http::auth::Client;
-use crate::http::body::Place;
+use crate::http::body::PathParam;
 use crate::http::error::{ApiError, ErrorBody};
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
-use toolhold_runtime::agents::Offered;
+use toolhold_runtime::agents::ServedAgents;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -26,13 +26,13 @@ struct ModelList {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct ModelEntry {
-    /// The agent's name.
+    /// Name of the agent.
     id: String,
     object: &'static str,
     created: u64,
     owned_by: &'static str,
     description: String,
-    /// The model that it asks; empty until its endpoint has said which it has.
+    /// The model that it uses; empty until its endpoint has answered.
     model: String,
 }
 
@@ -48,8 +48,8 @@ impl ModelEntry {
         }
     }
 
-    /// In the order of their names.
-    fn all(offered: &Offered) -> Vec<Self> {
+    /// Sorted by name.
+    fn all(offered: &ServedAgents) -> Vec<Self> {
         let ready = offered.ready.values();
         let ready = ready.map(|it| Self::new(&it.name, &it.description, it.model()));
         let waiting = offered.waiting.iter();
@@ -60,7 +60,7 @@ impl ModelEntry {
     }
 }
 
-/// The agents that the key may use.
+/// Lists the agents that the key may use.
 #[utoipa::path(
     get, path = "/v1/models", tag = "agents", security(("key" = [])),
     responses((status = 200, body = ModelList), (status = "4XX", body = ErrorBody)),
@@ -74,7 +74,7 @@ async fn list(State(app): State<App>, client: Client) -> Json<ModelList> {
     })
 }
 
-/// One agent.
+/// Returns one agent.
 #[utoipa::path(
     get, path = "/v1/models/{name}", tag = "agents", security(("key" = [])),
     params(("name" = String, Path)),
@@ -83,7 +83,7 @@ async fn list(State(app): State<App>, client: Client) -> Json<ModelList> {
 async fn one(
     State(app): State<App>,
     client: Client,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Result<Json<ModelEntry>, ApiError> {
     let all = ModelEntry::all(&app.dispatcher.agents().all());
     let mut seen = all.into_iter().filter(|it| client.may_use_agent(&it.id));

@@ -1,8 +1,8 @@
-//! Modules: what is loaded, what may run, and components that are brought here.
+//! Modules: lists them, approves them, and takes uploaded components.
 
 use crate::http::App;
 use crate::http::auth::Client;
-use crate::http::body::{Body, Place};
+use crate::http::body::{Body, PathParam};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::upload;
 use axum::Json;
@@ -27,10 +27,9 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(approve))
 }
 
-/// The modules as they are loaded, and those that could not be.
+/// Lists the loaded modules, and those that could not be loaded.
 ///
-/// A key without the scope `admin` is told of those that it may have an agent call: their name, version and
-/// tools.
+/// A key without the scope `admin` sees only modules that its agents may call, with name, version and tools.
 #[utoipa::path(
     get, path = "/v1/modules", tag = "modules", security(("key" = [])),
     responses((status = 200, body = Object), (status = "4XX", body = ErrorBody)),
@@ -64,7 +63,7 @@ fn no_module(name: &str) -> ApiError {
     ApiError::not_found(format_args!("module {name:?}"))
 }
 
-/// What a client may have called: by each of the agents that it may use, these tools and modules. Absent: all.
+/// The tools and modules that the client may have called, for each agent that it may use. Absent: all.
 #[derive(Debug)]
 struct Reach(Vec<Option<Vec<String>>>);
 
@@ -88,7 +87,8 @@ impl Reach {
         })
     }
 
-    /// What is needed to use the module, and nothing of how it is run. None, if nothing of it can be used.
+    /// What a caller of the module needs, without how the module runs. `None` if the client may call none of
+    /// its tools.
     fn offer(&self, module: &Module) -> Option<Value> {
         if let Standing::Pending { .. } = module.standing() {
             return None;
@@ -103,9 +103,9 @@ impl Reach {
     }
 }
 
-/// One module: its tools, limits, what it asks for and what it may do.
+/// Returns one module: its tools, limits, requested capabilities and grants.
 ///
-/// A key without the scope `admin` is told its name, version and tools.
+/// A key without the scope `admin` sees its name, version and tools.
 #[utoipa::path(
     get, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
     params(("module" = String, Path, description = "NAME or NAME@VERSION")),
@@ -114,7 +114,7 @@ impl Reach {
 async fn module(
     State(app): State<App>,
     client: Client,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
 ) -> Result<Json<Value>, ApiError> {
     client.may(Scope::Run)?;
     let module = app.module(&name)?;
@@ -125,12 +125,12 @@ async fn module(
     offered.map(Json).ok_or_else(|| no_module(&name))
 }
 
-/// Brings a component, which becomes the module of that name.
+/// Uploads a component, which becomes the module of that name.
 ///
-/// Only with the scope `admin`, and only where the configuration says `serve.module_upload = true`. The
-/// component is compiled and asked for its tools first: one that could not be loaded changes nothing. It
-/// brings no grant; what the operator granted to that name waits for approval, as does a component that
-/// takes the place of another.
+/// Requires the scope `admin` and `serve.module_upload = true` in the configuration. The component is
+/// compiled and asked for its tools before it is stored: one that cannot be loaded changes nothing. It brings
+/// no grant. Grants that the operator gave to that name wait for approval, and so does a component that
+/// replaces another.
 #[utoipa::path(
     post, path = "/v1/modules/{module}", tag = "modules", security(("key" = [])),
     params(
@@ -146,7 +146,7 @@ async fn module(
 async fn bring(
     State(app): State<App>,
     client: Client,
-    Place(slot): Place<String>,
+    PathParam(slot): PathParam<String>,
     headers: HeaderMap,
     body: axum::body::Body,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
@@ -167,9 +167,9 @@ async fn bring(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ApproveBody {
-    /// SHA-256 of the component that was looked at, as `GET /v1/modules/{module}` gives it.
+    /// SHA-256 of the reviewed component, as `GET /v1/modules/{module}` returns it.
     digest: String,
-    /// Of everything that was looked at, the grant included, as the same gives it.
+    /// Digest of everything reviewed, the grant included, from the same response.
     etag: String,
 }
 
@@ -183,7 +183,7 @@ struct ApproveBody {
 async fn approve(
     State(app): State<App>,
     client: Client,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
     Body {
         said: looked_at, ..
     }: Body<ApproveBody>,
@@ -207,7 +207,7 @@ async fn approve(
         let registry = app.dispatcher.agents().registry();
         let digest = module.digest.to_string();
         let draft = Draft::module_approved(&client.name, &module.slot, &digest);
-        // First: nothing is approved that the log does not have.
+        // Logged first: the audit log has every approval.
         app.dispatcher.store().audit(draft).await?;
         let approved = registry.approve(&module, &looked_at.etag).await;
         approved.map_err(|error| match error {

@@ -1,9 +1,9 @@
-//! The page at `/`, a console for people over the same API that every client has, and the one at `/docs`,
-//! which shows the API's description.
+//! The page at `/`, a console for people that uses only the public API, and the page at `/docs`, which shows
+//! the API's description.
 //!
-//! Its files are in the binary and refer to nothing outside of it. The policy under which a browser shows
-//! them has no inline script and, where the browser knows them, no way from a text to markup (trusted
-//! types): what guests and models write stays text.
+//! The binary holds all files of both pages, and they refer to nothing outside. Their content security policy
+//! allows no inline script and, in browsers with trusted types, no conversion of text to markup, so texts of
+//! guests and models stay text.
 
 use crate::http::App;
 use crate::http::auth::digest;
@@ -79,7 +79,7 @@ const FILES: &[File] = files! {
     "trace.js": SCRIPT,
 };
 
-/// Of all files together: they belong to each other, and one of another version would not fit.
+/// Digest of all files together: files of different versions do not fit each other.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let all: Vec<u8> = FILES.iter().flat_map(|file| file.bytes).copied().collect();
     format!("\"{}\"", digest(&all))
@@ -131,10 +131,10 @@ mod tests {
         assert_eq!(there, embedded);
     }
 
-    /// Everything that a file names is a file of the page, or a name that no browser fetches.
+    /// Every reference in a file is to another file of the page, or is a name that browsers do not fetch.
     #[test]
     fn nothing_refers_to_anything_outside() {
-        // A namespace, which is a name, and a place in the same document.
+        // A namespace is a name, and a fragment is a place in the same document.
         const WITHIN: [&str; 2] = ["http://www.w3.org/2000/svg", "url(#arrow)"];
         for file in FILES {
             let mut text = text(file).to_owned();
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// What a guest or a model wrote must have no way to become markup or script.
+    /// A text of a guest or a model must have no way to become markup or script.
     #[test]
     fn no_text_becomes_markup() {
         for file in FILES {

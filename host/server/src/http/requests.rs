@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::http::App;
 use crate::http::agent::{answer, limit};
 use crate::http::auth::Client;
-use crate::http::body::{Asked, Body, Place};
+use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
@@ -32,8 +32,8 @@ pub fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct Whose {
-    /// Those of this agent's folder; `default` if nothing is said.
+struct AgentQuery {
+    /// Name of the agent whose requests folder is listed; default: `default`.
     agent: Option<String>,
 }
 
@@ -42,23 +42,23 @@ struct RequestList {
     requests: Vec<RequestBody>,
 }
 
-/// A saved Request, or a file that is none.
+/// A saved Request, or a file that is not a valid one.
 #[derive(Debug, Serialize, ToSchema)]
 struct RequestBody {
-    /// `NAME`, or `./FOLDER/NAME.json` for one further down.
+    /// `NAME`, or `./FOLDER/NAME.json` in a subfolder.
     name: String,
     description: String,
-    /// JSON Schema of what it is given; absent if it takes nothing.
+    /// JSON Schema of the input; absent if the Request takes none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     input: Option<Value>,
-    /// It holds an input itself, which one that is given replaces.
+    /// The file holds a default input.
     has_input: bool,
-    /// JSON Schema of its output; absent if that is a text.
+    /// JSON Schema of the output; absent for text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     output: Option<Value>,
-    /// Why it cannot be run.
+    /// Why the Request cannot run.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -84,15 +84,15 @@ impl RequestBody {
     }
 }
 
-/// The saved Requests, with what each takes.
+/// Lists the saved Requests with their input schemas.
 #[utoipa::path(
-    get, path = "/v1/requests", tag = "requests", security(("key" = [])), params(Whose),
+    get, path = "/v1/requests", tag = "requests", security(("key" = [])), params(AgentQuery),
     responses((status = 200, body = RequestList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(
     State(app): State<App>,
     client: Client,
-    Asked(whose): Asked<Whose>,
+    QueryParams(whose): QueryParams<AgentQuery>,
 ) -> Result<Json<RequestList>, ApiError> {
     client.may(Scope::Run)?;
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
@@ -109,19 +109,19 @@ async fn list(
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({"input": {"name": "Ada"}}))]
 struct Given {
-    /// What satisfies the Request's input schema.
+    /// The input; must satisfy the Request's input schema.
     #[schema(value_type = Option<Value>)]
     input: Option<Value>,
-    /// As which agent: its model, limits, grants, shields and approvals hold.
+    /// The agent whose model, limits, grants, shields and approvals apply.
     agent: Option<String>,
-    /// Events as they happen, instead of one answer.
+    /// Stream events as they happen instead of returning one answer.
     stream: bool,
 }
 
 /// Runs a saved Request.
 ///
-/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`. There is to call only what the Request
-/// itself defines.
+/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`. The run can call only the tools that
+/// the Request itself defines.
 #[utoipa::path(
     post, path = "/v1/requests/{request}", tag = "requests", security(("key" = [])),
     params(("request" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
@@ -135,7 +135,7 @@ async fn run(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Place(name): Place<String>,
+    PathParam(name): PathParam<String>,
     Body { said: given, raw }: Body<Given>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
@@ -155,7 +155,7 @@ async fn run(
     Ok(Json(answer(watcher).await?).into_response())
 }
 
-/// As when it is a sub-agent: a saved Request means the same, whichever agent runs it.
+/// As for a sub-agent: a saved Request means the same for every agent that runs it.
 fn put(saved: Saved, input: Option<Value>, request: &mut RunRequest) -> Result<(), ApiError> {
     request.own_tools_only = true;
     request.context = match input {

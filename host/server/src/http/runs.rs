@@ -1,10 +1,10 @@
-//! Runs that were begun: what came of them, what happens in them, who decides about their calls.
+//! Runs: listing, reading, events, cancelling, resuming and decisions about their calls.
 
 use crate::answer::Answer;
 use crate::http::App;
 use crate::http::agent::so_far;
 use crate::http::auth::Client;
-use crate::http::body::{Asked, Body, Place};
+use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
@@ -37,18 +37,18 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(decide))
 }
 
-/// A run, as a list shows it.
+/// A run, as lists show it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RunSummary {
     id: Uuid,
     agent: String,
-    /// The beginning of the task.
+    /// Beginning of the task.
     task: String,
     model: String,
     /// Milliseconds since 1970 (UTC).
     began_ms: u64,
     state: RunState,
-    /// Why it is over.
+    /// Why the run ended.
     #[schema(value_type = Option<String>)]
     reason: Option<StopReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,9 +69,9 @@ pub struct RunSummary {
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     Running,
-    /// A call of it waits for a person.
+    /// One of its calls waits for a person.
     Waiting,
-    /// No process goes on with it.
+    /// No process drives the run.
     Parked,
     Done,
 }
@@ -107,15 +107,15 @@ pub struct RunList {
     pub runs: Vec<RunSummary>,
 }
 
-/// Which part of a list.
+/// Page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub struct Page {
-    /// At most so many; 1 to 1000.
+    /// The most entries of a page; 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: u32,
-    /// Older than this one: the last id of the page before.
+    /// Only entries older than this id: the last id of the previous page.
     pub before: Option<Uuid>,
 }
 
@@ -148,7 +148,7 @@ impl App {
             .ok_or_else(|| ApiError::not_found(format_args!("run {run}")))
     }
 
-    /// Has a run stopped, wherever it goes on.
+    /// Asks a run to stop, in this process or another.
     pub async fn stop(&self, run: &RunRow) -> Result<(), ApiError> {
         if run.ended.is_some() {
             return Err(ApiError::conflict("this run is over"));
@@ -166,7 +166,7 @@ impl App {
     }
 }
 
-/// The key's runs, the newest first; with the scope `admin` everybody's.
+/// Lists the key's runs, the newest first; with the scope `admin` the runs of all keys.
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", security(("key" = [])), params(Page),
     responses((status = 200, body = RunList), (status = "4XX", body = ErrorBody)),
@@ -174,7 +174,7 @@ impl App {
 async fn list(
     State(app): State<App>,
     client: Client,
-    Asked(page): Asked<Page>,
+    QueryParams(page): QueryParams<Page>,
 ) -> Result<Json<RunList>, ApiError> {
     client.may(Scope::Run)?;
     let page = page.checked()?;
@@ -187,7 +187,7 @@ async fn list(
     }))
 }
 
-/// A run with the way to its answer, as far as it got.
+/// A run with its steps so far.
 #[derive(Debug, Serialize, ToSchema)]
 struct RunDetail {
     #[serde(flatten)]
@@ -195,7 +195,7 @@ struct RunDetail {
     answer: Answer,
 }
 
-/// One run.
+/// Returns one run.
 #[utoipa::path(
     get, path = "/v1/runs/{run}", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path)),
@@ -204,7 +204,7 @@ struct RunDetail {
 async fn show(
     State(app): State<App>,
     client: Client,
-    Place(run): Place<Uuid>,
+    PathParam(run): PathParam<Uuid>,
 ) -> Result<Json<RunDetail>, ApiError> {
     let row = app.run(&client, run).await?;
     let answer = so_far(app.dispatcher.recorded(run)).await?;
@@ -218,11 +218,11 @@ async fn show(
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 struct After {
-    /// Only events with greater numbers; the header Last-Event-ID means the same.
+    /// Only events with greater numbers; same as the header Last-Event-ID.
     after: Option<u64>,
 }
 
-/// What happens in a run, from its beginning or from where the client was, until it is over.
+/// Streams the events of a run until it is over, from the first event or after `Last-Event-ID`.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path), After, ("Last-Event-ID" = Option<u64>, Header)),
@@ -236,8 +236,8 @@ async fn watch(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Place(run): Place<Uuid>,
-    Asked(from): Asked<After>,
+    PathParam(run): PathParam<Uuid>,
+    QueryParams(from): QueryParams<After>,
 ) -> Result<Response, ApiError> {
     let row = app.run(&client, run).await?;
     let last = match headers.get("last-event-id") {
@@ -250,14 +250,14 @@ async fn watch(
     let next = last.map_or(0, |last| last.saturating_add(1));
     let store = app.dispatcher.store();
     if row.ended.is_some() && !store.has_events(run, next).await? {
-        // Whoever is told so does not ask again, as an EventSource does after an end without a word.
+        // 204 tells an EventSource not to reconnect, which it does after an end without a status.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let redactor = EventRedactor::from(&client, store, run, next).await?;
     Ok(events::stream(app.dispatcher.watch(run, next), redactor))
 }
 
-/// The same over a WebSocket, an event a message.
+/// Sends the same events over a WebSocket, one a message.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/socket", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path), After),
@@ -266,8 +266,8 @@ async fn watch(
 async fn socket(
     State(app): State<App>,
     client: Client,
-    Place(run): Place<Uuid>,
-    Asked(from): Asked<After>,
+    PathParam(run): PathParam<Uuid>,
+    QueryParams(from): QueryParams<After>,
     Extension(connection): Extension<Connection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
@@ -279,7 +279,7 @@ async fn socket(
     Ok(events::socket(upgrade, connection, watcher, redactor))
 }
 
-/// Stops a run. It still ends with its `done`.
+/// Cancels a run. Its last event is still `done`.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/cancel", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path)),
@@ -288,14 +288,14 @@ async fn socket(
 async fn cancel(
     State(app): State<App>,
     client: Client,
-    Place(run): Place<Uuid>,
+    PathParam(run): PathParam<Uuid>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Run)?;
     app.stop(&app.run(&client, run).await?).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Goes on with a run that no process goes on with.
+/// Resumes a run that no process drives.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/resume", tag = "runs", security(("key" = [])),
     params(("run" = Uuid, Path)),
@@ -304,7 +304,7 @@ async fn cancel(
 async fn resume(
     State(app): State<App>,
     client: Client,
-    Place(run): Place<Uuid>,
+    PathParam(run): PathParam<Uuid>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Run)?;
     let row = app.run(&client, run).await?;
@@ -323,15 +323,15 @@ struct WaitingCall {
     tool: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
-    /// Exactly what would be run.
+    /// The arguments with which the tool would run.
     #[schema(value_type = Object)]
     arguments: Value,
-    /// What the tool says of itself: whether it may destroy, or reaches outside.
+    /// The tool's own hints, such as whether it is destructive or reaches the network.
     #[schema(value_type = Object)]
     annotations: Annotations,
-    /// A decision is bound to it: give it back.
+    /// Digest of the call as shown; a decision must repeat it.
     digest: String,
-    /// Somebody decided, and the run has not taken it up yet.
+    /// A decision was made, and the run has not read it yet.
     is_decided: bool,
 }
 
@@ -340,7 +340,7 @@ struct WaitingCalls {
     calls: Vec<WaitingCall>,
 }
 
-/// The calls that wait for a person, of all runs that the key sees.
+/// Lists the calls that wait for a person, of all runs that the key may see.
 #[utoipa::path(
     get, path = "/v1/approvals", tag = "approvals", security(("key" = [])),
     responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
@@ -362,21 +362,21 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
     }))
 }
 
-/// What a person decided.
+/// A person's decision.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({"digest": "…", "verdict": "refuse", "reason": "Not on a Sunday"}))]
 struct DecisionBody {
-    /// Of what was shown; a call whose arguments changed meanwhile is not decided by it.
+    /// Digest of the call as it was shown. The decision does not apply if the arguments have changed since.
     digest: String,
     verdict: VerdictBody,
-    /// With `edit`: run it with these.
+    /// With `edit`: the arguments to run with.
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
-    /// With `replace`: its result.
+    /// With `replace`: the result of the call.
     #[schema(value_type = Option<Value>)]
     result: Option<Value>,
-    /// With `refuse`: for the model to read.
+    /// With `refuse`: the reason, which the model reads.
     reason: Option<String>,
 }
 
@@ -417,7 +417,7 @@ impl DecisionBody {
 async fn decide(
     State(app): State<App>,
     client: Client,
-    Place((run, call)): Place<(Uuid, String)>,
+    PathParam((run, call)): PathParam<(Uuid, String)>,
     Body { said: decided, .. }: Body<DecisionBody>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Approve)?;
@@ -427,7 +427,7 @@ async fn decide(
     if waiting.is_empty() {
         return Err(ApiError::not_found("such call that waits"));
     }
-    // A sub-agent's call may have the id of one of the run's own.
+    // A sub-agent's call may have the same id as a call of the run itself.
     let shown = waiting
         .into_iter()
         .find(|it| it.pending.digest == decided.digest);

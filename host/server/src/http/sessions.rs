@@ -1,9 +1,9 @@
-//! Sessions: conversations whose every turn is a run, on the context that the turns before it left.
+//! Sessions: conversations in which each turn is a run with the context of the turns before.
 
 use crate::http::App;
 use crate::http::agent::{Task, answer, idempotency_key};
 use crate::http::auth::Client;
-use crate::http::body::{Asked, Body, Place};
+use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
@@ -32,7 +32,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({"agent": "default", "title": "Primes"}))]
 struct NewSession {
-    /// `default` if nothing is said.
+    /// Name of the agent; default: `default`.
     agent: Option<String>,
     title: String,
 }
@@ -44,7 +44,7 @@ struct SessionBody {
     title: String,
     /// Milliseconds since 1970 (UTC).
     created_ms: u64,
-    /// In their order; absent in lists.
+    /// In order; absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     turns: Option<Vec<RunSummary>>,
 }
@@ -66,7 +66,7 @@ struct SessionList {
     sessions: Vec<SessionBody>,
 }
 
-/// Characters of a title.
+/// Longest title, in characters.
 const MAX_TITLE: usize = 200;
 
 impl App {
@@ -76,7 +76,7 @@ impl App {
     }
 }
 
-/// Begins a session.
+/// Creates a session.
 #[utoipa::path(
     post, path = "/v1/sessions", tag = "sessions", security(("key" = [])),
     request_body = NewSession,
@@ -97,7 +97,7 @@ async fn create(
     Ok((StatusCode::CREATED, Json(session.into())))
 }
 
-/// The key's sessions, the newest first.
+/// Lists the key's sessions, the newest first.
 #[utoipa::path(
     get, path = "/v1/sessions", tag = "sessions", security(("key" = [])), params(Page),
     responses((status = 200, body = SessionList), (status = "4XX", body = ErrorBody)),
@@ -105,7 +105,7 @@ async fn create(
 async fn list(
     State(app): State<App>,
     client: Client,
-    Asked(page): Asked<Page>,
+    QueryParams(page): QueryParams<Page>,
 ) -> Result<Json<SessionList>, ApiError> {
     let page = page.checked()?;
     let store = app.dispatcher.store();
@@ -117,7 +117,7 @@ async fn list(
     }))
 }
 
-/// One session with its turns.
+/// Returns one session with its turns.
 #[utoipa::path(
     get, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
     params(("session" = Uuid, Path)),
@@ -126,7 +126,7 @@ async fn list(
 async fn show(
     State(app): State<App>,
     client: Client,
-    Place(id): Place<Uuid>,
+    PathParam(id): PathParam<Uuid>,
 ) -> Result<Json<SessionBody>, ApiError> {
     let session = app.session(&client, id).await?;
     let turns = app.dispatcher.store().turns(id).await?;
@@ -135,7 +135,7 @@ async fn show(
     Ok(Json(body))
 }
 
-/// Deletes a session with the record of its turns.
+/// Deletes a session with the records of its turns.
 #[utoipa::path(
     delete, path = "/v1/sessions/{session}", tag = "sessions", security(("key" = [])),
     params(("session" = Uuid, Path)),
@@ -144,12 +144,12 @@ async fn show(
 async fn delete(
     State(app): State<App>,
     client: Client,
-    Place(id): Place<Uuid>,
+    PathParam(id): PathParam<Uuid>,
 ) -> Result<StatusCode, ApiError> {
     client.may(Scope::Run)?;
     app.session(&client, id).await?;
     let store = app.dispatcher.store();
-    // Only the transaction that deletes it knows: a turn may begin at any time before.
+    // The deleting transaction decides: a turn may begin at any time before it.
     let is_gone = store.delete_session(&client.name, id).await?;
     if !is_gone && store.session(&client.name, id).await?.is_some() {
         return Err(ApiError::conflict(
@@ -159,10 +159,10 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes a turn: what is said is added to what the session knows, and the agent goes on.
+/// Runs a turn: adds the message to the session's context, and runs the agent.
 ///
-/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`; the agent is the session's. A session
-/// takes one turn at a time.
+/// As `POST /v1/agent`, with the same `stream` and `Idempotency-Key`; the session determines the agent. A
+/// session takes one turn at a time.
 #[utoipa::path(
     post, path = "/v1/sessions/{session}/turns", tag = "sessions", security(("key" = [])),
     params(("session" = Uuid, Path), ("Idempotency-Key" = Option<String>, Header)),
@@ -176,7 +176,7 @@ async fn turn(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Place(id): Place<Uuid>,
+    PathParam(id): PathParam<Uuid>,
     Body { said: task, raw }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
@@ -206,7 +206,7 @@ async fn turn(
         let before = left_by(app.dispatcher.store(), last.id).await?;
         prepared.request.context.splice(0..0, before);
     }
-    // Asked for again, it is the turn that goes on: what it would begin with otherwise has no answer yet.
+    // A repeated request continues the turn that it began; its context has no answer yet.
     let number = turns.len() - usize::from(goes_on.is_some());
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     prepared.turn = Some((id, number));
@@ -218,7 +218,7 @@ async fn turn(
 }
 
 impl App {
-    /// Whether it may be the turn that goes on, asked for again.
+    /// Whether the request may repeat the turn that is in progress.
     async fn is_repeated(&self, client: &Client, headers: &HeaderMap) -> Result<bool, ApiError> {
         match idempotency_key(headers)? {
             Some(key) => Ok(self

@@ -1,9 +1,9 @@
-//! Tools: what there is to call, and direct calls without a model.
+//! Tools: listing, and direct calls without a model.
 
 use crate::http::App;
 use crate::http::agent::answer;
 use crate::http::auth::Client;
-use crate::http::body::{Asked, Body, Place};
+use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use axum::Json;
 use axum::extract::State;
@@ -27,8 +27,8 @@ pub fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct Whose {
-    /// The tools of this agent; `default` if nothing is said.
+struct AgentQuery {
+    /// Name of the agent whose tools are listed; default: `default`.
     agent: Option<String>,
 }
 
@@ -50,15 +50,15 @@ struct ToolBody {
     annotations: Annotations,
 }
 
-/// The tools that the key may have an agent call.
+/// Lists the tools that the key may have an agent call.
 #[utoipa::path(
-    get, path = "/v1/tools", tag = "tools", security(("key" = [])), params(Whose),
+    get, path = "/v1/tools", tag = "tools", security(("key" = [])), params(AgentQuery),
     responses((status = 200, body = ToolList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(
     State(app): State<App>,
     client: Client,
-    Asked(whose): Asked<Whose>,
+    QueryParams(whose): QueryParams<AgentQuery>,
 ) -> Result<Json<ToolList>, ApiError> {
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let prepared = app.prepared(&client, name, None)?;
@@ -82,25 +82,25 @@ struct CallBody {
     #[schema(value_type = Object)]
     #[serde(default)]
     arguments: serde_json::Map<String, Value>,
-    /// As which agent: its tools, grants, shields and approvals hold.
+    /// The agent whose tools, grants, shields and approvals apply.
     #[serde(default)]
     agent: Option<String>,
 }
 
-/// What came of a direct call.
+/// The outcome of a direct call.
 #[derive(Debug, Serialize, ToSchema)]
 struct CallResult {
-    /// The record of the call is that of a run.
+    /// The run that records the call.
     run: Uuid,
     #[schema(value_type = Value)]
     result: Value,
-    /// Why there is no result.
+    /// The error of a failed call.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     duration_ms: f64,
 }
 
-/// Calls one tool. Limits, shields and approvals hold as they do for an agent, and it is recorded.
+/// Calls one tool. Limits, shields and approvals apply as for an agent, and the call is recorded.
 #[utoipa::path(
     post, path = "/v1/tools/{tool}", tag = "tools", security(("key" = [])),
     params(("tool" = String, Path, description = "MODULE.TOOL"), ("Idempotency-Key" = Option<String>, Header)),
@@ -114,7 +114,7 @@ async fn call(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Place(tool): Place<String>,
+    PathParam(tool): PathParam<String>,
     Body { said: asked, raw }: Body<CallBody>,
 ) -> Result<Json<CallResult>, ApiError> {
     client.may(Scope::Run)?;

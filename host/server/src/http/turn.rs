@@ -1,7 +1,7 @@
-//! One turn of an agent on behalf of a client that knows OpenAI's APIs and may have tools of its own.
+//! One turn of an agent for a client of OpenAI's APIs, which may bring tools of its own.
 //!
-//! The agent's own tools are called here. Tools that the client brings are the client's to call: the run
-//! ends with them, as it does at OpenAI's, and the next request brings their results.
+//! The host runs the agent's tools. The client runs the tools that it brings: the run ends with their calls,
+//! as at OpenAI, and the next request brings their results.
 
 use crate::answer::Answer;
 use crate::http::error::ApiError;
@@ -16,13 +16,13 @@ use toolhold_protocol::event::{Event, EventKind, StopReason};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// What became of a turn, which is a run.
+/// The outcome of a turn, which is a run.
 #[derive(Debug)]
 pub struct Turn {
     pub answer: Answer,
-    /// Of the client's tools.
+    /// Calls of the client's tools.
     pub calls: Vec<ClientCall>,
-    /// Of the prompt tokens, those that the endpoint had read before.
+    /// Prompt tokens from the endpoint's cache.
     pub cached_tokens: u64,
     /// The client's tools.
     names: BTreeSet<String>,
@@ -30,37 +30,37 @@ pub struct Turn {
     last: LastReply,
 }
 
-/// What the model wrote last.
+/// Text of the model's last reply.
 #[derive(Debug, Default)]
 struct LastReply {
-    /// It was as long as a reply may be.
+    /// The last reply reached its token limit.
     is_cut: bool,
     is_text: bool,
 }
 
-/// How a turn is over.
+/// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// It is not: it goes on, or its process is gone.
+pub enum TurnEnd {
+    /// It has not ended: the run continues, or no process drives it.
     Open,
     Answered,
-    /// The client is to call its tools.
+    /// The client has to run its tools.
     Called,
-    /// The tokens of a reply or of the whole run were used up before there was an answer, or all of one.
+    /// The token limit of a reply or of the whole run was reached before the answer was complete.
     OutOfTokens,
     /// Another limit of the run was reached before there was an answer.
     Limited,
     /// A shield blocked the input or the output.
     Blocked,
     Cancelled,
-    /// The endpoint failed, or what it wrote could not be used.
+    /// The endpoint failed, or its reply could not be used.
     Failed,
 }
 
-/// What OpenAI's APIs have no place for.
+/// The fields that OpenAI's APIs do not have.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Extra {
-    /// `/v1/runs/{run}` has the way to the answer.
+    /// `GET /v1/runs/{run}` returns its steps.
     run: Uuid,
     /// Why the run ended.
     #[schema(value_type = Option<String>)]
@@ -107,7 +107,7 @@ impl Turn {
                     },
                 });
             }
-            // They are not the client's to make any more.
+            // The run has answered these calls, so the client must not run them.
             EventKind::Done { reason, .. } if *reason != StopReason::ToolCalls => {
                 self.calls.clear();
             }
@@ -115,34 +115,35 @@ impl Turn {
         }
     }
 
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> TurnEnd {
         let Some(reason) = self.answer.reason else {
-            return End::Open;
+            return TurnEnd::Open;
         };
         match reason {
-            // Whatever else ends too early is no JSON, and no answer.
+            // Any other reply that ends early is incomplete JSON and no answer.
             StopReason::Output
                 if self.last.is_cut && self.last.is_text && self.contract == Contract::Tools =>
             {
-                End::OutOfTokens
+                TurnEnd::OutOfTokens
             }
-            StopReason::Output | StopReason::Planned | StopReason::Incomplete => End::Answered,
-            StopReason::ToolCalls => End::Called,
-            StopReason::TokenBudget => End::OutOfTokens,
-            StopReason::Unusable if self.last.is_cut => End::OutOfTokens,
+            StopReason::Output | StopReason::Planned | StopReason::Incomplete => TurnEnd::Answered,
+            StopReason::ToolCalls => TurnEnd::Called,
+            StopReason::TokenBudget => TurnEnd::OutOfTokens,
+            StopReason::Unusable if self.last.is_cut => TurnEnd::OutOfTokens,
             StopReason::MaxSteps
             | StopReason::MaxCost
             | StopReason::MaxToolCalls
-            | StopReason::Timeout => End::Limited,
-            StopReason::Blocked => End::Blocked,
-            StopReason::Cancelled => End::Cancelled,
-            StopReason::Model | StopReason::Unusable => End::Failed,
+            | StopReason::Timeout => TurnEnd::Limited,
+            StopReason::Blocked => TurnEnd::Blocked,
+            StopReason::Cancelled => TurnEnd::Cancelled,
+            StopReason::Model | StopReason::Unusable => TurnEnd::Failed,
         }
     }
 
-    /// The answer; beside calls of the client's tools, what our own said: the client sends it back.
+    /// The text of the answer. Of a turn that ends with calls of the client's tools: the calls of our own tools
+    /// with their results, because the client sends this text back.
     pub fn content(&self) -> String {
-        if self.end() != End::Called {
+        if self.end() != TurnEnd::Called {
             return self.answer.text();
         }
         let own = self.answer.steps.iter().flat_map(|step| &step.calls);
@@ -160,16 +161,20 @@ impl Turn {
         format!("run {}: {why}", self.answer.id)
     }
 
-    /// What the client is told in the place of an answer that nobody can give.
+    /// The text that replaces the answer of a turn that has none.
     pub fn fault(&self) -> Option<ApiError> {
         let run = self.answer.id;
         let fault = match self.end() {
-            End::Failed => ApiError::upstream(self.failure()),
-            End::Cancelled => ApiError::conflict(format!("run {run} was cancelled")),
-            End::Open => ApiError::unavailable(format!(
+            TurnEnd::Failed => ApiError::upstream(self.failure()),
+            TurnEnd::Cancelled => ApiError::conflict(format!("run {run} was cancelled")),
+            TurnEnd::Open => ApiError::unavailable(format!(
                 "the server stops; run {run} goes on when it is back: GET /v1/runs/{run}"
             )),
-            End::Answered | End::Called | End::OutOfTokens | End::Limited | End::Blocked => {
+            TurnEnd::Answered
+            | TurnEnd::Called
+            | TurnEnd::OutOfTokens
+            | TurnEnd::Limited
+            | TurnEnd::Blocked => {
                 return None;
             }
         };
@@ -199,7 +204,7 @@ impl Live {
         }
     }
 
-    /// The next event of the run; none when it is over, or when no process goes on with it.
+    /// The next event of the run; `None` when it is over, or when no process drives it.
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, ApiError> {
         let event = self.watcher.next().await?;
         if let Some(event) = &event {

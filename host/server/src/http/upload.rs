@@ -1,5 +1,5 @@
-//! Components that a client brings: looked at as if they were loaded, then put into the modules folder and
-//! loaded from there, as if somebody had dropped them.
+//! Components that a client uploads: checked by loading them, then written to the modules folder and loaded
+//! from there.
 
 use crate::http::App;
 use crate::http::auth::Client;
@@ -13,24 +13,24 @@ use tokio::sync::Mutex;
 use toolhold_connections::is_too_slow;
 use toolhold_policy::Digest;
 use toolhold_runtime::install;
-use toolhold_runtime::install::Place;
+use toolhold_runtime::install::InstallPlace;
 use toolhold_sandbox::{LoadError, LoadEvent, Module, is_slot};
 use toolhold_storage::Draft;
 
-/// What is brought.
+/// An upload.
 #[derive(Debug)]
 pub struct Upload {
     /// `NAME` or `NAME@VERSION`
     slot: String,
     component: Vec<u8>,
-    /// The digest of the component whose place it is to take, in hex.
+    /// Digest (hex) of the component that the upload replaces.
     replaces: Option<String>,
 }
 
 const TYPES: [&str; 2] = ["application/wasm", "application/octet-stream"];
 
 /// # Errors
-/// No module can have that name; the body is too large, or said to be something else; If-Match is no
+/// The module name is invalid, the body is too large or has a wrong content type, or If-Match is not a
 /// digest.
 pub async fn read(
     app: &App,
@@ -89,7 +89,7 @@ pub async fn read(
     })
 }
 
-/// Of an If-Match: as an entity tag, or as `GET /v1/modules/{module}` gives it.
+/// The digest of an If-Match: an entity tag, or the hex digits that `GET /v1/modules/{module}` returns.
 fn digest(tag: &str) -> Result<String, ApiError> {
     let tag = tag.trim().trim_matches('"');
     let hex = tag.strip_prefix("sha256:").unwrap_or(tag);
@@ -101,7 +101,7 @@ fn digest(tag: &str) -> Result<String, ApiError> {
     ))
 }
 
-/// Takes components into the modules folder, one after the other.
+/// Stores components in the modules folder, one at a time.
 #[derive(Debug)]
 pub struct Uploads {
     folder: PathBuf,
@@ -116,8 +116,8 @@ impl Uploads {
         }
     }
 
-    /// The module that was made of it, and whether it is a new one. A client that goes away meanwhile
-    /// leaves nothing half done.
+    /// Loads the component, and returns its module and whether the name is new. Completes even if the client
+    /// disconnects.
     pub async fn take(
         self: &Arc<Self>,
         app: &App,
@@ -151,10 +151,10 @@ impl Uploads {
         let examined = registry.examine(&self.folder, &slot, component.clone(), &log);
         let digest = examined.await.map_err(refused)?.digest;
         let draft = Draft::module_uploaded(owner, &slot, &digest.to_string(), replaces.as_deref());
-        // First: nothing comes here that the log does not have.
+        // Logged first: the audit log has every stored component.
         app.dispatcher.store().audit(draft).await?;
         let (folder, name, named) = (self.folder.clone(), slot.clone(), replaces.clone());
-        // What is there may be another one by now: to compile it took a while.
+        // Compiling takes time, so the file may have been replaced meanwhile.
         let written =
             tokio::task::spawn_blocking(move || put(&folder, &name, named.as_deref(), &component));
         written
@@ -175,7 +175,7 @@ impl Uploads {
     }
 }
 
-/// Writes the component if it may take the place that it goes to.
+/// Writes the component if its target is free or the client named its digest.
 fn put(
     folder: &Path,
     slot: &str,
@@ -191,21 +191,21 @@ fn put(
     })
 }
 
-/// Where the component goes, if it may.
+/// The target of the component, if it may be written.
 fn free(folder: &Path, slot: &str, replaces: Option<&str>) -> Result<PathBuf, ApiError> {
     let (place, there) = found(folder, slot)?;
     may_take(there.as_ref(), replaces)?;
     Ok(place)
 }
 
-/// Where the component goes, and the digest of the one that is there.
+/// The target of the component, and the digest of the present file.
 fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiError> {
     match install::place(folder, slot) {
-        Place::Free(place) => Ok((place, None)),
-        Place::Folder(_) => Err(ApiError::conflict(format!(
+        InstallPlace::Free(place) => Ok((place, None)),
+        InstallPlace::Folder(_) => Err(ApiError::conflict(format!(
             "{slot} is a folder of the modules folder, with a manifest or sources of its own; only {slot}.wasm could be replaced"
         ))),
-        Place::Taken(place) => {
+        InstallPlace::Taken(place) => {
             let is_file = place.symlink_metadata().is_ok_and(|it| it.is_file());
             let bytes = is_file.then(|| std::fs::read(&place)).transpose();
             match bytes.map_err(|error| ApiError::internal(&error))? {
@@ -218,7 +218,7 @@ fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiErro
     }
 }
 
-/// Nothing is replaced that whoever brings the component has not seen.
+/// Refuses to replace a component whose digest the client did not name.
 fn may_take(there: Option<&Digest>, replaces: Option<&str>) -> Result<(), ApiError> {
     match (there, replaces) {
         (None, None) => Ok(()),

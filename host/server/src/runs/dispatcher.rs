@@ -1,4 +1,4 @@
-//! Runs of the server: admitted in turn, watched by whoever asks, and cancelled.
+//! The runs of one server: admission, watching and cancellation.
 
 use crate::runs::parked_runs::ParkedRuns;
 use crate::runs::refused::Refused;
@@ -22,7 +22,7 @@ use uuid::Uuid;
 /// Events that a watcher may lag behind before it reads them from the database instead.
 const WATCHER_BACKLOG: usize = 256;
 
-/// How often the database is asked for cancellations by other processes.
+/// Poll interval for cancellations that other processes requested.
 pub(super) const CANCEL_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Grace period for runs to release their journals after the time to drain; bounds shutdown when the database
@@ -32,53 +32,53 @@ const RELEASE_GRACE: Duration = Duration::from_secs(10);
 /// Limits of the server's runs.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Of all runs that work at the same time.
+    /// The most runs that work at the same time.
     pub places: usize,
-    /// Of those of one owner.
+    /// The most of them for one owner.
     pub places_of_one: usize,
-    /// Runs that may wait for a place, and as many that may wait for a person without one. In either case those
-    /// of one owner may be as many as they leave free for others.
+    /// The most runs that wait for a place; and as many again may wait for a person without a place. In both
+    /// cases one owner may have as many as it leaves free for others.
     pub waiting: usize,
-    /// How long each waits.
+    /// Longest wait of a run for a place.
     pub patience: Duration,
 }
 
-/// All runs of this process. Clones are the same one.
+/// All runs of this process. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<DispatcherInner>,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct DispatcherInner {
     pub(super) store: Store,
     pub(super) agents: Arc<Agents>,
     admission: Arc<FairQueue<String>>,
     parked: Arc<ParkedRuns>,
     limits: Limits,
     active: Mutex<HashMap<Uuid, Active>>,
-    /// Sessions of which a turn is about to begin here.
+    /// Sessions with a turn that is about to begin here.
     turning: Mutex<HashSet<Uuid>>,
     pub(super) closing: CancellationToken,
-    /// Told to runs that have not ended when the time to drain is over.
+    /// Cancelled when the drain time is over: runs that have not ended then stop.
     parking: CancellationToken,
     pub(super) tasks: TaskTracker,
     telemetry: Telemetry,
 }
 
-/// A run that goes on in this process.
+/// A run that works in this process.
 #[derive(Debug, Clone)]
 struct Active {
     cancel: CancellationToken,
-    /// Another process goes on with it.
+    /// Another process drives it now.
     taken: CancellationToken,
     live: broadcast::Sender<Arc<Event>>,
 }
 
-/// A session of which a turn is about to begin here; until it is dropped.
+/// A session with a turn that is about to begin here; dropping it releases the session.
 #[derive(Debug)]
 struct Turning {
-    inner: Arc<Inner>,
+    inner: Arc<DispatcherInner>,
     session: Uuid,
 }
 
@@ -93,7 +93,7 @@ impl Dispatcher {
         let admission = FairQueue::new(limits.places, limits.waiting);
         let parked = ParkedRuns::new(limits.waiting);
         let this = Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DispatcherInner {
                 store,
                 agents,
                 admission,
@@ -128,18 +128,18 @@ impl Dispatcher {
         &self.inner.agents
     }
 
-    /// Runs that work, and runs that wait for a place.
+    /// The numbers of runs that work, and of runs that wait for a place.
     pub fn load(&self) -> (usize, usize) {
         self.inner.load()
     }
 
-    /// Whether the server is about to stop, and begins nothing more.
+    /// Whether the server drains and begins nothing more.
     pub fn is_closing(&self) -> bool {
         self.inner.closing.is_cancelled()
     }
 
-    /// Begins a run as soon as there is a place for it: a turn of a session, or one that is `asked` for as a
-    /// response, or neither. When this returns, its first event is on the disk.
+    /// Begins a run as soon as there is a place for it: a turn of a session, a response (`asked`), or
+    /// neither. Its first event is durable when this returns.
     pub async fn start(
         &self,
         agent: &Agent,
@@ -190,13 +190,13 @@ impl Dispatcher {
             return Ok(watcher);
         }
         if let Some((session, number)) = turn {
-            // Another process may have been faster.
+            // Another process may have taken the run first.
             self.is_next(session, number).await?;
         }
         Err(Refused::NotRecorded)
     }
 
-    /// Has no other turn of the session begin in this process.
+    /// Prevents other turns of the session from beginning in this process.
     fn turning(&self, session: Uuid) -> Result<Turning, Refused> {
         if !self.inner.turning().insert(session) {
             return Err(Refused::TurnTaken);
@@ -214,14 +214,14 @@ impl Dispatcher {
             Some(_) => return Err(Refused::TurnTaken),
             None => return Err(Refused::NoSession { session }),
         }
-        // Only after that: a turn that began between the two is not missed.
+        // Checked after the reservation, so that a turn that began in between is seen.
         if store.has_open_turn(session).await? {
             return Err(Refused::TurnTaken);
         }
         Ok(())
     }
 
-    /// Whether there is more to do after so long: not if the server is to stop.
+    /// Sleeps for this time. Returns `false` if the server drains.
     pub(super) async fn waits(&self, long: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(long) => true,
@@ -229,20 +229,19 @@ impl Dispatcher {
         }
     }
 
-    /// What happens in a run of this or any process, from event number `from` on, until it is over or
-    /// parked.
+    /// Watches a run of any process from event `from` on, until the run is over or parked.
     pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
         let live = self.inner.live(run);
         let follow = live.map_or(Follow::Others(None), Follow::Live);
         Watcher::new(self.inner.clone(), run, from, follow)
     }
 
-    /// What is recorded of a run so far.
+    /// Watches the events that are recorded so far, and no later ones.
     pub fn recorded(&self, run: Uuid) -> Watcher {
         Watcher::new(self.inner.clone(), run, 0, Follow::No)
     }
 
-    /// Whether the run goes on in this process, which is told to stop it.
+    /// Cancels the run if it works in this process. Returns whether it does.
     pub fn cancel(&self, run: Uuid) -> bool {
         let active = self.inner.lock().get(&run).cloned();
         if let Some(active) = &active {
@@ -251,8 +250,8 @@ impl Dispatcher {
         active.is_some()
     }
 
-    /// Stops runs of this process that another one was asked to stop, or goes on with, for as long as it is
-    /// polled. One that is to be stopped and does not go on here after all is ended.
+    /// Stops runs of this process that another process cancelled or took over, for as long as it is polled. A
+    /// cancelled run that turns out not to work here is ended.
     pub async fn poll_cancellations(&self) {
         let store = &self.inner.store;
         loop {
@@ -286,14 +285,14 @@ impl Dispatcher {
         }
     }
 
-    /// Stops a run where it is.
+    /// Stops a run without an end event.
     fn let_go(&self, run: Uuid) {
         if let Some(active) = self.inner.lock().get(&run) {
             active.taken.cancel();
         }
     }
 
-    /// Lets runs end for so long, then leaves them where they are: their records say how to go on.
+    /// Waits for runs to end for this time, then stops them; their records say how to resume.
     pub async fn close(&self, drain: Duration) {
         self.inner.closing.cancel();
         self.inner.tasks.close();
@@ -337,7 +336,7 @@ impl Dispatcher {
         Ok(RunPermit::new(admitted?, admission))
     }
 
-    /// Passes on what happens in a run until it is over.
+    /// Forwards the events of a run to its watchers until the run is over.
     pub(super) fn go_on(&self, mut run: Run, permit: RunPermit, mut observer: Observer) -> Watcher {
         let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
@@ -350,21 +349,21 @@ impl Dispatcher {
         inner.lock().insert(id, active);
         let watcher = Watcher::new(inner.clone(), id, 0, Follow::Live(receiver));
         self.inner.tasks.spawn(async move {
-            // A run that ended at once has it until here.
+            // Covers a run that ended at once.
             let _seat = permit;
             loop {
                 tokio::select! {
                     event = run.events.recv() => match event {
                         Some(event) => {
                             observer.take(&event);
-                            // Nobody may watch just now.
+                            // Sending fails if there are no watchers.
                             drop(live.send(Arc::new(event)));
                         }
                         None => break,
                     },
                     () = inner.parking.cancelled() => {
                         inner.forget(id, &live);
-                        // Dropping a run stops it where it is, and lets go of its record.
+                        // Dropping a run stops it and releases its journal.
                         return;
                     }
                     () = taken.cancelled() => {
@@ -383,8 +382,8 @@ impl Dispatcher {
     }
 }
 
-impl Inner {
-    /// What happens in a run from now on, if it goes on in this process.
+impl DispatcherInner {
+    /// Subscribes to the later events of a run, if it works in this process.
     pub(super) fn live(&self, run: Uuid) -> Option<broadcast::Receiver<Arc<Event>>> {
         self.lock().get(&run).map(|it| it.live.subscribe())
     }
@@ -394,7 +393,7 @@ impl Inner {
         (working, self.admission.waiting())
     }
 
-    /// A run is over here, unless it is gone on with already.
+    /// Removes a run that has ended, unless it was already resumed here.
     fn forget(&self, run: Uuid, live: &broadcast::Sender<Arc<Event>>) {
         let mut active = self.lock();
         if active

@@ -1,11 +1,11 @@
-//! Runs that wait for a person without a place. They are bounded, and the bound is shared as the queue for places
-//! is: those of one owner may be as many as they park free for others.
+//! Runs that wait for a person and hold no place. Their number is bounded, and the bound is shared as the
+//! queue for places is: one owner may park as many runs as it leaves free for others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::Lane;
 
-/// How many runs are parked, by owner.
+/// Number of parked runs by owner.
 #[derive(Debug)]
 pub struct ParkedRuns {
     most: usize,

@@ -7,7 +7,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_storage::{RecordError, StoreError};
 use uuid::Uuid;
 
-/// Why a run was not begun, or is not gone on with.
+/// Why a run was not begun or not resumed.
 #[derive(Debug, Error)]
 pub enum Refused {
     #[error("too many runs wait already; try again in a while")]
@@ -39,8 +39,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// There are more runs than places, or it is not the run that something is wrong with. Who wrote the
-    /// configuration without its agent may write it with it again.
+    /// The refusal is temporary, or not caused by the run: all places are taken, or the configuration lacks
+    /// the agent, which the operator may add again.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Full | Self::Late | Self::AgentWaits { .. } | Self::NoAgent { .. } => true,

@@ -1,4 +1,4 @@
-//! Runs that stopped where they were go on, or are ended.
+//! Resumes runs that stopped, or ends them.
 
 use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
 use crate::runs::refused::Refused;
@@ -15,7 +15,7 @@ use toolhold_telemetry::Subject;
 use uuid::Uuid;
 
 impl Dispatcher {
-    /// Goes on with a run whose process is gone, also if whoever asked for that goes away meanwhile.
+    /// Resumes a run whose process has ended. Completes even if the caller goes away.
     pub async fn resume(&self, row: &RunRow) -> Result<Watcher, Refused> {
         let (this, row) = (self.clone(), row.clone());
         to_its_end(&self.inner.tasks, async move { this.resumed(&row).await }).await
@@ -32,7 +32,7 @@ impl Dispatcher {
             owner: row.owner.clone(),
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
-            // A key's do not change, and hold for its runs after it was revoked, too.
+            // A key's permits never change, and apply to its runs even after it was revoked.
             grants: store.grants_of(&row.owner).await?,
             ..OnBehalf::default()
         };
@@ -60,7 +60,7 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on with everything that a process left behind which is gone.
+    /// Resumes all runs of a process that has ended.
     pub async fn resume_all(&self) {
         match self.inner.store.resumable().await {
             Ok(left) => self.go_on_with_each(left),
@@ -68,9 +68,9 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on, whenever the database can be written again, with what stopped because it could not; for as
-    /// long as it is polled. Nobody else takes those runs while this process lives, so it looks until it sees
-    /// them.
+    /// Resumes the runs that this process gave up during an outage, as soon as the database can be written
+    /// again; runs for as long as it is polled. No other process takes these runs while this process lives,
+    /// so it polls until it sees them.
     pub async fn resume_after_recovery(&self) {
         let store = &self.inner.store;
         loop {
@@ -97,7 +97,7 @@ impl Dispatcher {
         }
     }
 
-    /// Goes on with a run that nobody holds, as soon as there is a place for it.
+    /// Resumes a run that no process holds, as soon as there is a place for it.
     pub(super) fn spawn_resume(&self, row: RunRow) {
         let this = self.clone();
         self.inner.tasks.spawn(async move {
@@ -120,7 +120,7 @@ impl Dispatcher {
                             () = this.inner.closing.cancelled() => {}
                         }
                     }
-                    // Somebody was faster; or it stays where it is, for others.
+                    // Another process took it first; or it stays for other processes.
                     Err(
                         Refused::Record(RecordError::Held | RecordError::Over { .. })
                         | Refused::Closing,
@@ -132,7 +132,7 @@ impl Dispatcher {
         });
     }
 
-    /// Whether nobody goes on with the run, nor ended it meanwhile. Where that cannot be known, it may be so.
+    /// Whether no process has resumed or ended the run. If that cannot be read, `true`.
     async fn is_left(&self, run: Uuid) -> bool {
         !matches!(
             self.inner.store.lease_state(run).await,
@@ -140,13 +140,13 @@ impl Dispatcher {
         )
     }
 
-    /// Ends a run that no process goes on with, also if whoever asked for that goes away meanwhile.
+    /// Ends a run that no process drives. Completes even if the caller goes away.
     pub async fn end(&self, run: Uuid) -> Result<(), Refused> {
         let store = self.inner.store.clone();
         to_its_end(&self.inner.tasks, async move { end(&store, run).await }).await
     }
 
-    /// Ends a run that is to be stopped and that is this process' own by name only: nobody else does.
+    /// Ends a cancelled run that this process does not drive, if its lease is free: no other process would.
     pub(super) async fn end_if_left(&self, run: Uuid) {
         match self.inner.store.lease_state(run).await {
             Ok(LeaseState::Free) => {}
@@ -160,7 +160,7 @@ impl Dispatcher {
         self.inner.tasks.spawn(async move {
             match end(&store, run).await {
                 Ok(()) => tracing::info!(%run, "was to be stopped, went on nowhere, and is ended"),
-                // Somebody was faster.
+                // Another process took it first.
                 Err(Refused::Record(RecordError::Held | RecordError::Over { .. })) => {}
                 Err(error) => tracing::warn!(%run, %error, "is to be stopped, and cannot be ended"),
             }
@@ -168,7 +168,7 @@ impl Dispatcher {
     }
 }
 
-/// Ends a run that no process goes on with, as if it had been cancelled.
+/// Ends a run that no process drives, as cancelled.
 pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
     let (journal, events) = store.reopen(run).await?;
     let replayed = replay(&events)?;
@@ -179,8 +179,7 @@ pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
     Ok(run.finished().await?)
 }
 
-/// Does the work whatever becomes of who waits for it: a run that was taken and given to nobody would go on
-/// nowhere.
+/// Runs the work in a task of its own: dropping the caller must not lose a run that was already taken.
 async fn to_its_end<T: Send + 'static>(
     tasks: &TaskTracker,
     work: impl Future<Output = Result<T, Refused>> + Send + 'static,

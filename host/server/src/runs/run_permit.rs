@@ -1,5 +1,5 @@
-//! The permit of one run to work: held while it asks a model or calls tools, and released while it does nothing
-//! but wait for a person.
+//! A run's permit to work: held while the run asks a model or calls tools, released while it only waits for a
+//! person.
 
 use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
 use futures_util::future::BoxFuture;
@@ -15,34 +15,34 @@ use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
-/// Where the permits of one owner's runs come from and go back to.
+/// The admission of one owner's runs.
 #[derive(Debug, Clone)]
 pub struct AdmissionHandle {
     pub admission: Arc<FairQueue<String>>,
     pub lane: Lane<String>,
-    /// Runs of that owner that may work at the same time.
+    /// The most runs of that owner that work at the same time.
     pub most: usize,
     pub parked: Arc<ParkedRuns>,
 }
 
-/// The permit of one run. Clones are the same permit.
+/// The permit of one run. Clones share it.
 #[derive(Debug, Clone)]
 pub struct RunPermit {
-    inner: Arc<Inner>,
+    inner: Arc<PermitInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct PermitInner {
     admission: AdmissionHandle,
-    state: Mutex<State>,
-    /// One at a time goes for a place.
+    state: Mutex<PermitState>,
+    /// Serializes the tasks that wait for a place.
     fetching: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PermitState {
     has: Has,
-    /// Requests to a model and calls of tools that go on.
+    /// Requests to a model and tool calls in progress.
     working: usize,
     /// Calls that wait for a person.
     waiting: usize,
@@ -54,11 +54,11 @@ enum Has {
     Nothing(#[expect(dead_code, reason = "held until it is dropped")] ParkPermit),
 }
 
-/// Something of the run that goes on; until it is dropped.
+/// Work of the run in progress; ends when dropped.
 #[derive(Debug)]
 struct Working(RunPermit);
 
-/// A call waits for a person, and meanwhile nothing is done by those that it is nested in.
+/// A call waits for a person, and the calls that it is nested in wait for it.
 #[derive(Debug)]
 struct AskingAPerson {
     permit: RunPermit,
@@ -67,13 +67,13 @@ struct AskingAPerson {
 
 impl RunPermit {
     pub fn new(place: Permit<String>, admission: AdmissionHandle) -> Self {
-        let state = State {
+        let state = PermitState {
             has: Has::Place(place),
             working: 0,
             waiting: 0,
         };
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(PermitInner {
                 admission,
                 state: Mutex::new(state),
                 fetching: tokio::sync::Mutex::default(),
@@ -81,8 +81,8 @@ impl RunPermit {
         }
     }
 
-    /// What makes a run of `driver` keep to this. Work that it does not know of, such as calls of MCP
-    /// servers, needs no place of its own: it is the servers'.
+    /// Makes a run of `driver` hold its permit while it works. Work outside of this process, such as that of
+    /// MCP servers, needs no permit.
     pub fn take(&self, driver: Driver) -> Driver {
         let permitted = |model| -> Arc<dyn Model> {
             Arc::new(PermittedModel {
@@ -128,7 +128,7 @@ impl RunPermit {
         }
     }
 
-    /// If there is a place.
+    /// Takes a place if one is free.
     fn begin(&self) -> Option<Working> {
         let mut state = self.lock();
         if matches!(state.has, Has::Nothing(_)) {
@@ -138,7 +138,7 @@ impl RunPermit {
         Some(Working(self.clone()))
     }
 
-    /// For a call that is nested in so many.
+    /// Counts a call that waits for a person. The `callers` calls that it is nested in do not work meanwhile.
     fn ask_a_person(&self, callers: usize) -> AskingAPerson {
         self.changed(|state| {
             state.waiting += 1;
@@ -150,8 +150,8 @@ impl RunPermit {
         }
     }
 
-    /// Gives the place back if nobody needs it. A run keeps it if too many are without one already.
-    fn changed(&self, change: impl FnOnce(&mut State)) {
+    /// Releases the place if nothing of the run works. The run keeps it if too many runs are parked already.
+    fn changed(&self, change: impl FnOnce(&mut PermitState)) {
         let mut state = self.lock();
         change(&mut state);
         let is_idle = state.working == 0 && state.waiting > 0;
@@ -163,12 +163,12 @@ impl RunPermit {
             return;
         };
         let had = std::mem::replace(&mut state.has, Has::Nothing(park));
-        // Whoever is served next is told without our lock.
+        // The next run in the queue is notified after the lock is released.
         drop(state);
         drop(had);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitState> {
         self.inner
             .state
             .lock()
@@ -191,7 +191,7 @@ impl Drop for AskingAPerson {
     }
 }
 
-/// Waits for a person without a place, and takes a place again before the decision is acted on.
+/// Waits for a person without a place, and takes a place again before the decision is applied.
 #[derive(Debug)]
 struct ParkingApprover {
     permit: RunPermit,

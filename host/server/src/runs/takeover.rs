@@ -1,23 +1,23 @@
-//! Runs of a server that is gone go on in one that lives and shares its database.
+//! Resumes runs of servers that have ended in a living server with the same database.
 //!
-//! Each server looks for them by itself, at times of its own. Which of several takes a run is decided in the
-//! database, where a run is taken only from whom it was seen with.
+//! Each server polls for them independently. The database decides which of several servers takes a run: a run
+//! is taken only from the holder with which it was seen.
 
 use crate::runs::dispatcher::Dispatcher;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use toolhold_storage::Orphan;
 
-/// Time between two looks for orphaned runs. Chance adds up to as much again, so that servers do not all look at once.
+/// Poll interval for orphaned runs. A random delay of up to the same time is added, so that servers do not
+/// poll at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a run without a server is left alone. A server that only lost its connection to the database has
-/// another within this time, and one that released a run because it could not write comes back for it.
+/// Grace period of an orphaned run. A server that only lost its connection to the database reconnects within
+/// this time, and one that released a run because it could not write takes it back.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
-/// How long it takes at most until another server resumes a run of a server that is gone, unless all of them
-/// are busy.
+/// Longest time until another server resumes an orphaned run, unless all servers are busy.
 pub(super) const MAX_TAKEOVER_TIME: Duration = Duration::from_secs(10);
 
-/// Goes on with the runs of servers that are gone, until this one is to stop.
+/// Takes over orphaned runs until this server drains.
 pub async fn take_over(dispatcher: &Dispatcher) {
     let mut orphaned = OrphanedRuns::default();
     while dispatcher
@@ -32,7 +32,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
         let due = match found {
             Ok(orphans) => orphaned.due(orphans, Instant::now()),
             Err(error) => {
-                // Nobody could be seen to live meanwhile.
+                // Other servers' pings could not be read meanwhile.
                 orphaned.restart_grace();
                 if error.outage().is_none() {
                     tracing::warn!(%error, "orphaned runs cannot be looked up");
@@ -56,27 +56,29 @@ pub async fn take_over(dispatcher: &Dispatcher) {
     }
 }
 
-/// Runs that no server drives, with the time when they were first seen so.
+/// Runs that no server drives, with the time when they were first seen.
 #[derive(Debug, Default)]
-struct OrphanedRuns(HashMap<Orphan, State>);
+struct OrphanedRuns(HashMap<Orphan, OrphanState>);
 
 #[derive(Debug)]
-enum State {
+enum OrphanState {
     Seen(Instant),
-    /// It waits for a place here, or cannot go on: then it could not the next time either.
+    /// It waits for a place here, or cannot be resumed: another attempt would fail, too.
     Tried,
 }
 
 impl OrphanedRuns {
-    /// Those that have been alone for long enough, each once for every server that orphaned it.
+    /// The runs whose grace period is over, each once for every server that orphaned it.
     fn due(&mut self, alone: Vec<Orphan>, now: Instant) -> Vec<Orphan> {
         let mut due = Vec::new();
         let mut seen = HashMap::with_capacity(alone.len());
         for orphan in alone {
-            let state = match self.0.remove(&orphan).unwrap_or(State::Seen(now)) {
-                State::Seen(since) if now.saturating_duration_since(since) >= ORPHAN_GRACE => {
+            let state = match self.0.remove(&orphan).unwrap_or(OrphanState::Seen(now)) {
+                OrphanState::Seen(since)
+                    if now.saturating_duration_since(since) >= ORPHAN_GRACE =>
+                {
                     due.push(orphan.clone());
-                    State::Tried
+                    OrphanState::Tried
                 }
                 state => state,
             };
@@ -87,7 +89,8 @@ impl OrphanedRuns {
     }
 
     fn restart_grace(&mut self) {
-        self.0.retain(|_, state| matches!(state, State::Tried));
+        self.0
+            .retain(|_, state| matches!(state, OrphanState::Tried));
     }
 
     fn forget(&mut self, orphan: &Orphan) {
@@ -95,9 +98,9 @@ impl OrphanedRuns {
     }
 }
 
-/// Some time up to that.
+/// A random time up to this bound.
 fn chance(most: Duration) -> Duration {
-    // Without randomness everybody looks at the same time, which works as well.
+    // Without randomness all servers poll at the same time, which works as well.
     let part = getrandom::u32().unwrap_or_default();
     most.mul_f64(f64::from(part) / f64::from(u32::MAX))
 }
@@ -125,7 +128,7 @@ mod tests {
         let due = orphaned.due(vec![one.clone(), two.clone()], at(5));
         assert_eq!(due, std::slice::from_ref(&one));
         assert_eq!(orphaned.due(vec![one.clone(), two.clone()], at(9)), [two]);
-        // It was gone on with, and orphaned again.
+        // It was resumed, and orphaned again.
         assert_eq!(orphaned.due(vec![], at(10)), []);
         let again = orphan(1, Some("b"));
         assert_eq!(orphaned.due(vec![again.clone()], at(11)), []);
@@ -133,7 +136,7 @@ mod tests {
         assert_eq!(orphaned.0.len(), 1, "what is no more is not kept");
     }
 
-    /// A process that takes a new connection, and a database that was away.
+    /// A process that reconnects, and a database that was away.
     #[test]
     fn whoever_is_back_in_time_loses_nothing() {
         let start = Instant::now();

@@ -1,6 +1,6 @@
-//! Whoever follows a run.
+//! Follows a run.
 
-use crate::runs::dispatcher::Inner;
+use crate::runs::dispatcher::DispatcherInner;
 use crate::runs::takeover;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,15 +9,14 @@ use toolhold_protocol::event::{Event, EventKind};
 use toolhold_storage::{LeaseState, RecordError};
 use uuid::Uuid;
 
-/// Reads a run's events in their order, each once: what was written before from the database, and then as
-/// they happen. One that cannot keep up reads from the database again, and so does one whose run goes on in
-/// another process.
+/// Reads a run's events in order, each once: earlier ones from the database, later ones as they happen. A
+/// watcher that falls behind, or whose run works in another process, reads from the database.
 #[derive(Debug)]
 pub struct Watcher {
-    inner: Arc<Inner>,
+    inner: Arc<DispatcherInner>,
     pub run: Uuid,
     next: u64,
-    /// Read from the database and not handed out yet, the last first.
+    /// Events read from the database and not returned yet, last first.
     read: Vec<Arc<Event>>,
     /// Whether the database may have more.
     reads: bool,
@@ -25,25 +24,26 @@ pub struct Watcher {
     is_over: bool,
 }
 
-/// What comes after what is written.
+/// The source of events after the recorded ones.
 #[derive(Debug)]
 pub(super) enum Follow {
-    /// Nothing: what is recorded is all that is wanted.
+    /// None: only the recorded events are wanted.
     No,
     Live(broadcast::Receiver<Arc<Event>>),
-    /// Whatever another process writes; or this one, once it goes on with the run. Nobody did since then.
+    /// Events that another process writes; or this process, if it resumes the run. Until then no process here
+    /// drives the run.
     Others(Option<Instant>),
 }
 
-/// How often the database is asked for events of a run that another process drives.
+/// Poll interval for events of a run that another process drives.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// When a run that no process drives counts as parked: after the time that another server may take to resume
-/// it, and that of one that has just started.
+/// Time after which a run that no process drives counts as parked: the time that another server needs to take
+/// it over, and the grace of one that has just started.
 const ABANDONED_AFTER: Duration =
     takeover::MAX_TAKEOVER_TIME.saturating_add(Duration::from_secs(5));
 
 impl Watcher {
-    pub(super) fn new(inner: Arc<Inner>, run: Uuid, from: u64, follow: Follow) -> Self {
+    pub(super) fn new(inner: Arc<DispatcherInner>, run: Uuid, from: u64, follow: Follow) -> Self {
         Self {
             inner,
             run,
@@ -55,14 +55,15 @@ impl Watcher {
         }
     }
 
-    /// Waits for the first event of a run that was just begun here, and gives it back: whether there is one.
+    /// Waits for the first event of a run that was just begun here, and keeps it. Returns whether there is
+    /// one.
     pub(super) async fn has_begun(&mut self) -> bool {
         let Follow::Live(live) = &mut self.follow else {
             return false;
         };
         match live.recv().await {
             Ok(first) => {
-                // Nothing was written before it.
+                // The first event has no predecessor.
                 self.reads = false;
                 self.read.push(first);
                 true
@@ -72,7 +73,7 @@ impl Watcher {
         }
     }
 
-    /// The next event. None after the last: the run is over, or no process goes on with it.
+    /// The next event. `None` after the last: the run is over, or no process drives it.
     pub async fn next(&mut self) -> Result<Option<Arc<Event>>, RecordError> {
         loop {
             if self.is_over {
@@ -92,10 +93,10 @@ impl Watcher {
                 Follow::Live(live) => match live.recv().await {
                     Ok(event) if event.seq < self.next => {}
                     Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
-                    // Some went by while the database was read.
+                    // The channel dropped events while the database was read.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
                     Err(broadcast::error::RecvError::Closed) => {
-                        // Its last events may have come while we looked elsewhere.
+                        // The last events may have been written after the previous query.
                         self.follow = Follow::Others(None);
                         self.reads = true;
                     }
@@ -105,13 +106,13 @@ impl Watcher {
                     match self.inner.store.lease_state(self.run).await {
                         Ok(LeaseState::Held) => *alone = None,
                         Ok(LeaseState::Free) => _ = alone.get_or_insert(now),
-                        // All of it is written, or was deleted.
+                        // All events were read, or the record was deleted.
                         Ok(LeaseState::Ended) => {
                             self.follow = Follow::No;
                             self.reads = true;
                             continue;
                         }
-                        // It may have been held all that time.
+                        // The run may have been held during the whole wait.
                         Err(error) if error.outage().is_some() => *alone = None,
                         Err(error) => return Err(error.into()),
                     }
@@ -130,7 +131,7 @@ impl Watcher {
         }
     }
 
-    /// What is written: for whoever follows the run, as soon as it can be read.
+    /// Reads recorded events as soon as the database can be read.
     async fn page(&self) -> Result<Vec<Event>, RecordError> {
         loop {
             match self.inner.store.events(self.run, self.next).await {

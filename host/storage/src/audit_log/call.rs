@@ -9,13 +9,13 @@ use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::failure::ToolFailure;
 
 /// Characters of a call's arguments in the log; longer ones are cut.
-const MAX_ARGUMENTS: usize = 16_384;
+const MAX_ARGUMENTS_CHARS: usize = 16_384;
 
 /// A call's arguments as the log keeps them: redacted, and cut if they are long.
 pub fn kept_arguments(redaction: &Redaction, arguments: &Value) -> Value {
     let masked = redaction.value(arguments);
     let text = masked.to_string();
-    match text.char_indices().nth(MAX_ARGUMENTS) {
+    match text.char_indices().nth(MAX_ARGUMENTS_CHARS) {
         None => masked,
         Some((end, _)) => format!(
             "{}… cut off, of {} bytes",

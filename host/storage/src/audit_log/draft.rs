@@ -34,7 +34,7 @@ pub enum PrunedBy {
 }
 
 /// Characters of a tool's name in the log: twice the longest valid name.
-const MAX_NAME: usize = 128;
+const MAX_NAME_CHARS: usize = 128;
 
 impl Draft {
     /// A person, or the key `owner`, approved a module as it is.
@@ -188,5 +188,8 @@ pub(super) fn who(owner: &str) -> String {
 /// A tool's name, which may be a model's invention, as the log can hold it: PostgreSQL's text type refuses NUL
 /// characters, and its indexes refuse long texts.
 pub(super) fn tool_name(tool: &str) -> String {
-    tool.chars().filter(|c| *c != '\0').take(MAX_NAME).collect()
+    tool.chars()
+        .filter(|c| *c != '\0')
+        .take(MAX_NAME_CHARS)
+        .collect()
 }

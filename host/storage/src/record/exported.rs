@@ -8,7 +8,7 @@ use toolhold_protocol::event::Event;
 
 /// Bytes of a line: bounds memory, and is several times what a module may return, so that no exported event is
 /// refused.
-const MAX_LINE: u64 = 512 << 20;
+const MAX_LINE_BYTES: u64 = 512 << 20;
 
 /// Reads a record event by event, in bounded memory. A last line without a line break is ignored: its process ended
 /// while writing it. Returns the first line that differs from what was written.
@@ -26,9 +26,9 @@ pub fn scan(path: &Path, mut each: impl FnMut(Event)) -> Result<Option<usize>, R
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let mut bounded = reader.by_ref().take(MAX_LINE);
+        let mut bounded = reader.by_ref().take(MAX_LINE_BYTES);
         let length = bounded.read_until(b'\n', &mut line).map_err(failed)? as u64;
-        if length == MAX_LINE {
+        if length == MAX_LINE_BYTES {
             return Err(failed(io::Error::other(format!(
                 "line {number} has no end"
             ))));

@@ -12,7 +12,7 @@ pub type Attachment = Box<dyn Any + Send + Sync>;
 
 /// One write: changes that are committed together.
 #[derive(Debug)]
-pub struct Entry {
+pub struct WriteEntry {
     pub changes: Vec<Change>,
     /// The commit must survive a crash of the machine, and not only of the process.
     pub durable: bool,
@@ -27,7 +27,7 @@ pub struct Entry {
     pub expected_head: Option<Head>,
 }
 
-impl Entry {
+impl WriteEntry {
     pub fn unawaited(change: Change) -> Self {
         Self {
             changes: vec![change],

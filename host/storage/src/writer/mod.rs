@@ -11,7 +11,7 @@ pub use entry::Attachment;
 use crate::change::Change;
 use crate::database::Database;
 use crate::health::Health;
-use entry::Entry;
+use entry::WriteEntry;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const QUEUE_CAPACITY: usize = 1_024;
 /// A handle of the task. Clones share the task, which ends when the last handle is dropped.
 #[derive(Debug, Clone)]
 pub struct Writer {
-    queue: mpsc::Sender<Entry>,
+    queue: mpsc::Sender<WriteEntry>,
     /// Notified when a caller waits for a write, so that the task does not wait for more entries.
     urgent: Arc<Notify>,
 }
@@ -45,7 +45,7 @@ impl Writer {
     /// crash of the machine, and not only of the process.
     pub async fn write(&self, changes: Vec<Change>, durable: bool) -> io::Result<()> {
         let (done, is_done) = oneshot::channel();
-        let entry = Entry {
+        let entry = WriteEntry {
             changes,
             durable,
             done: Some(done),
@@ -64,16 +64,16 @@ impl Writer {
     /// Queues a change and returns before it is written. The writer keeps queued audit rows in memory through an
     /// outage of any length, so the caller must bound their number, by what it attaches to each.
     pub async fn queue(&self, change: Change, attachment: Attachment) -> io::Result<()> {
-        let entry = Entry {
+        let entry = WriteEntry {
             attachment: Some(attachment),
-            ..Entry::unawaited(change)
+            ..WriteEntry::unawaited(change)
         };
         self.queue.send(entry).await.map_err(|_| gone())
     }
 
     /// Queues a change without waiting, for example from `drop`. The change is lost if the queue is full.
     pub fn note(&self, change: Change) {
-        if self.queue.try_send(Entry::unawaited(change)).is_ok() {
+        if self.queue.try_send(WriteEntry::unawaited(change)).is_ok() {
             self.urgent.notify_one();
         }
     }

@@ -1,6 +1,6 @@
 //! The writer's loop: gathers entries into batches, retries what an outage keeps from being written, and answers.
 
-use super::entry::Entry;
+use super::entry::WriteEntry;
 use super::transaction::{WriterConnection, probe};
 use super::transient::{is_of_database, is_transient};
 use crate::change::Change;
@@ -29,7 +29,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs until the last handle is dropped.
-pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<Entry>) {
+pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<WriteEntry>) {
     let mut batch = Vec::with_capacity(BATCH_ENTRIES);
     while batches.next(&mut entries, &mut batch).await.is_continue() {
         match batches.commit(&mut batch).await {
@@ -52,7 +52,7 @@ pub async fn run(mut batches: BatchWriter, mut entries: mpsc::Receiver<Entry>) {
     }
 }
 
-fn log_loss(entry: &Entry, reason: &dyn Display) {
+fn log_loss(entry: &WriteEntry, reason: &dyn Display) {
     if entry.is_owed() {
         tracing::error!(changes = ?entry.changes, "is not in the audit log: {reason}");
     } else {
@@ -73,7 +73,7 @@ pub struct BatchWriter {
     unflushed: Vec<Change>,
     /// Audit rows of results that were given out, until the database takes them. While there are any, the database
     /// counts as out of order.
-    backlog: VecDeque<Entry>,
+    backlog: VecDeque<WriteEntry>,
     /// Entries of the backlog for one transaction: fewer if a disk is nearly full.
     backlog_batch: usize,
     /// Notified when a caller waits for a write.
@@ -105,8 +105,8 @@ impl BatchWriter {
     /// Waits for the next entries, and probes the database meanwhile if it is out of order.
     async fn next(
         &mut self,
-        entries: &mut mpsc::Receiver<Entry>,
-        batch: &mut Vec<Entry>,
+        entries: &mut mpsc::Receiver<WriteEntry>,
+        batch: &mut Vec<WriteEntry>,
     ) -> ControlFlow<()> {
         loop {
             let is_out = self.health.outage().is_some();
@@ -126,7 +126,11 @@ impl BatchWriter {
     }
 
     /// Waits for more entries, if no caller awaits those in `batch`.
-    async fn gather(&mut self, entries: &mut mpsc::Receiver<Entry>, batch: &mut Vec<Entry>) {
+    async fn gather(
+        &mut self,
+        entries: &mut mpsc::Receiver<WriteEntry>,
+        batch: &mut Vec<WriteEntry>,
+    ) {
         let room = BATCH_ENTRIES.saturating_sub(batch.len());
         if batch.iter().any(|entry| entry.done.is_some()) || room == 0 {
             return;
@@ -173,7 +177,7 @@ impl BatchWriter {
     async fn write_backlog(&mut self) -> Result<(), sqlx::Error> {
         while !self.backlog.is_empty() {
             let many = self.backlog_batch.min(self.backlog.len());
-            let mut batch: Vec<Entry> = self.backlog.drain(..many).collect();
+            let mut batch: Vec<WriteEntry> = self.backlog.drain(..many).collect();
             match self.attempt(&mut batch).await {
                 Ok(durable) => {
                     self.answer(&mut batch, durable);
@@ -198,7 +202,7 @@ impl BatchWriter {
     }
 
     /// Tells the callers of a committed batch. `durable`: everything that was committed survives a crash.
-    fn answer(&mut self, batch: &mut Vec<Entry>, durable: bool) {
+    fn answer(&mut self, batch: &mut Vec<WriteEntry>, durable: bool) {
         if durable {
             self.unflushed.clear();
         }
@@ -215,7 +219,7 @@ impl BatchWriter {
     }
 
     /// Tells the callers of a failed batch, and keeps the audit rows that must not be lost.
-    fn refuse(&mut self, batch: &mut Vec<Entry>, error: WriteError) {
+    fn refuse(&mut self, batch: &mut Vec<WriteEntry>, error: WriteError) {
         let may_pass = is_of_database(&error);
         let error = Arc::new(error);
         for mut entry in batch.drain(..) {
@@ -228,14 +232,14 @@ impl BatchWriter {
     }
 
     /// Commits a batch, and retries through conflicts and outages. Returns whether the commit is durable.
-    async fn commit(&mut self, entries: &mut [Entry]) -> Result<bool, WriteError> {
+    async fn commit(&mut self, entries: &mut [WriteEntry]) -> Result<bool, WriteError> {
         let started = Instant::now();
         let mut failures = 0;
         loop {
             let error = match self.attempt(entries).await {
                 Ok(durable) => {
                     // A batch that changed nothing does not show that the database can be written.
-                    if entries.iter().any(Entry::is_a_write) {
+                    if entries.iter().any(WriteEntry::is_a_write) {
                         self.wrote().await;
                     }
                     return Ok(durable);
@@ -273,12 +277,12 @@ impl BatchWriter {
 
     /// Tries once to commit `entries`. Returns whether the commit is durable. If the reply is lost, it is unknown
     /// whether it succeeded.
-    async fn attempt(&mut self, entries: &mut [Entry]) -> Result<bool, WriteError> {
+    async fn attempt(&mut self, entries: &mut [WriteEntry]) -> Result<bool, WriteError> {
         let database = self.database.clone();
         database.within(self.commit_once(entries)).await
     }
 
-    async fn commit_once(&mut self, entries: &mut [Entry]) -> Result<bool, WriteError> {
+    async fn commit_once(&mut self, entries: &mut [WriteEntry]) -> Result<bool, WriteError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => WriterConnection::open(&self.database).await?,
@@ -314,10 +318,10 @@ mod tests {
     use crate::tests::{TestDatabase, databases};
     use std::io;
 
-    fn rows(numbers: std::ops::Range<u32>) -> Vec<Entry> {
+    fn rows(numbers: std::ops::Range<u32>) -> Vec<WriteEntry> {
         let row = |number| {
             let draft = Draft::module_approved("ann", "m", &u32::to_string(&number));
-            Entry::unawaited(Change::Audit(Box::new(draft)))
+            WriteEntry::unawaited(Change::Audit(Box::new(draft)))
         };
         numbers.map(row).collect()
     }

@@ -1,6 +1,6 @@
 //! One transaction of the writer.
 
-use super::entry::Entry;
+use super::entry::WriteEntry;
 use crate::audit_log::{self, Draft};
 use crate::change::Change;
 use crate::database::Database;
@@ -32,7 +32,7 @@ impl WriterConnection {
         is_file: bool,
         durable: bool,
         again: &[Change],
-        entries: &mut [Entry],
+        entries: &mut [WriteEntry],
     ) -> Result<(), WriteError> {
         if is_file {
             self.set_durable(durable).await?;
@@ -77,7 +77,7 @@ impl WriterConnection {
 /// Adds the audit rows of `entries`, less those that the log holds because the reply to an earlier commit was lost.
 async fn append_audit(
     connection: &mut AnyConnection,
-    entries: &mut [Entry],
+    entries: &mut [WriteEntry],
 ) -> Result<(), sqlx::Error> {
     if entries.iter().all(|entry| entry.drafts().next().is_none()) {
         return Ok(());
@@ -93,8 +93,8 @@ async fn append_audit(
             failed = entry.expected_head.take();
         }
     }
-    let is_new = |entry: &&mut Entry| entry.expected_head.is_none();
-    let new: Vec<&mut Entry> = entries.iter_mut().filter(is_new).collect();
+    let is_new = |entry: &&mut WriteEntry| entry.expected_head.is_none();
+    let new: Vec<&mut WriteEntry> = entries.iter_mut().filter(is_new).collect();
     let drafts: Vec<&Draft> = new.iter().flat_map(|entry| entry.drafts()).collect();
     let end = audit_log::append_after(connection, head, &drafts).await?;
     for entry in new {

@@ -32,7 +32,7 @@ impl Folders {
     }
 }
 
-pub struct Outcome {
+pub struct FuzzOutcome {
     pub target: String,
     pub is_broken: bool,
     pub summary: String,
@@ -40,7 +40,12 @@ pub struct Outcome {
     pub last_words: String,
 }
 
-pub fn run(folders: &Folders, target: &str, time: Duration, seed: Option<u32>) -> Result<Outcome> {
+pub fn run(
+    folders: &Folders,
+    target: &str,
+    time: Duration,
+    seed: Option<u32>,
+) -> Result<FuzzOutcome> {
     let corpus = folders.corpus(target);
     let artifacts = folders.work.join("artifacts").join(target);
     for folder in [&corpus, &artifacts] {
@@ -69,7 +74,7 @@ pub fn run(folders: &Folders, target: &str, time: Duration, seed: Option<u32>) -
     ))
 }
 
-fn outcome(target: &str, is_whole: bool, said: &str, log: &Path) -> Outcome {
+fn outcome(target: &str, is_whole: bool, said: &str, log: &Path) -> FuzzOutcome {
     let value_of = |name: &str| last_word_after(said, name).unwrap_or("?");
     let mut summary = format!(
         "{target:>10}: {} executions, {} a second, {} branches reached, {} inputs kept, {} MiB",
@@ -83,7 +88,7 @@ fn outcome(target: &str, is_whole: bool, said: &str, log: &Path) -> Outcome {
         let _ = write!(summary, "; BROKEN, see {}", log.display());
     }
     let lines: Vec<_> = said.lines().collect();
-    Outcome {
+    FuzzOutcome {
         target: target.to_owned(),
         is_broken: !is_whole,
         summary,

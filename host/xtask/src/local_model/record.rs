@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Model, health, home};
 
 /// How long a server may take to end politely; it has nothing to save.
-const GRACE: Duration = Duration::from_secs(5);
+const EXIT_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Record {
@@ -72,7 +72,7 @@ impl Record {
     /// Ends the process and forgets it.
     pub fn stop(&self, model: &Model) -> Result<()> {
         for signal in ["TERM", "KILL"] {
-            let until = Instant::now() + GRACE;
+            let until = Instant::now() + EXIT_GRACE;
             if self.is_ours() {
                 send(signal, self.pid)?;
             }

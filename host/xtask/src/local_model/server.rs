@@ -17,20 +17,20 @@ use crate::{interrupt, narrate, project};
 /// Where `local-model start` listens if it can, so that the address is the same every time.
 const USUAL_PORT: u16 = 18_080;
 /// Loading takes a second or two from a warm disk; a cold and busy one gets this long.
-const START_LIMIT: Duration = Duration::from_mins(3);
+const START_TIMEOUT: Duration = Duration::from_mins(3);
 /// How long an owned server may take to end after its lifeline is cut.
-const GRACE: Duration = Duration::from_secs(5);
+const EXIT_GRACE: Duration = Duration::from_secs(5);
 /// Enough of the log to hold llama.cpp's reason.
 const LOG_LINES: usize = 20;
 
 /// A server that ends with this value, or with this process if that ends first.
 #[derive(Debug)]
-pub struct Server {
+pub struct LocalServer {
     port: u16,
     child: Child,
 }
 
-/// A port nobody listens on: the wanted one, or any.
+/// A free port: the wanted one if possible.
 pub fn free_port(wanted: Option<u16>) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, wanted.unwrap_or(0))).with_context(
         || match wanted {
@@ -48,7 +48,7 @@ pub fn usual_port() -> Result<u16> {
     free_port(Some(USUAL_PORT)).or_else(|_| free_port(None))
 }
 
-impl Server {
+impl LocalServer {
     pub fn start_owned(installed: &Installed, port: u16) -> Result<Self> {
         let (mut command, log) = command(installed, port, &token())?;
         // The pipe is the lifeline: the system closes it however this process ends.
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LocalServer {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         end(&mut self.child);
@@ -73,7 +73,7 @@ impl Drop for Server {
 
 /// Waits for a process that was asked to end, then insists.
 fn end(child: &mut Child) {
-    let until = Instant::now() + GRACE;
+    let until = Instant::now() + EXIT_GRACE;
     while Instant::now() < until {
         if !matches!(child.try_wait(), Ok(None)) {
             return;
@@ -111,8 +111,8 @@ pub fn start_detached(installed: &Installed, port: u16) -> Result<Record> {
     Ok(record)
 }
 
-/// For a moment after it was started a process has no command line yet; somebody who looked at the
-/// record then would take it for a stale one.
+/// Waits until the started process has a command line. Until then, another command would take its record
+/// for a stale one.
 fn await_command_line(record: &Record, child: &mut Child) -> Result<()> {
     while !record.is_ours() {
         if let Some(status) = child
@@ -192,10 +192,10 @@ fn wait_until_healthy(
                 tail(log)
             );
         }
-        if begin.elapsed() > START_LIMIT {
+        if begin.elapsed() > START_TIMEOUT {
             bail!(
                 "the model server was not ready after {} s; its log ends:\n{}",
-                START_LIMIT.as_secs(),
+                START_TIMEOUT.as_secs(),
                 tail(log)
             );
         }

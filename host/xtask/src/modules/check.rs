@@ -1,5 +1,5 @@
-//! `cargo xtask modules --check`: a component is committed ready built, and nobody reviews bytes, so
-//! this proves that they are what the source beside them compiles to. `toolhold build` keeps paths
+//! `cargo xtask modules --check`: compares committed components with a fresh build of the source
+//! beside them, because reviewers do not read their bytes. `toolhold build` keeps paths
 //! of the machine out of a component; the same compiler then makes the same bytes in any folder.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::Module;
+use super::ModuleFolder;
 use crate::{narrate, project};
 
 /// What is copied: the modules, and the interface that their bindings are made from.
@@ -19,7 +19,7 @@ const SOURCES: [&str; 4] = [
     "wit",
 ];
 
-pub fn committed(toolhold: &Path, modules: Vec<Module>) -> Result<()> {
+pub fn committed(toolhold: &Path, modules: Vec<ModuleFolder>) -> Result<()> {
     let mut committed = Vec::new();
     for module in modules {
         if !module.is_ignored()? {
@@ -53,7 +53,7 @@ pub fn committed(toolhold: &Path, modules: Vec<Module>) -> Result<()> {
     )
 }
 
-fn differing(root: &Path, copy: &Path, modules: &[Module]) -> Result<Vec<String>> {
+fn differing(root: &Path, copy: &Path, modules: &[ModuleFolder]) -> Result<Vec<String>> {
     let mut differing = Vec::new();
     for module in modules {
         let (committed, built) = (module.component(root), module.component(copy));
@@ -112,7 +112,7 @@ mod tests {
             put(root.path(), &format!("{name}/{name}.wasm"), committed);
             put(copy.path(), &format!("{name}/{name}.wasm"), built);
         }
-        let modules = ["modules/calc", "modules/text"].map(|path| Module(path.into()));
+        let modules = ["modules/calc", "modules/text"].map(|path| ModuleFolder(path.into()));
         assert_eq!(
             differing(root.path(), copy.path(), &modules).unwrap(),
             ["modules/text"]

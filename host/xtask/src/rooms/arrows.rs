@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proc_macro2::{Delimiter, TokenTree};
 
-use crate::source::Source;
+use crate::source::SourceFile;
 
 #[derive(Debug, Default)]
 pub struct Arrows {
@@ -15,7 +15,7 @@ pub struct Arrows {
 }
 
 impl Arrows {
-    pub fn between(sources: &[Source]) -> Self {
+    pub fn between(sources: &[SourceFile]) -> Self {
         let rooms: BTreeSet<_> = sources
             .iter()
             .filter_map(|source| source.module.first().cloned())
@@ -65,7 +65,7 @@ impl Arrows {
 }
 
 /// Modules whose bodies stand in the root file.
-fn inline_rooms(source: &Source) -> Vec<String> {
+fn inline_rooms(source: &SourceFile) -> Vec<String> {
     if !source.module.is_empty() {
         return Vec::new();
     }

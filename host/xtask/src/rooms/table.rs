@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Plan, order};
+use super::{CrateRooms, order};
 use crate::narrate;
 
 const DOCUMENT: &str = "host/ARCHITECTURE.md";
@@ -19,7 +19,7 @@ const STALE_SHARE: usize = 10;
 const STALE_LINES: usize = 300;
 
 /// Whether the table says what is so; with `write`, makes it say so.
-pub fn check(root: &Path, plans: &[Plan], write: bool) -> Result<Option<String>> {
+pub fn check(root: &Path, plans: &[CrateRooms], write: bool) -> Result<Option<String>> {
     let path = root.join(DOCUMENT);
     let text =
         fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
@@ -58,7 +58,7 @@ struct Row {
     lines: usize,
 }
 
-fn rows(plans: &[Plan]) -> Result<Vec<Row>> {
+fn rows(plans: &[CrateRooms]) -> Result<Vec<Row>> {
     let last = order::ORDER.len();
     let mut plans: Vec<_> = plans.iter().collect();
     plans.sort_by_key(|plan| order::position(&plan.krate.name).unwrap_or(last));

@@ -1,5 +1,5 @@
 //! The share of the window that each part of a Request takes: by the endpoint's own count where it counts,
-//! otherwise by an estimate (PROTOCOL.md, 7, "Budget").
+//! otherwise by an estimate (docs/protocol.md, 7.11).
 
 use super::{Action, Effects, Machine};
 use crate::context::Counts;

@@ -1,4 +1,4 @@
-//! The parts of the context that a call, or a consulted advisor, sees (PROTOCOL.md, 10).
+//! The parts of the context that a call, or a consulted advisor, sees (docs/protocol.md, 10).
 
 use super::Machine;
 use super::results::list;

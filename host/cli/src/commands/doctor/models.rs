@@ -1,5 +1,4 @@
-//! Whether all models that a run may ask can be asked: its own, the router's, those of shields, and those
-//! that make calls in its place.
+//! Checks all models that a run may use: its own, the router's, the shields' and the fallback's.
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use crate::commands::probe;
@@ -11,22 +10,22 @@ use toolhold_runtime::dialect::{Agreed, ONE_KIND};
 use toolhold_runtime::host;
 
 /// A model in the role that the configuration gives it.
-struct Asked {
-    /// What it is for, as people read it.
+struct ModelRole {
+    /// Purpose of the model, for people.
     area: String,
-    /// What its endpoint is called.
+    /// Name of its endpoint.
     name: String,
     endpoint: Endpoint,
-    /// Whether it answers runs, in a contract.
+    /// Whether it answers runs, and so needs a contract.
     is_answering: bool,
-    /// Why it is never asked.
+    /// Why it cannot be asked.
     missing: Option<String>,
 }
 
-/// What was found of each, by what it is for.
+/// The results, by purpose of the model.
 pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
     let mut findings = Vec::new();
-    // One endpoint may have several roles, and is asked once.
+    // An endpoint with several roles is asked once.
     let mut answered: BTreeMap<(String, String), Finding> = BTreeMap::new();
     for asked in asked(config) {
         let endpoint = &asked.endpoint;
@@ -53,11 +52,11 @@ pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
     findings
 }
 
-fn asked(config: &Configuration) -> Vec<Asked> {
+fn asked(config: &Configuration) -> Vec<ModelRole> {
     let routes = config.routes();
     let own = routes.endpoints_of(&config.endpoint);
     let is_one = routes.reached(&config.endpoint).len() == 1;
-    let asked = |area: String, (name, endpoint): (&str, &Endpoint), is_answering| Asked {
+    let asked = |area: String, (name, endpoint): (&str, &Endpoint), is_answering| ModelRole {
         area,
         name: name.to_owned(),
         endpoint: endpoint.clone(),
@@ -87,16 +86,16 @@ fn asked(config: &Configuration) -> Vec<Asked> {
         let named = config.candidate(&candidate.name)?;
         let area = format!("fallback {}", candidate.name);
         let endpoint = named.table();
-        Some(Asked {
+        Some(ModelRole {
             missing: candidate.missing,
             ..asked(area, (named.key, &endpoint), true)
         })
     });
-    let all: Vec<Asked> = own.chain(picker).chain(guards).collect();
+    let all: Vec<ModelRole> = own.chain(picker).chain(guards).collect();
     all.into_iter().chain(candidates).collect()
 }
 
-/// What runs do where those that may answer them are of different contracts.
+/// The contract of runs whose answering endpoints support different ones.
 async fn difference(config: &Configuration) -> Option<(String, Finding)> {
     let routes = config.routes();
     let own = routes.endpoints_of(&config.endpoint);

@@ -1,4 +1,4 @@
-//! MCP servers: whether each answers, and whether it is what was approved.
+//! Checks MCP servers: whether each answers, and offers what was approved.
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use futures_util::future::join_all;
@@ -6,10 +6,10 @@ use toolhold_mcp::{Ready, Server, Servers, reason};
 use toolhold_policy::{ApprovedBy, Standing};
 use toolhold_runtime::config::Configuration;
 
-/// Lines of a server that died; the last ones say why.
-const PRINTED: usize = 3;
+/// Most lines shown of a failed server's stderr; the last ones name the reason.
+const MAX_STDERR_LINES: usize = 3;
 
-/// Every configured server by its name. One that was not approved is not started.
+/// Checks every configured server. A server without approval is not started.
 pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let found = join_all(servers.iter().map(async |server| {
@@ -36,7 +36,7 @@ async fn finding(server: &Server) -> Finding {
             let told = server.told(&failure).message;
             let own = format!("the MCP server {}: ", settings.name);
             let printed = server.printed();
-            let last = printed.len().saturating_sub(PRINTED);
+            let last = printed.len().saturating_sub(MAX_STDERR_LINES);
             let printed = printed.get(last..).unwrap_or_default().join("; ");
             let remedy = if printed.is_empty() {
                 format!("is this right? {}", settings.launch.line())
@@ -88,7 +88,8 @@ async fn usable(server: &Server, ready: &Ready) -> Finding {
     }
 }
 
-/// What a person has to look at. A server that is not wanted yet, or no more, breaks nothing.
+/// A server that needs a person's decision. A server without approval, or with a revoked one, is not an
+/// error.
 fn disabled(name: &str, before: &str, standing: &Standing) -> Finding {
     let text = format!("{before}{}", reason(standing));
     let approve = format!("toolhold mcp approve {name}");

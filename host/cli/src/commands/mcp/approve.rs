@@ -1,4 +1,4 @@
-//! `toolhold mcp approve`, `revoke` and `diff`: a person looks at what changed, and decides.
+//! `toolhold mcp approve`, `revoke` and `diff`: shows a person what changed, and records the decision.
 
 use super::{inspect, named, print_stderr};
 use crate::commands::modules::{confirmed, show_changes};
@@ -13,7 +13,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::Draft;
 
-/// Shows what would be started, starts it once a person agreed, shows what it offers, asks, and pins.
+/// Shows the command, starts the server if the person agrees, shows its tools, asks, and pins them.
 pub async fn approve(config: &Configuration, server: &Server, yes: bool) -> Result<Exit> {
     let settings = &server.settings;
     let name = &settings.name;

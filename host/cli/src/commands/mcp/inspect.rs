@@ -8,7 +8,7 @@ use serde_json::json;
 use toolhold_mcp::{Offered, Ready, Server, reason};
 use toolhold_policy::Standing;
 
-/// Starts the server, if it may be, and shows what it offers.
+/// Starts the server if it may be started, and shows its tools.
 pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {
     let settings = &server.settings;
     let launch = server.pins().launch(settings).await;
@@ -63,7 +63,7 @@ pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Everything that the server says, for a person.
+/// Prints everything that the server says about its tools.
 pub fn print(server: &Server, ready: &Ready) {
     let settings = &server.settings;
     println!(

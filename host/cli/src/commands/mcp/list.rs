@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolhold_mcp::{Server, Servers, is_revoked};
 use toolhold_policy::ApprovedBy;
 
-/// All servers, as they are known without starting one.
+/// Lists all servers from their settings and pins, without starting one.
 pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
     let mut described = Vec::new();
     for server in servers.iter() {

@@ -98,7 +98,7 @@ fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<Server>> {
     }
 }
 
-/// What a server said when it was started or died, for the person at the terminal.
+/// Prints the server's stderr output.
 #[expect(clippy::print_stderr, reason = "the person at the terminal")]
 fn print_stderr(server: &Server) {
     for line in server.printed() {

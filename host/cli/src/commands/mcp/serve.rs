@@ -37,7 +37,7 @@ pub struct ServeArgs {
     tools: Option<Vec<String>>,
 }
 
-/// Serves until the client is gone, or it is told to stop.
+/// Serves until the client is gone or the process is told to stop.
 pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
     let (registry, watch) = serving::loaded(loaded).await?;
@@ -90,17 +90,17 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     exit
 }
 
-/// What rules are made with.
+/// The inputs of the rules.
 struct Making {
     registry: Registry,
     tools: Option<Vec<String>>,
     recorder: Recorder,
-    /// Told to runs when the server ends.
+    /// Cancels runs when the server ends.
     stop: CancellationToken,
 }
 
 impl Making {
-    /// What the configuration says of every call.
+    /// The settings of every call.
     async fn rules(&self, config: &Configuration) -> Result<Rules> {
         let settings = config.settings();
         let components = Components::new(self.registry.clone(), host::sources(config));
@@ -122,7 +122,7 @@ impl Making {
     }
 }
 
-/// The saved Requests that are offered, as they are now.
+/// The present saved Requests, as far as they are offered.
 async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<Found>> {
     if *offer == Offer::All(false) {
         return Ok(Vec::new());
@@ -175,7 +175,7 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-/// What clients are served.
+/// The service for clients.
 struct Modules<'a> {
     making: &'a Making,
     service: &'a Service,
@@ -198,7 +198,7 @@ impl Serving for Modules<'_> {
         self.making.recorder.renew_secrets(secrets);
     }
 
-    /// Clients are told if that changed what there is.
+    /// Clients are notified if the list changed.
     async fn reloaded(&self, config: &Configuration) -> Result<()> {
         let requests = requests(config, &self.service.settings().requests).await?;
         self.service.refresh(&requests);

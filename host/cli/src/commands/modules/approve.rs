@@ -1,4 +1,4 @@
-//! `toolhold modules approve` and `diff`: a person looks at what changed, and decides.
+//! `toolhold modules approve` and `diff`: shows a person what changed, and records the decision.
 
 use super::{found, inspect, load, module};
 use crate::exit::Exit;
@@ -33,7 +33,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
         println!("no module waits for approval");
     }
     for module in &wanted {
-        // Of what is shown now: it may be another when the answer comes.
+        // The digest of what is shown now: the module may change before the answer.
         let etag = module.etag();
         match module.standing() {
             Standing::Pending { changes } => {
@@ -58,7 +58,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
         }
         let digest = module.digest.to_string();
         let draft = Draft::module_approved("", &module.slot, &digest);
-        // First: nothing is approved that the log does not have.
+        // Logged first: the audit log has every approval.
         host::store(config).await?.audit(draft).await?;
         registry
             .approve(module, &etag)
@@ -69,7 +69,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
     Ok(Exit::Ok)
 }
 
-/// What changed since the approval; [`Exit::Failed`] if something did.
+/// Shows the changes since the approval; [`Exit::Failed`] if there are any.
 pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let registry = load(config, Some(name)).await?;
     let module = module(&registry, name)?;
@@ -123,7 +123,7 @@ pub fn show(changes: &[GrantChange]) {
     }
 }
 
-/// Asks at a terminal. Elsewhere there is no one to answer, and silence is no consent.
+/// Asks at a terminal. Without one the answer is no.
 pub fn confirmed(question: &str) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("{question} Say so with --yes: this is no terminal");

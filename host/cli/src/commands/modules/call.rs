@@ -33,22 +33,22 @@ use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
 use toolhold_sandbox::{LoadError, Registry};
 
-/// What whoever calls says besides.
+/// Flags of the call.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
-    /// Whose scratch files the call sees.
+pub struct CallFlags<'a> {
+    /// The session whose scratch files the call sees.
     pub session: &'a str,
-    /// Calls that wait for a person may be made.
+    /// Whether calls that need approval may run without a question.
     pub is_yes: bool,
     pub is_json: bool,
 }
 
-/// Calls `tool`, building its module first if it only lacks that.
+/// Calls `tool`. Builds its module first if only the component is missing.
 pub async fn call(
     config: &Configuration,
     tool: &str,
     arguments: &str,
-    said: Said<'_>,
+    said: CallFlags<'_>,
 ) -> Result<Exit> {
     let Some((name, _)) = tool.rsplit_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
@@ -116,7 +116,7 @@ pub async fn call(
             terminal: Arc::new(Terminal::open()),
         }),
         budget: Arc::new(Unlimited),
-        // Whoever is at the terminal sees what a module sees.
+        // The guest's output is shown to the person at the terminal.
         hiding: None,
     };
     let request = CallRequest {
@@ -142,7 +142,7 @@ pub async fn call(
             bail!("nothing was called, and that could not be written into the audit log")
         }
         Err(NotCalled::Busy(message)) => bail!(message),
-        Err(NotCalled::HandedBack) => bail!("nobody was asked whether the call may be made"),
+        Err(NotCalled::HandedBack) => bail!("no person was asked whether the call may be made"),
     };
     let reported = tools
         .reported
@@ -151,11 +151,11 @@ pub async fn call(
     show(&end.result, reported.as_ref(), said.is_json)
 }
 
-/// The tools of a registry, which keep what there is to tell of one call besides its result.
+/// A registry's tools that also keep details of one call besides its result.
 #[derive(Debug)]
 struct ReportingTools {
     tools: SandboxTools,
-    /// Of the call; those that it makes have others.
+    /// Id of the call; nested calls have other ids.
     id: String,
     reported: Mutex<Option<Reported>>,
 }
@@ -166,7 +166,7 @@ struct Reported {
     stdout: Captured,
     stderr: Captured,
     logs: Vec<LogLine>,
-    /// The whole message, if that is what the tool returned.
+    /// The whole message, if the tool returned one.
     message: Option<Value>,
 }
 
@@ -208,10 +208,10 @@ impl Toolbox for ReportingTools {
     }
 }
 
-/// The person who makes the call decides about it, and about the calls that it makes.
+/// Asks the person at the terminal about the call and its nested calls.
 #[derive(Debug, Clone)]
 struct Operator {
-    /// Has said so beforehand.
+    /// `--yes` was given.
     is_yes: bool,
     terminal: Arc<Option<Terminal>>,
 }
@@ -246,8 +246,8 @@ impl CallApprover for Operator {
     }
 }
 
-/// The folder of the module that was asked for, if it only lacks building and building it runs nothing of
-/// it outside of a sandbox. Everything else takes an explicit `toolhold build`.
+/// The folder of the named module, if only its component is missing and building it runs none of its code
+/// outside of a sandbox. Other modules need an explicit `toolhold build`.
 fn unbuilt(registry: &Registry) -> Option<PathBuf> {
     registry
         .failures()
@@ -275,7 +275,7 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
         let message = reported.and_then(|reported| reported.message.clone());
         let (key, outcome) = match (&result.outcome, message) {
             (Ok(output), Some(mut message)) => {
-                // As the shields left it.
+                // The result after the shields.
                 message["data"] = output.value.clone();
                 ("result", json!({"message": message}))
             }

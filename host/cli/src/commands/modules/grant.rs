@@ -1,7 +1,7 @@
-//! `toolhold modules grant` and `revoke`: what a module is given for good.
+//! `toolhold modules grant` and `revoke`: permanent grants of a module.
 //!
-//! Grants are kept in a file of their own in the state folder, with the same keys as `[module.NAME]` of
-//! the configuration, and lie below it: what an operator wrote by hand wins.
+//! Grants are stored in a file of their own in the state folder, with the keys of `[module.NAME]` of the
+//! configuration. The file is the weakest layer: an operator's configuration overrides it.
 
 use super::{load, module};
 use crate::commands::module_flags::directory;
@@ -58,7 +58,7 @@ pub struct GrantArgs {
     with_tool: Vec<String>,
 }
 
-/// Writes the grants down, and approves the module with them if only they changed.
+/// Stores the grants, and approves the module with them if nothing else changed.
 pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let config = &loaded.configuration;
     if args.is_empty() {
@@ -73,7 +73,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let path = loaded.grants_file();
     let mut file = read(&path)?;
     put(entry(&mut file, &args.name)?, args, &then)?;
-    // Servers take up what lies in its place: it comes there when it is known to be right, and logged.
+    // Running servers apply the file at once, so it is put in place last: validated and logged.
     let unfinished = beside(&path, &file)?;
     let given = async {
         let (registry, now) =
@@ -96,7 +96,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         println!("  {}", plain(&sentence));
     }
     match now.standing() {
-        // The person who gives this has decided about it; about other changes nobody was asked.
+        // The person decided about this grant, but not about other changes.
         Standing::Pending { changes } if changes.iter().all(|c| c.what.starts_with("grant: ")) => {
             let fresh = changes.is_empty();
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
@@ -123,7 +123,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The module as it is with what this configuration gives it.
+/// Loads the module with the grants of this configuration.
 async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc<Module>)> {
     let registry = load(config, Some(name)).await?;
     if let Some(module) = registry.module(name) {
@@ -137,7 +137,7 @@ async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc
     bail!("this cannot be granted: {reason}")
 }
 
-/// Takes back what `grant` gave, and the approval with it.
+/// Removes the grants of `grant`, and the approval.
 pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
     let config = &loaded.configuration;
     let path = loaded.grants_file();
@@ -146,11 +146,11 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
         .get_mut("module")
         .and_then(Value::as_table_mut)
         .and_then(|modules| modules.remove(name));
-    // Authority that is taken away goes whether or not that can be logged.
+    // A revocation takes effect even if it cannot be logged.
     if given.is_some() {
         put_in_place(&beside(&path, &file)?, &path)?;
     }
-    // With what it was given it may not have loaded.
+    // The module may have failed to load with these grants.
     let registry = load(&loaded.again()?.configuration, Some(name)).await?;
     let slot = match module(&registry, name) {
         Ok(module) => module.slot.clone(),
@@ -195,13 +195,13 @@ impl GrantArgs {
     }
 }
 
-/// Adds what the arguments give to what was given before.
+/// Adds the arguments to the existing grants.
 fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
     let asks = &module.manifest.grants;
     for text in &args.with_dir {
         let mut value = directory(text);
         if let Value::Table(table) = &mut value {
-            // Relative to where this is said, not to where it will be read.
+            // Relative to the working folder, not to the grants file.
             let host = table["host"].as_str().unwrap_or_default();
             let host = std::path::absolute(host).with_context(|| format!("--with-dir {text}"))?;
             table.insert("host".into(), host.display().to_string().into());
@@ -334,7 +334,7 @@ fn read(path: &Path) -> Result<Table> {
     }
 }
 
-/// Writes what is to come into that place, beside it.
+/// Writes the new content to a temporary file beside the target.
 fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
     let unwritable = || format!("{} cannot be written", path.display());
     if let Some(folder) = path.parent() {
@@ -345,7 +345,7 @@ fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
     Ok(unfinished)
 }
 
-/// In one step: a reader sees all of it or what was there before.
+/// Atomic: a reader sees the whole new file or the old one.
 fn put_in_place(unfinished: &Path, path: &Path) -> Result<()> {
     std::fs::rename(unfinished, path)
         .with_context(|| format!("{} cannot be written", path.display()))

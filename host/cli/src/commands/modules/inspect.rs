@@ -7,7 +7,7 @@ use toolhold_policy::{DocsSource, Standing};
 use toolhold_runtime::module_report::describe;
 use toolhold_sandbox::Module;
 
-/// Everything about a module for a person.
+/// Prints everything about a module.
 pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     if json {
         println!("{}", serde_json::to_string_pretty(&describe(module))?);

@@ -8,7 +8,7 @@ use serde_json::json;
 use toolhold_runtime::module_report::describe;
 use toolhold_sandbox::Registry;
 
-/// All modules with their tools, then what could not be loaded.
+/// Prints all modules with their tools, then those that could not be loaded.
 pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
     if json {
         let failed: Vec<_> = registry

@@ -100,7 +100,7 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             yes,
             json,
         } => {
-            let said = call::Said {
+            let said = call::CallFlags {
                 session: &session,
                 is_yes: yes,
                 is_json: json,
@@ -127,7 +127,7 @@ async fn load(config: &Configuration, only: Option<&str>) -> Result<Registry> {
     Ok(registry)
 }
 
-/// A module by name, or as a tool's `_module` names one: by path or by reference.
+/// A module by name, by path or by reference, as a tool's `_module` names it.
 async fn found(config: &Configuration, registry: &Registry, name: &str) -> Result<Arc<Module>> {
     if !name.starts_with("./") && !name.starts_with("oci://") {
         return module(registry, name);

@@ -1,4 +1,4 @@
-//! `toolhold modules watch`: an author's second terminal.
+//! `toolhold modules watch`: reports changes of the modules folder to an author.
 
 use super::list;
 use crate::commands::serving;
@@ -49,7 +49,7 @@ fn tell(event: &LoadEvent) {
     }
 }
 
-/// What could not be loaded, and what may not run.
+/// Prints modules that could not be loaded or may not run.
 fn troubles(registry: &Registry) -> Vec<String> {
     let failures = registry.failures();
     let failed = failures.iter().map(|failed| {

@@ -8,8 +8,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_runtime::config::Configuration;
 
-/// Faults that are printed: more than a screen of them are of one kind.
-pub const SHOWN: usize = 40;
+/// Most faults that are printed: more of them usually have one cause.
+pub const MAX_SHOWN_FAULTS: usize = 40;
 
 pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
     let examined = examine(config, args, false).await?;
@@ -32,15 +32,15 @@ pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Resul
     Ok(exit_of(&examined))
 }
 
-/// Prints what is wrong, or might be.
+/// Prints faults and warnings.
 pub fn show(examined: &Examined) {
-    for fault in examined.faults.iter().take(SHOWN) {
-        // Names of the plan's own may hold line breaks.
+    for fault in examined.faults.iter().take(MAX_SHOWN_FAULTS) {
+        // Names in a plan may contain line breaks.
         let line = fault.message.replace(['\n', '\r'], " ");
         println!("{} {}", bad("fault:"), plain(&line));
     }
-    if examined.faults.len() > SHOWN {
-        let more = examined.faults.len() - SHOWN;
+    if examined.faults.len() > MAX_SHOWN_FAULTS {
+        let more = examined.faults.len() - MAX_SHOWN_FAULTS;
         println!("{} {more} more; --json lists all", bad("fault:"));
     }
     for warning in &examined.warnings {
@@ -53,7 +53,7 @@ pub fn show(examined: &Examined) {
     }
 }
 
-/// `items` as JSON, each with its text for people.
+/// `items` as JSON, each with its text.
 pub fn said<T: serde::Serialize + ToString>(items: &[T]) -> Vec<Value> {
     let said = |item: &T| {
         let mut value = json!(item);

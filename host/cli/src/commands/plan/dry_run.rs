@@ -3,7 +3,7 @@
 use super::PlanArgs;
 use super::check::{exit_of, said, show};
 use super::examine::{Examined, examine};
-use super::found::{By, Finder, Found, module_of, name_of};
+use super::found::{By, CallableTool, Finder, module_of, name_of};
 use crate::exit::Exit;
 use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::Result;
@@ -17,8 +17,8 @@ use toolhold_protocol::plan::{Graph, Plan, PlanPlace};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 
-/// Steps of a tool that are named.
-const SHOWN: usize = 12;
+/// Most steps of one tool that are named.
+const MAX_NAMED_STEPS: usize = 12;
 
 pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
     let examined = examine(config, args, true).await?;
@@ -40,7 +40,7 @@ pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Res
     Ok(exit_of(&examined))
 }
 
-/// Says on stderr what the plan of a rehearsed run would do: its order, and what its tools may do.
+/// Prints the order of a rehearsed plan, and the rights of its tools, to stderr.
 pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Ok(());
@@ -94,7 +94,7 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
     Ok(())
 }
 
-fn tool(name: &str, found: &Found, graph: &Graph) -> String {
+fn tool(name: &str, found: &CallableTool, graph: &Graph) -> String {
     let effect = effect(found);
     let effect = if found.annotations.read_only {
         effect.to_owned()
@@ -103,11 +103,11 @@ fn tool(name: &str, found: &Found, graph: &Graph) -> String {
     };
     let steps = steps_of(name, graph);
     let mut places = String::new();
-    for (index, step) in steps.iter().take(SHOWN).enumerate() {
+    for (index, step) in steps.iter().take(MAX_NAMED_STEPS).enumerate() {
         let _ = write!(places, "{}{step}", if index == 0 { "" } else { ", " });
     }
-    if steps.len() > SHOWN {
-        let _ = write!(places, " and {} more", steps.len() - SHOWN);
+    if steps.len() > MAX_NAMED_STEPS {
+        let _ = write!(places, " and {} more", steps.len() - MAX_NAMED_STEPS);
     }
     let mut text = format!("  {}  {effect}  {places}\n", plain(name));
     for sentence in sentences(found) {
@@ -116,8 +116,8 @@ fn tool(name: &str, found: &Found, graph: &Graph) -> String {
     text
 }
 
-/// What it is and what it may reach, for a person.
-fn sentences(found: &Found) -> Vec<String> {
+/// Describes a module and its capabilities.
+fn sentences(found: &CallableTool) -> Vec<String> {
     match &found.by {
         By::Module(module) => match module.grant().sentences() {
             may if may.is_empty() => {
@@ -152,8 +152,8 @@ fn sentences(found: &Found) -> Vec<String> {
     }
 }
 
-/// What its author says that the tool does to the world.
-fn effect(found: &Found) -> &'static str {
+/// The hints of the tool's author about its effects.
+fn effect(found: &CallableTool) -> &'static str {
     let annotations = found.annotations;
     match (annotations.read_only, annotations.destructive) {
         (true, _) => "only reads",
@@ -179,7 +179,7 @@ fn describe(examined: &Examined) -> Value {
     let Some(graph) = &examined.graph else {
         return faults;
     };
-    let tool = |(name, found): (&String, &Found)| {
+    let tool = |(name, found): (&String, &CallableTool)| {
         let mut described = json!({
             "name": name,
             "steps": steps_of(name, graph),
@@ -205,8 +205,8 @@ fn describe(examined: &Examined) -> Value {
     whole
 }
 
-/// Who runs its calls, and what that may do.
-fn runner(found: &Found) -> Value {
+/// The runner of a tool's calls, and its rights.
+fn runner(found: &CallableTool) -> Value {
     match &found.by {
         By::Module(module) => json!({
             "module": module.name,

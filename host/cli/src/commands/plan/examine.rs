@@ -1,7 +1,7 @@
-//! Everything that can be said about a plan before it runs.
+//! Static checks of a plan.
 
 use super::PlanArgs;
-use super::found::{By, Finder, Found, Unusable, disabled, module_of, name_of};
+use super::found::{By, CallableTool, Finder, Unusable, disabled, module_of, name_of};
 use crate::terminal::progress::Loading;
 use anyhow::Result;
 use serde::Serialize;
@@ -23,54 +23,54 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
 
-/// A plan with what is to be known about it.
+/// A plan and its analysis.
 #[derive(Debug)]
 pub struct Examined {
     pub steps: usize,
     pub mode: Mode,
-    /// Absent if the steps have no order.
+    /// Absent if the plan has a cycle.
     pub graph: Option<Graph>,
-    /// The tools that were found, by the name under which the plan calls them.
-    pub tools: BTreeMap<String, Found>,
+    /// The resolved tools, by the name that the plan uses.
+    pub tools: BTreeMap<String, CallableTool>,
     /// Why the plan cannot run.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<PlanFault>,
     pub warnings: Vec<Warning>,
-    /// Inputs that it needs, if it was not given any.
+    /// Inputs that the plan needs, if none were given.
     pub needs: Vec<Missing>,
 }
 
 /// One reason why a plan cannot run.
 #[derive(Debug, Serialize)]
-pub struct Fault {
+pub struct PlanFault {
     pub kind: FaultKind,
-    /// Absent for what is wrong with the plan as a whole.
+    /// Absent if the fault concerns the whole plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PlanPlace>,
-    /// With the place and what to do.
+    /// Names the place and the remedy.
     pub message: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// It is no plan.
+    /// The JSON is not a plan.
     Form,
     UnknownTool,
-    /// Nobody approved the tool's module or server.
+    /// The tool's module or server is not approved.
     Disabled,
-    /// The tool's server cannot be reached, or is of no use.
+    /// The tool's server cannot be reached or does not work.
     Unreachable,
-    /// No code runs the tool.
+    /// The tool has no implementation.
     NeedsModel,
     Arguments,
-    /// The steps have no order.
+    /// The steps have a cycle.
     Order,
     MissingInput,
 }
 
-/// Loads the modules that the plan names, asks the MCP servers for what they offer, and looks at
-/// everything. With `is_rehearsal`, an input that is not there is a fault even if none was given, and
-/// servers must still offer what was approved.
+/// Loads the modules that the plan names, asks MCP servers for their tools, and checks everything. With
+/// `is_rehearsal`, a missing input is a fault even if none was given, and servers must still offer what was
+/// approved.
 pub async fn examine(
     config: &Configuration,
     args: &PlanArgs,
@@ -87,7 +87,7 @@ pub async fn examine(
     let bound = match bound(config, &context, &registry, &servers).await {
         Ok(bound) => bound,
         Err(error) => {
-            faults.push(Fault {
+            faults.push(PlanFault {
                 kind: FaultKind::UnknownTool,
                 place: None,
                 message: error.to_string(),
@@ -121,7 +121,7 @@ pub async fn examine(
     let (needs, absent): (Vec<_>, Vec<_>) = missing
         .into_iter()
         .partition(|missing| !is_given && !is_rehearsal && is_input(missing));
-    faults.extend(absent.into_iter().map(|missing| Fault {
+    faults.extend(absent.into_iter().map(|missing| PlanFault {
         kind: FaultKind::MissingInput,
         message: missing.to_string(),
         place: Some(missing.place),
@@ -141,13 +141,13 @@ fn unreadable(error: PlanError) -> Examined {
     let faults = match error {
         PlanError::Steps(steps) => steps
             .into_iter()
-            .map(|fault| Fault {
+            .map(|fault| PlanFault {
                 kind: FaultKind::Form,
                 message: fault.to_string(),
                 place: Some(fault.place),
             })
             .collect(),
-        whole => vec![Fault {
+        whole => vec![PlanFault {
             kind: FaultKind::Form,
             place: None,
             message: whole.to_string(),
@@ -164,13 +164,13 @@ fn unreadable(error: PlanError) -> Examined {
     }
 }
 
-fn unordered(error: &GraphError) -> Fault {
+fn unordered(error: &GraphError) -> PlanFault {
     let place = match error {
         GraphError::TooManyLinks { place, .. } => Some(place.clone()),
         GraphError::Cycle(cycle) => cycle.hops.first().map(|hop| hop.place.clone()),
         GraphError::TooManySteps { .. } => None,
     };
-    Fault {
+    PlanFault {
         kind: FaultKind::Order,
         place,
         message: error.to_string(),
@@ -182,10 +182,10 @@ async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Regis
         .iter()
         .filter_map(|step| module_of(&step.tool))
         .collect();
-    // The folder is asked by name alone: all versions of a module are loaded.
+    // Only the name matters for the folder: all versions of a module are loaded.
     let only = modules.iter().map(|module| name_of(module).to_owned());
     let only: Vec<String> = only.collect();
-    // A tool that the context defines may be of any module.
+    // A tool that the context defines may belong to any module.
     let only = (!all).then_some(only.as_slice());
     let registry = host::registry(config)?;
     let loading = Loading::default();
@@ -193,7 +193,7 @@ async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Regis
     Ok(registry)
 }
 
-/// The tools that the context defines, with what runs them, as a run of the plan finds them.
+/// The tools that the context defines, with their implementations, as a run of the plan resolves them.
 async fn bound(
     config: &Configuration,
     context: &Context,
@@ -213,15 +213,15 @@ async fn tools(
     finder: &mut Finder<'_>,
     context: &Context,
     steps: &[Step],
-    faults: &mut Vec<Fault>,
-) -> BTreeMap<String, Found> {
+    faults: &mut Vec<PlanFault>,
+) -> BTreeMap<String, CallableTool> {
     let mut tools = BTreeMap::new();
     let mut unusable: BTreeMap<&str, Unusable> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
         let name = step.tool.as_str();
         let is_defined = context.tools.iter().any(|(known, _)| known == name);
         if is_defined && !finder.bound.iter().any(|bound| bound.tool.name == name) {
-            // The context's tools cannot be used, which was said.
+            // The context's tools are wrong, which was reported.
             continue;
         }
         if !tools.contains_key(name) && !unusable.contains_key(name) {
@@ -246,7 +246,7 @@ async fn tools(
             } else {
                 ""
             };
-            faults.push(Fault {
+            faults.push(PlanFault {
                 kind: *kind,
                 message: format!("{place}: {reason}{latent}"),
                 place: Some(place),
@@ -256,7 +256,7 @@ async fn tools(
     tools
 }
 
-/// The step with what its tool's author fixed: where its result goes, and what it is shown.
+/// The step with what its tool's author fixed: output path and shown data.
 fn placed(index: usize, step: Step, bound: &[Bound]) -> Step {
     let Some(bound) = bound.iter().find(|bound| bound.tool.name == step.tool) else {
         return step;
@@ -275,8 +275,8 @@ fn placed(index: usize, step: Step, bound: &[Bound]) -> Step {
     step
 }
 
-/// Arguments that do not satisfy their tool's schemas. What a reference stands for may be anything.
-fn arguments(steps: &[Step], tools: &BTreeMap<String, Found>, faults: &mut Vec<Fault>) {
+/// Arguments that violate their tool's schemas. A reference may stand for any value.
+fn arguments(steps: &[Step], tools: &BTreeMap<String, CallableTool>, faults: &mut Vec<PlanFault>) {
     for (index, step) in steps.iter().enumerate() {
         let Some(found) = tools.get(&step.tool) else {
             continue;
@@ -286,12 +286,12 @@ fn arguments(steps: &[Step], tools: &BTreeMap<String, Found>, faults: &mut Vec<F
         let mut said = BTreeSet::new();
         for check in &found.checks {
             for fault in check.validator.faults(&step.arguments(), &open) {
-                // Two schemas mostly say the same.
+                // Two schemas usually report the same fault.
                 if !said.insert(fault.pointer.clone()) {
                     continue;
                 }
                 let place = PlanPlace::new(index, fault.pointer);
-                faults.push(Fault {
+                faults.push(PlanFault {
                     kind: FaultKind::Arguments,
                     message: format!("{place}: {}; see {}", fault.reason, check.see),
                     place: Some(place),
@@ -301,7 +301,7 @@ fn arguments(steps: &[Step], tools: &BTreeMap<String, Found>, faults: &mut Vec<F
     }
 }
 
-/// Whether the context has something at `path`, for each that a step serves.
+/// Whether the context has a value at `path`, for each item that a step is applied to.
 fn is_there(context: &Context, path: &Path, instance: Option<&str>) -> bool {
     if instance.is_some() || context.instances.is_empty() {
         return context.data.contains(path, instance);

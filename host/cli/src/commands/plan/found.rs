@@ -1,4 +1,4 @@
-//! What runs the tools that a plan calls, as far as it can be said without calling one.
+//! Resolves the tools that a plan calls, without calling them.
 
 use super::examine::FaultKind;
 use std::collections::BTreeMap;
@@ -10,20 +10,19 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
 use toolhold_sandbox::{Module, Registry};
 
-/// Lines that a server printed before it died.
-const PRINTED: usize = 3;
+/// Most lines shown of a failed server's stderr.
+const MAX_STDERR_LINES: usize = 3;
 
 /// A tool that a plan calls.
 #[derive(Debug)]
-pub struct Found {
+pub struct CallableTool {
     pub annotations: Annotations,
     pub by: By,
-    /// Everything that its arguments must satisfy: what a tool message says of it, and what it says
-    /// itself.
+    /// The schemas that its arguments must satisfy: the tool message's, and its own.
     pub checks: Vec<Check>,
 }
 
-/// Who runs its calls.
+/// The runner of its calls.
 #[derive(Debug)]
 pub enum By {
     Module(Arc<Module>),
@@ -31,16 +30,16 @@ pub enum By {
         server: Arc<Server>,
         /// The server's own name for the tool.
         tool: String,
-        /// Absent where no approval is needed.
+        /// Absent if no approval is needed.
         approval: Option<Box<Approval>>,
     },
 }
 
-/// A schema of arguments.
+/// A schema of arguments, with its source.
 #[derive(Debug)]
 pub struct Check {
     pub validator: Validator,
-    /// Where a person reads more about it.
+    /// The place of the schema, for people.
     pub see: String,
 }
 
@@ -51,16 +50,16 @@ pub struct Unusable {
     pub reason: String,
 }
 
-/// Finds the tools of a plan.
+/// Resolves the tools of a plan.
 #[derive(Debug)]
 pub struct Finder<'a> {
     pub registry: &'a Registry,
     pub servers: &'a Servers,
-    /// Tools whose runners are known: those of a context.
+    /// Tools with known runners: those of the context.
     pub bound: Vec<Bound>,
-    /// Whether servers are asked what they offer now, and not only what was approved.
+    /// Whether servers are asked for their present tools, and not only the pins are read.
     pub is_live: bool,
-    /// What each server offers: one that cannot be reached is not tried for every call.
+    /// The tools of each server: a server that cannot be reached is tried once.
     offers: BTreeMap<String, Result<Vec<Offered>, Unusable>>,
 }
 
@@ -81,8 +80,8 @@ impl<'a> Finder<'a> {
     }
 
     /// # Errors
-    /// Why calls of `tool` cannot be made.
-    pub async fn find(&mut self, tool: &str) -> Result<Found, Unusable> {
+    /// The tool cannot be called.
+    pub async fn find(&mut self, tool: &str) -> Result<CallableTool, Unusable> {
         let bound = self.bound.iter().find(|bound| bound.tool.name == tool);
         let Some(bound) = bound.cloned() else {
             return self.offered(tool).await;
@@ -110,8 +109,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// A tool by the name that it has without a tool message.
-    async fn offered(&mut self, tool: &str) -> Result<Found, Unusable> {
+    /// Resolves a name without a tool message.
+    async fn offered(&mut self, tool: &str) -> Result<CallableTool, Unusable> {
         let own = module_of(tool).filter(|name| self.registry.module(name).is_none());
         let server = own.and_then(|name| self.servers.named(name)).cloned();
         let Some(server) = server else {
@@ -128,7 +127,7 @@ impl<'a> Finder<'a> {
         server_tool(server, &offered).await
     }
 
-    async fn activity(&mut self, name: &str) -> Result<Found, Unusable> {
+    async fn activity(&mut self, name: &str) -> Result<CallableTool, Unusable> {
         let parts = activity(name)
             .and_then(|(server, tool)| Some((self.servers.named(server)?.clone(), tool)));
         let Some((server, tool)) = parts else {
@@ -167,8 +166,8 @@ impl<'a> Finder<'a> {
     }
 }
 
-impl Found {
-    /// As a tool message defines it: its words hold beside the tool's own.
+impl CallableTool {
+    /// A tool message's definition: its constraints hold in addition to the tool's own.
     fn defined(mut self, bound: &Bound) -> Result<Self, Unusable> {
         let name = &bound.tool.name;
         let validator = Validator::new(&bound.tool.parameters)
@@ -181,7 +180,7 @@ impl Found {
     }
 }
 
-/// What a server offers, or why it cannot be said.
+/// The tools of a server, or why they are unknown.
 async fn offer(server: &Server, is_live: bool) -> Result<Vec<Offered>, Unusable> {
     let offer = if is_live {
         server.live_tools().await
@@ -194,7 +193,11 @@ async fn offer(server: &Server, is_live: bool) -> Result<Vec<Offered>, Unusable>
             "not_approved" => FaultKind::Disabled,
             _ => FaultKind::Unreachable,
         };
-        let printed: Vec<String> = server.printed().into_iter().take(PRINTED).collect();
+        let printed: Vec<String> = server
+            .printed()
+            .into_iter()
+            .take(MAX_STDERR_LINES)
+            .collect();
         let printed = match printed.as_slice() {
             [] => String::new(),
             printed => format!("; it printed {}", printed.join(" · ")),
@@ -206,10 +209,10 @@ async fn offer(server: &Server, is_live: bool) -> Result<Vec<Offered>, Unusable>
     })
 }
 
-/// Whether the tools of a server are among those of every run.
+/// Whether a server offers its tools to every run.
 ///
 /// # Errors
-/// What to do where they are not.
+/// The server does not, with advice.
 pub fn offers(settings: &Settings) -> Result<(), String> {
     let name = &settings.name;
     if settings.offer {
@@ -221,18 +224,18 @@ pub fn offers(settings: &Settings) -> Result<(), String> {
     ))
 }
 
-fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<Found, Unusable> {
+fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<CallableTool, Unusable> {
     let validator = Validator::new(&spec.input_schema)
         .map_err(|error| unknown(format!("the schema of {:?} is none: {error}", spec.name)))?;
     let see = format!("`toolhold modules inspect {}`", module.name);
-    Ok(Found {
+    Ok(CallableTool {
         annotations: toolhold_agent::module_tool(spec).annotations,
         by: By::Module(module),
         checks: vec![Check { validator, see }],
     })
 }
 
-async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<Found, Unusable> {
+async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<CallableTool, Unusable> {
     let name = &server.settings.name;
     let checks = offered
         .checks()
@@ -243,7 +246,7 @@ async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<Found, Un
     } else {
         None
     };
-    Ok(Found {
+    Ok(CallableTool {
         annotations: offered.annotations,
         checks: vec![Check {
             validator: checks.arguments,
@@ -260,7 +263,7 @@ async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<Found, Un
 /// A tool of a loaded module.
 ///
 /// # Errors
-/// What there is instead.
+/// The module does not have the tool; the message lists those that it has.
 pub fn module(registry: &Registry, tool: &str) -> Result<(Arc<Module>, ToolSpec), String> {
     let shown = shown(tool);
     let Some(name) = module_of(tool) else {

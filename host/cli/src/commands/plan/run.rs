@@ -67,7 +67,7 @@ pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
     exit
 }
 
-/// With what a run of a saved plan goes on after its process ended.
+/// The settings with which a run of a saved plan resumes.
 pub async fn driver(
     config: &Configuration,
     store: &Store,
@@ -106,24 +106,24 @@ async fn with(
     Ok((driver, servers))
 }
 
-/// Nothing was run: exit code 1.
+/// Reports that nothing was run: exit code 1.
 fn refused(reasons: &[String]) -> Exit {
-    for reason in reasons.iter().take(plan::check::SHOWN) {
+    for reason in reasons.iter().take(plan::check::MAX_SHOWN_FAULTS) {
         eprintln!("{} {}", bad("fault:"), plain(reason));
     }
     eprintln!("the plan cannot be run, and nothing of it was");
     Exit::Failed
 }
 
-/// The tools that a plan calls, under the names by which it calls them (`calc@1.2.add`, too), and
-/// modules for those that its context defines.
+/// The tools that a plan calls, by the names that it uses (`calc@1.2.add`, too), and modules for those that
+/// its context defines.
 #[derive(Debug)]
 struct PlanTools {
     modules: SandboxTools,
     tools: Vec<Tool>,
-    /// Names of those that MCP servers have; of all that they offer, if the context defines tools.
+    /// The called names that belong to MCP servers; all tools of the servers if the context defines tools.
     of_servers: Option<Vec<String>>,
-    /// Why calls of the plan cannot be made.
+    /// Why tools of the plan cannot be called.
     faults: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         .filter_map(|(_, tool, _)| Some(name_of(module_of(tool)?).to_owned()))
         .collect();
     let only: Vec<String> = modules.into_iter().collect();
-    // A tool that the context defines may be of any module.
+    // A tool that the context defines may belong to any module.
     let only = defined.is_empty().then_some(only.as_slice());
     let loading = Loading::default();
     host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
@@ -154,7 +154,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
     let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
     let mut faults = Vec::new();
     let servers = config.servers();
-    // A module keeps its name where a server has the same.
+    // If a module and a server have the same name, the module has precedence.
     let server = |tool: &str| {
         let own = module_of(tool).filter(|name| registry.module(name).is_none())?;
         servers.iter().find(|server| server.name == own)
@@ -212,7 +212,7 @@ impl Toolbox for PlanTools {
         self.tools.clone()
     }
 
-    /// What modules call need not be part of the plan.
+    /// Modules may call tools that are not in the plan.
     fn tool(&self, name: &str) -> Option<Tool> {
         let own = self.tools.iter().find(|tool| tool.name == name);
         own.cloned().or_else(|| self.modules.tool(name))

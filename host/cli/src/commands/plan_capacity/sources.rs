@@ -10,10 +10,10 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{GroupStats, Histogram, Since};
 
-/// Utilization of a replica unless it is given: waiting is threefold there.
+/// Default utilization of a replica: waiting is threefold there.
 const UTILISATION: f64 = 0.7;
 
-/// The level that counts: the one that was asked for, or the one with the most tokens per second.
+/// The level that is used: the requested one, or the one with the most tokens per second.
 pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Result<Inputs> {
     let levels = &measured.levels;
     let level = match in_flight {
@@ -50,7 +50,7 @@ pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Res
         Some(_) => "flag --in-flight",
         None => "measured: the most tokens per second",
     };
-    // How long real requests are, runs know better.
+    // Recorded runs have the real lengths of requests.
     let own = format!("{counted}: its own requests");
     let size = |spread| known(spread, &own).filter(|_| !has_runs);
     Ok(Inputs {
@@ -65,7 +65,7 @@ pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Res
     })
 }
 
-/// What runs of the past took: of the configured model, or of the one that was asked most.
+/// Statistics of past runs with the configured model, or with the most used one.
 pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
     let store = host::store(config).await?;
     let (totals, damaged) = stats::gather(&store, since).await?;
@@ -131,7 +131,7 @@ fn cached(group: &GroupStats, source: &str) -> Option<Sourced> {
     Some(Sourced::new(spread, format!("{source}: their mean share")))
 }
 
-/// What is taken where nothing says otherwise.
+/// The defaults.
 pub fn assumed(config: &Configuration) -> Inputs {
     let assumed = |number: f64| Some(Sourced::new(Spread::of(number), "assumed"));
     let in_flight = match config.routes().price(&config.endpoint) {
@@ -151,7 +151,7 @@ pub fn assumed(config: &Configuration) -> Inputs {
     }
 }
 
-/// The endpoint's price, and where it is from.
+/// The endpoint's price, and its source.
 pub fn rate(config: &Configuration) -> (Option<Rate>, String) {
     let units = |amount: Amount| amount.nano() as f64 / 1e9;
     let name = &config.endpoint;

@@ -1,4 +1,4 @@
-//! For whom the policy is shown: whoever runs `toolhold run`, or an agent of the server, or a key of one.
+//! The subject of a policy: the user of `toolhold run`, an agent of the server, or a key.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
@@ -9,25 +9,25 @@ use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_sandbox::same_directory;
 
-/// What holds for somebody.
+/// The configuration and the restrictions of one subject.
 #[derive(Debug)]
-pub struct Whose {
+pub struct PolicySubject {
     pub config: Configuration,
     /// Absent: a run from this machine's terminal.
     pub agent: Option<String>,
     pub key: Option<String>,
-    /// What its runs may be offered at all. Absent: everything.
+    /// The tools that its runs may be offered. Absent: all.
     pub tools: Option<Vec<String>>,
-    /// That without what the key takes away, as the policy's hash has it.
+    /// The same without the key's restriction, as the policy's hash has it.
     pub agents_tools: Option<Vec<String>>,
-    /// Shields that others do not have.
+    /// The agent's own shields.
     pub own_shields: BTreeSet<String>,
     pub permits: Option<Vec<Permit>>,
 }
 
-impl Whose {
+impl PolicySubject {
     /// # Errors
-    /// There is no such agent or key, or the one may not use the other.
+    /// The agent or the key does not exist, or the key may not use the agent.
     pub async fn of(
         config: &Configuration,
         agent: Option<&str>,
@@ -94,7 +94,7 @@ impl Whose {
         })
     }
 
-    /// By module: what is left of what it is granted.
+    /// By module: the remaining part of its grant.
     pub fn granted(&self) -> BTreeMap<String, NarrowedGrant> {
         let bounds = self.bounds();
         let modules = self.config.policy().modules.into_iter();
@@ -106,7 +106,7 @@ impl Whose {
             .collect()
     }
 
-    /// Tools of MCP servers that every run is offered, as far as it may have them.
+    /// Tools of MCP servers that every run is offered, as far as the subject may use them.
     pub fn offered_by_servers(&self) -> Vec<String> {
         let servers = self.config.servers().into_iter();
         let tools = servers.filter(|server| server.offer).flat_map(|server| {
@@ -133,7 +133,7 @@ impl Whose {
         bounds
     }
 
-    /// What it is, for programs: beside what the policy's hash is of.
+    /// The subject as JSON, beside the hashed policy.
     pub fn json(&self) -> Value {
         let left = self.granted().into_iter();
         let left = left
@@ -151,7 +151,7 @@ impl Whose {
     }
 }
 
-/// Whether a name in a list of tools means this tool: its own, or its module's.
+/// Whether a name in a list of tools matches this tool: its own name, or its module's.
 pub fn is_meant(name: &str, tool: &str) -> bool {
     name == tool || tool.split('.').next() == Some(name)
 }

@@ -1,4 +1,4 @@
-//! `toolhold run`, `toolhold request run` and `toolhold resume`: whatever asks a model.
+//! `toolhold run`, `toolhold request run` and `toolhold resume`: the commands that run an agent.
 
 mod options;
 mod resume;
@@ -10,7 +10,7 @@ use crate::commands::plan;
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
 use crate::terminal::progress::Loading;
-use crate::terminal::view::View;
+use crate::terminal::view::EventPrinter;
 use crate::terminal::{input, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
@@ -68,7 +68,7 @@ pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> 
         }
     };
     let mut request = RunRequest::new("");
-    // As when it is a sub-agent: what is in the modules folder today is no part of it.
+    // As for a sub-agent: modules that the Request does not name are no part of it.
     request.own_tools_only = args.options.tools.is_none();
     if let Some(input) = &args.input {
         let text = match input.strip_prefix('@') {
@@ -128,7 +128,7 @@ async fn start(
     options: Options,
 ) -> Result<Exit> {
     request.settings = config.settings();
-    // A saved Request may ask for less than the operator allows, and not for more.
+    // The Request's limits may be lower than the operator's, not higher.
     let most = &mut request.settings.max_steps;
     *most = max_steps.unwrap_or(*most).min(*most);
     request.settings.dry_run = options.dry_run;
@@ -184,7 +184,7 @@ pub async fn launch(
     Ok(exit)
 }
 
-/// What a person runs at a terminal.
+/// The parts of a run at a terminal.
 fn subject(run: Uuid) -> Subject {
     Subject {
         run,
@@ -193,7 +193,7 @@ fn subject(run: Uuid) -> Subject {
     }
 }
 
-/// A model, the modules, the MCP servers and the approver; and what is known of the endpoints.
+/// The model, the modules, the MCP servers and the approver; and the probe results of the endpoints.
 async fn driver(
     config: &Configuration,
     store: &Store,
@@ -229,11 +229,11 @@ async fn driver(
     Ok((driver, servers, selected.known))
 }
 
-/// The loaded modules, or those that `allowed` names.
+/// The loaded modules, or only those that `allowed` names.
 pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
     let registry = host::registry(config)?;
     let loading = Loading::default();
-    // With an allow-list, only the modules it names are loaded at all.
+    // With an allow-list, only the named modules are loaded.
     let only: Option<Vec<String>> = allowed.map(|tools| {
         let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
         tools.iter().map(module).collect()
@@ -260,8 +260,8 @@ pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Resu
     Ok(toolbox)
 }
 
-/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded;
-/// the run still says how it ended. A second Ctrl-C ends the process.
+/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded; a
+/// cancelled run still has a last event. A second Ctrl-C ends the process.
 pub async fn watch(
     mut run: Run,
     store: Option<&Store>,
@@ -284,7 +284,7 @@ pub async fn watch(
             std::process::exit(130);
         }
     });
-    let mut view = View::default();
+    let mut view = EventPrinter::default();
     view.show_budget(shown.budget);
     let mut exit = Exit::Failed;
     while let Some(event) = run.events.recv().await {
@@ -317,7 +317,7 @@ pub fn exit_of(reason: StopReason) -> Exit {
     }
 }
 
-/// One bad module never hides the others, and never goes unnoticed.
+/// A module that fails to load is reported, and does not hide the others.
 pub fn warn_of_failures(registry: &Registry) {
     for failed in registry.failures() {
         let text = style::plain(&format!("{}: {}", failed.origin, failed.error));

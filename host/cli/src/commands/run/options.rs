@@ -66,7 +66,7 @@ pub struct Shown {
     pub budget: bool,
 }
 
-/// With what a run begins. It keeps all but the means: they are in its record.
+/// The initial parameters of a run. All but the means of showing it are in its record.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
@@ -120,7 +120,7 @@ impl Means {
         }
     }
 
-    /// A flag of those that say how a model is asked.
+    /// A flag about how a model is asked.
     pub(super) fn asking(&self) -> Option<&'static str> {
         let record = self.record.is_some().then_some("--record");
         self.endpoint.given().or(record)

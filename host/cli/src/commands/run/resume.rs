@@ -17,7 +17,7 @@ use toolhold_runtime::host;
 use toolhold_runtime::telemetry;
 use toolhold_telemetry::Subject;
 
-/// Goes on with a run whose process ended.
+/// Resumes a run whose process ended.
 pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let id = store.find(&args.run).await?.run()?;
@@ -36,7 +36,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         let allowed = request.allowed.as_deref();
         let (driver, servers, known) =
             Box::pin(driver(config, &store, means, allowed, timeout, own)).await?;
-        let change = Change {
+        let change = EndpointChange {
             doubt: known.doubt(request.settings.contract, config),
             settings: &request.settings,
             before: began_with(&events),
@@ -53,11 +53,11 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
         eprintln!("{} {text}", style::warn("policy:"));
     }
-    // What was loaded because a tool named it, by path or by reference, is loaded again.
+    // Modules that tools named by path or by reference are loaded again.
     for bound in replayed.tools() {
         if let (Execution::Module(name), Runner::Module(_)) = (&bound.tool.execution, &bound.runner)
         {
-            // Its calls will fail for this reason; the run may not need it any more.
+            // Calls of its tools will fail for this reason; the run may not need them any more.
             if let Err(reason) = driver.toolbox.module(name).await {
                 let text = style::plain(&format!("{}: {reason}", bound.tool.name));
                 eprintln!("{} {text}", style::warn("left out:"));
@@ -83,21 +83,21 @@ fn began_with(events: &[Event]) -> &str {
     }
 }
 
-/// A run that goes on elsewhere. Its settings stay as they are in its record: a replay comes to the same
-/// Requests by them alone.
-struct Change<'a> {
-    /// Who may answer and was found to do otherwise than the run's contract says.
+/// A resumed run whose endpoint may have changed. The run keeps its recorded settings, because a replay
+/// rebuilds the same Requests from them.
+struct EndpointChange<'a> {
+    /// An answering endpoint that the probe found not to support the run's contract, with its verdict.
     doubt: Option<(&'a str, &'a ProbeVerdict)>,
     settings: &'a Settings,
     before: &'a str,
     now: &'a str,
 }
 
-impl Change<'_> {
-    /// Says what the run keeps that the endpoint may do otherwise.
+impl EndpointChange<'_> {
+    /// Warns about recorded settings that differ from the endpoint's.
     ///
     /// # Errors
-    /// The endpoint was found to refuse what the run asks it for.
+    /// The probe found that the endpoint refuses the run's contract.
     fn tell(&self) -> Result<()> {
         let contract = self.settings.contract;
         let mut doubt = String::new();

@@ -1,4 +1,4 @@
-//! What runs took, as a program reads it.
+//! Statistics as JSON.
 
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn step_json(step: &StepStats) -> Value {
     value
 }
 
-/// What a reply cost is null where it is not known.
+/// The cost of a reply is null if it is unknown.
 fn took_json(took: &Took) -> Value {
     let is_known = took.unpriced == 0 && took.replies > 0;
     json!({

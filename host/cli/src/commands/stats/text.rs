@@ -1,4 +1,4 @@
-//! What runs took, as a person reads it.
+//! Statistics for people.
 
 use crate::terminal::columns::columns;
 use crate::terminal::style;
@@ -179,7 +179,7 @@ fn cost(took: &Took) -> String {
     }
 }
 
-/// Who else was asked, and what it took.
+/// Other models that were asked, and their statistics.
 fn sides_text(sides: &Sides) -> String {
     let mut text = String::new();
     for (side, took) in sides.iter() {

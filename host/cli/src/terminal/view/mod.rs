@@ -20,28 +20,28 @@ use toolhold_protocol::shield::{Judgement, Ruling};
 use toolhold_protocol::solution::Call;
 use words::{budget, cut, plain_json, shown, side, tokens};
 
-/// Lines that a guest printed.
-const MAX_PRINTED: usize = 10;
+/// Most lines shown of a guest's output.
+const MAX_GUEST_LINES: usize = 10;
 
 /// Prints events as they come.
 #[derive(Debug, Default)]
-pub struct View {
-    /// Whether the line on the screen is model text without an end.
+pub struct EventPrinter {
+    /// Whether the last line on the screen is model text without a line break.
     open_line: bool,
-    /// Nothing but the view is wanted: it is not progress, and goes to stdout.
+    /// Only this view was asked for: it goes to stdout.
     is_all: bool,
     /// Whether the answer is data and not text.
     is_typed: bool,
-    /// In which the run's costs are.
+    /// Currency of the run's costs.
     currency: String,
-    /// Whether what each part of a request takes is wanted.
+    /// Whether the size of each part of a request is shown.
     has_budget: bool,
-    /// How the last Request failed, as it was shown.
+    /// The failure of the last Request, as it was shown.
     failure: Option<String>,
 }
 
-impl View {
-    /// For runs that are over: everything goes to stdout.
+impl EventPrinter {
+    /// For ended runs: everything goes to stdout.
     pub fn of_record() -> Self {
         Self {
             is_all: true,
@@ -88,8 +88,8 @@ impl View {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
                 ..
             } => self.model_text(text),
-            // A native call is shown when it is made; what shields say was shown one by one; that an endpoint
-            // is given up, and why, is said by whoever asked it.
+            // Shown elsewhere: a native call when it is made, each shield's verdict by itself, and a given-up
+            // endpoint by its caller.
             EventKind::Delta { .. }
             | EventKind::Screened { .. }
             | EventKind::Counted { .. }
@@ -275,7 +275,7 @@ impl View {
         ));
     }
 
-    /// What happens in a sub-agent, or in a call that a call makes, one level further in.
+    /// Events of a sub-agent, or of a nested call, one level further in.
     fn sub(&mut self, event: &EventKind) {
         match event {
             EventKind::ToolStart { call, filled, .. } => {
@@ -298,7 +298,7 @@ impl View {
         }
     }
 
-    /// A shield that lets something pass is no news.
+    /// A shield that lets something pass is not shown.
     fn judged(&mut self, judgement: &Judgement) {
         let said = match judgement.verdict {
             Ruling::Pass => return,
@@ -317,7 +317,7 @@ impl View {
         self.line(&format!("  {} {}", warn("⛨"), cut(&line(&text))));
     }
 
-    /// Each advisor with its votes and its words, then what comes of them.
+    /// Each advisor with its votes and its text, then the result.
     fn council(&mut self, council: &Council) {
         for opinion in &council.opinions {
             let of = opinion.instance.as_ref();
@@ -368,13 +368,13 @@ impl View {
     }
 
     fn printed(&mut self, printed: &[String]) {
-        for text in printed.iter().take(MAX_PRINTED) {
+        for text in printed.iter().take(MAX_GUEST_LINES) {
             self.line(&dim(&format!("    {}", cut(&line(text)))));
         }
-        if printed.len() > MAX_PRINTED {
+        if printed.len() > MAX_GUEST_LINES {
             self.line(&dim(&format!(
                 "    … {} more lines",
-                printed.len() - MAX_PRINTED
+                printed.len() - MAX_GUEST_LINES
             )));
         }
     }
@@ -406,13 +406,13 @@ impl View {
             (StopReason::ToolCalls, _) => {
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
             }
-            // What was written before some calls failed.
+            // Text that was written before some calls failed.
             (StopReason::Incomplete, Some(failure)) => {
                 self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
                 self.line(&dim(&format!("{} after {summary}", name(reason))));
                 println!("{}", plain_json(output));
             }
-            // Why was said when it happened.
+            // The reason was shown when it happened.
             (reason, Some(failure)) if self.failure.as_ref() == Some(&failure.message) => {
                 self.line(&format!(
                     "{} {} after {summary}",
@@ -437,7 +437,7 @@ impl View {
         }
     }
 
-    /// It is no answer, so it does not go where answers go.
+    /// It is not an answer, so it does not go to stdout.
     fn so_far(&mut self, output: &Value) {
         if !output.is_null() {
             self.line(&dim(&format!("so far: {}", shown(output))));
@@ -452,7 +452,7 @@ impl View {
         self.put(&dim(&plain(text).replace('\n', "\n  ")));
     }
 
-    /// A reader that went away does not end a run.
+    /// A closed pipe does not end a run.
     fn put(&self, text: &str) {
         let _ = if self.is_all {
             let mut out = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! Single things of a run in words: an answer, what a call took, why a run ended.
+//! Texts about a run: an answer, the costs of a call, the reason of an end.
 
 use crate::terminal::style::{bytes, count, dim, duration, line, plain};
 use serde_json::Value;
@@ -8,8 +8,8 @@ use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 use toolhold_protocol::window::{Part, Parts};
 
-/// Longer results are cut on the screen; the journal has them whole.
-const MAX_SHOWN: usize = 600;
+/// Most characters of a result on the screen; the journal has the whole.
+const MAX_RESULT_CHARS: usize = 600;
 
 /// A plain string as it is, anything else as JSON.
 pub fn answer(output: &Value) -> String {
@@ -19,8 +19,7 @@ pub fn answer(output: &Value) -> String {
     }
 }
 
-/// JSON that a terminal shows as it is and a program reads: what the one could take for a command is
-/// escaped as the other knows it.
+/// JSON that is safe on a terminal and readable by a program: control characters are written as JSON escapes.
 pub(super) fn plain_json(value: &Value) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut out = String::with_capacity(text.len());
@@ -69,10 +68,10 @@ pub(super) fn shown(value: &Value) -> String {
     cut(&line(&value.to_string()))
 }
 
-/// Of a text that may be printed, what fits.
+/// The beginning of a text, as far as it fits.
 pub(super) fn cut(text: &str) -> String {
-    let kept: String = text.chars().take(MAX_SHOWN).collect();
-    match text.chars().count().saturating_sub(MAX_SHOWN) {
+    let kept: String = text.chars().take(MAX_RESULT_CHARS).collect();
+    match text.chars().count().saturating_sub(MAX_RESULT_CHARS) {
         0 => kept,
         missing => format!("{kept}{}", dim(&format!(" … {missing} more characters"))),
     }
@@ -99,7 +98,7 @@ pub(super) fn tokens(
     )
 }
 
-/// Who was asked beside the run, and what for.
+/// The other models that were asked, and why.
 pub(super) fn side(request: &SideRequest) -> String {
     let SideRequest {
         role,
@@ -132,7 +131,7 @@ pub(super) fn side(request: &SideRequest) -> String {
     format!("{what} {who}: {took}")
 }
 
-/// What a request takes. What the endpoint did not count itself is an estimate, and marked as one.
+/// The size of a request. Numbers that the endpoint did not count are marked as estimates.
 pub(super) fn budget(window: Option<u64>, reply: u64, parts: &Parts, exact: &[Part]) -> String {
     let of = window.map_or_else(
         || "a window of unknown size".to_owned(),

@@ -8,7 +8,7 @@ const MEMORY: u8 = 5;
 const GLOBAL: u8 = 6;
 /// A mutable i32 that begins as zero.
 const STACK_POINTER: &[u8] = &[0x7f, 1, 0x41, 0, 0x0b];
-const PAGE: u32 = 65536;
+const PAGE_BYTES: u32 = 65536;
 
 /// The module with its stack pointer at the end of its first memory; none if it is no module of the
 /// layout that Go makes.
@@ -28,7 +28,7 @@ pub fn with_early_stack(module: &[u8]) -> Option<Vec<u8>> {
             let (count, globals) = unsigned(&section)?;
             let others = globals.strip_prefix(STACK_POINTER)?;
             // Sixteen bytes below the end, as the runtime leaves them too.
-            let top = pages?.checked_mul(PAGE)?.checked_sub(16)?;
+            let top = pages?.checked_mul(PAGE_BYTES)?.checked_sub(16)?;
             let mut with_stack = leb(count);
             with_stack.extend([0x7f, 1, 0x41]);
             with_stack.extend(positive(top));

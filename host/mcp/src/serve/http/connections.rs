@@ -1,8 +1,8 @@
-//! Where the server listens, and what protects it.
+//! The listening address, and its protection.
 
 use super::guard::Guard;
 use super::sessions::Sessions;
-use super::{Endpoint, router};
+use super::{HttpEndpoint, router};
 use crate::serve::service::Service;
 use crate::serve::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
 use uuid::Uuid;
 
-/// An address that is listened at, and what protects it.
+/// A listening address, and its protection.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -21,8 +21,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens at `address`, such as `127.0.0.1:8808`. Every other address than this machine's own
-    /// needs a token.
+    /// Listens at `address`, such as `127.0.0.1:8808`. An address other than loopback requires a token.
     pub async fn new(service: &Service, address: &str) -> Result<Self> {
         let variable = &service.settings().token_env;
         let token = service.settings().token.as_ref();
@@ -52,18 +51,18 @@ impl Bound {
     }
 }
 
-/// Serves until it is dropped, and with it every connection.
+/// Serves until dropped, which closes all connections.
 pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let settings = service.settings();
     let is_local = bound.address()?.ip().is_loopback();
-    let endpoint = Endpoint {
+    let endpoint = HttpEndpoint {
         guard: Guard::new(is_local, settings, bound.token),
         sessions: Sessions::new(settings.sessions, settings.session_idle),
         id: Uuid::now_v7().to_string().into(),
         service: service.clone(),
     };
     let router = router(Arc::new(endpoint));
-    // Its clients are local programs: they end with it.
+    // The clients are local programs and end with their connection.
     let stop = CancellationToken::new();
     let settings = connections::Settings::new(settings.connections);
     connections::serve(bound.listener, router, settings, stop).await;

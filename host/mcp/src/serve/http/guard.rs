@@ -1,6 +1,6 @@
-//! Who may talk to the endpoint at all: no page of elsewhere, and nobody without the token.
+//! Access to the endpoint: refuses requests of foreign web pages, and requests without the token.
 
-use super::Refused;
+use super::HttpRejection;
 use crate::serve::settings::{Bearer, Settings};
 use axum::http::{HeaderMap, StatusCode};
 use toolhold_connections as connections;
@@ -23,8 +23,8 @@ impl Guard {
     }
 
     /// # Errors
-    /// Why not.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    /// The request is refused.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), HttpRejection> {
         self.pages.check(headers).map_err(|stranger| {
             let reason = match stranger {
                 ForeignHeader::Host => {
@@ -34,7 +34,7 @@ impl Guard {
                     "pages of that Origin may not reach this server; name it in mcp_server.origins"
                 }
             };
-            Refused::new(StatusCode::FORBIDDEN, reason)
+            HttpRejection::new(StatusCode::FORBIDDEN, reason)
         })?;
         let Some(token) = &self.token else {
             return Ok(());
@@ -43,7 +43,7 @@ impl Guard {
             return Ok(());
         }
         let reason = "this server needs its bearer token";
-        Err(Refused::new(StatusCode::UNAUTHORIZED, reason))
+        Err(HttpRejection::new(StatusCode::UNAUTHORIZED, reason))
     }
 }
 

@@ -1,15 +1,15 @@
-//! Sessions over HTTP, as revisions up to 2025-11-25 have them.
+//! Sessions over HTTP, in revisions up to 2025-11-25.
 
 use super::reply::{self, Work};
-use super::sessions::{Held, Refusal};
-use super::{Endpoint, Refused, SESSION, VERSION, accepts, remote};
+use super::sessions::{Held, SessionRefusal};
+use super::{HttpEndpoint, HttpRejection, SESSION, VERSION, accepts, remote};
 use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, Terms};
 use crate::serve::rpc;
 use crate::serve::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
 use crate::serve::service::Service;
-use crate::serve::work::{Batch, Outcome, Task};
+use crate::serve::work::{Batch, Outcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// The first version whose clients take an event without a message.
+/// The first revision whose clients accept an event without a message.
 const PRIMED: &str = "2025-11-25";
 
-pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Message) -> Response {
+pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Message) -> Response {
     if let Message::Request(request) = &message
         && request.method == "initialize"
     {
@@ -46,9 +46,9 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
     }
 }
 
-/// Messages that came at a time, which only some revisions have.
+/// A batch of messages, which only some revisions have.
 pub async fn batch(
-    endpoint: &Arc<Endpoint>,
+    endpoint: &Arc<HttpEndpoint>,
     headers: &HeaderMap,
     messages: Vec<Result<Message, Malformed>>,
 ) -> Response {
@@ -68,7 +68,10 @@ pub async fn batch(
                 let work = batch.may_hold(&request).and_then(|()| {
                     let begun = Begun::new(endpoint, &held, headers, request)?;
                     let client_sender = client_sender.clone();
-                    Ok(Task::spawn(&Handle::current(), begun.work(client_sender)))
+                    Ok(RequestTask::spawn(
+                        &Handle::current(),
+                        begun.work(client_sender),
+                    ))
                 });
                 batch.begun(id, work);
             }
@@ -87,13 +90,13 @@ pub async fn batch(
     }
 }
 
-fn initialize(endpoint: &Endpoint, request: &Request) -> Response {
+fn initialize(endpoint: &HttpEndpoint, request: &Request) -> Response {
     let held = match endpoint.sessions.begin(request) {
         Ok(held) => held,
-        Err(Refusal::Request(error)) => {
+        Err(SessionRefusal::Request(error)) => {
             return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), error);
         }
-        Err(Refusal::Full) => {
+        Err(SessionRefusal::Full) => {
             let reason =
                 "every session that this server has room for is busy (mcp_server.sessions)";
             let error = Error::new(INTERNAL_ERROR, reason);
@@ -106,7 +109,7 @@ fn initialize(endpoint: &Endpoint, request: &Request) -> Response {
 }
 
 async fn request_of(
-    endpoint: &Endpoint,
+    endpoint: &HttpEndpoint,
     held: &Arc<Held>,
     headers: &HeaderMap,
     request: Request,
@@ -123,7 +126,7 @@ async fn request_of(
     work.answer().await
 }
 
-/// A request of a session, and all that it needs.
+/// A request of a session, with its context.
 struct Begun {
     service: Arc<Service>,
     held: Arc<Held>,
@@ -136,7 +139,7 @@ impl Begun {
     /// # Errors
     /// As [`InFlightRequests::begin`](crate::serve::in_flight::InFlightRequests::begin).
     fn new(
-        endpoint: &Endpoint,
+        endpoint: &HttpEndpoint,
         held: &Arc<Held>,
         headers: &HeaderMap,
         request: Request,
@@ -144,7 +147,7 @@ impl Begun {
         let flight = held.session.in_flight.begin(&request.id)?;
         let mut terms = held.session.terms(&request.params);
         remote(&mut terms, headers);
-        // Somebody who takes no stream cannot be asked anything.
+        // A client that takes no streams cannot be asked questions.
         terms.elicits &= accepts(headers, "text/event-stream");
         Ok(Self {
             service: endpoint.service.clone(),
@@ -175,12 +178,12 @@ fn notified(held: &Held, method: &str, mut params: Map<String, Value>) {
     }
 }
 
-/// The session's own stream, which tells of changes. Its events are numbered by the list that they tell
-/// of, so that a client which comes back is told whether it missed something.
-pub fn stream(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Response, Refused> {
+/// The session's own stream of change notifications. An event's id is the version of the tool list, so that a
+/// client that reconnects learns whether it missed a change.
+pub fn stream(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<Response, HttpRejection> {
     if !accepts(headers, "text/event-stream") {
         let reason = "a GET is answered with text/event-stream";
-        return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+        return Err(HttpRejection::new(StatusCode::NOT_ACCEPTABLE, reason));
     }
     let held = held(endpoint, headers)?;
     let mut changes = endpoint.service.changes();
@@ -195,7 +198,7 @@ pub fn stream(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Response, Refu
     } else {
         first.extend_from_slice(b":\n\n");
     }
-    // Of two streams of a session only one is told something: the newer.
+    // Only the newest stream of a session gets notifications.
     held.streams.send_modify(|streams| *streams += 1);
     let streams = held.streams.subscribe();
     let state = (held, changes, streams, Some(Bytes::from(first)));
@@ -227,7 +230,7 @@ fn changed(generation: u64) -> Bytes {
     reply::event(Some(generation), &message)
 }
 
-pub fn end(endpoint: &Endpoint, headers: &HeaderMap) -> Result<StatusCode, Refused> {
+pub fn end(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<StatusCode, HttpRejection> {
     if endpoint.sessions.end(session_id(headers)?) {
         Ok(StatusCode::NO_CONTENT)
     } else {
@@ -236,11 +239,11 @@ pub fn end(endpoint: &Endpoint, headers: &HeaderMap) -> Result<StatusCode, Refus
 }
 
 /// The session that a message belongs to.
-fn held(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Arc<Held>, Refused> {
+fn held(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<Arc<Held>, HttpRejection> {
     let version = headers.get(VERSION);
     if version.is_some_and(|version| !LEGACY.iter().any(|own| version == own)) {
         let reason = format!("sessions speak one of {}", LEGACY.join(", "));
-        return Err(Refused::new(StatusCode::BAD_REQUEST, reason));
+        return Err(HttpRejection::new(StatusCode::BAD_REQUEST, reason));
     }
     endpoint
         .sessions
@@ -248,16 +251,16 @@ fn held(endpoint: &Endpoint, headers: &HeaderMap) -> Result<Arc<Held>, Refused> 
         .ok_or_else(gone)
 }
 
-fn session_id(headers: &HeaderMap) -> Result<&str, Refused> {
+fn session_id(headers: &HeaderMap) -> Result<&str, HttpRejection> {
     let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
     id.ok_or_else(|| {
         let reason =
             "there is no Mcp-Session-Id; begin with \"initialize\", or speak revision 2026-07-28";
-        Refused::new(StatusCode::BAD_REQUEST, reason)
+        HttpRejection::new(StatusCode::BAD_REQUEST, reason)
     })
 }
 
-fn gone() -> Refused {
+fn gone() -> HttpRejection {
     let reason = "there is no such session; begin with \"initialize\"";
-    Refused::new(StatusCode::NOT_FOUND, reason)
+    HttpRejection::new(StatusCode::NOT_FOUND, reason)
 }

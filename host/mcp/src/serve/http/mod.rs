@@ -1,8 +1,8 @@
 //! Streamable HTTP: one endpoint, `/mcp`.
 //!
-//! A request is answered with JSON, in one write, unless something is to be said before: then with a
-//! stream of events. A client that closes the connection cancels what it asked for, in both eras: no
-//! stream of a request can be taken up again, so nobody would get what its call came to.
+//! A request is answered with JSON in one write, or with a stream of events if messages come before the
+//! reply. A client that closes the connection cancels its request, in both eras: the stream of a request
+//! cannot be resumed, so no client would get the result.
 
 mod connections;
 mod guard;
@@ -32,27 +32,27 @@ use toolhold_telemetry as telemetry;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// Whose calls are made that come over HTTP: whoever may reach us. Keys' names have no colon.
+/// Owner of all calls over HTTP. Names of keys contain no colon, so it is never a key.
 const OWNER: &str = "mcp:http";
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
-struct Endpoint {
+struct HttpEndpoint {
     service: Arc<Service>,
     guard: Guard,
     sessions: Sessions,
-    /// Whose scratch files modules see that are called outside of sessions.
+    /// Session for scratch files of calls outside of sessions.
     id: Arc<str>,
 }
 
-fn router(endpoint: Arc<Endpoint>) -> Router {
+fn router(endpoint: Arc<HttpEndpoint>) -> Router {
     Router::new()
         .route("/mcp", any(answer))
-        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "MCP is served at /mcp") })
+        .fallback(|| async { HttpRejection::new(StatusCode::NOT_FOUND, "MCP is served at /mcp") })
         .with_state(endpoint)
 }
 
-async fn answer(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
+async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let headers = &head.headers;
     if let Err(refused) = endpoint.guard.check(headers) {
@@ -67,46 +67,53 @@ async fn answer(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Resp
         Method::DELETE => legacy::end(&endpoint, headers).into_response(),
         _ => {
             let reason = "POST, GET and DELETE are served";
-            Refused::new(StatusCode::METHOD_NOT_ALLOWED, reason).into_response()
+            HttpRejection::new(StatusCode::METHOD_NOT_ALLOWED, reason).into_response()
         }
     }
 }
 
-/// The body of a message, if it is one that can be answered.
-async fn read(endpoint: &Endpoint, headers: &HeaderMap, body: Body) -> Result<Bytes, Refused> {
+/// The body of a message, if it has an accepted type and size.
+async fn read(
+    endpoint: &HttpEndpoint,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Bytes, HttpRejection> {
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next());
     if !kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")) {
         let reason = "the content type of a message is application/json";
-        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
+        return Err(HttpRejection::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            reason,
+        ));
     }
     if !accepts(headers, "application/json") {
         let reason = "a client accepts application/json and text/event-stream";
-        return Err(Refused::new(StatusCode::NOT_ACCEPTABLE, reason));
+        return Err(HttpRejection::new(StatusCode::NOT_ACCEPTABLE, reason));
     }
     let most = endpoint.service.settings().message_bytes;
     let too_long = || {
         let reason = format!("a message has at most {most} bytes (mcp_server.message_bytes)");
-        Refused::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+        HttpRejection::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     };
-    // Said before, it need not be waited for.
+    // Refused from the length header, without reading the body.
     if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
         return Err(too_long());
     }
     to_bytes(body, most).await.map_err(|error| {
         if is_too_slow(&error) {
             let reason = "the message came too slowly";
-            return Refused::new(StatusCode::REQUEST_TIMEOUT, reason);
+            return HttpRejection::new(StatusCode::REQUEST_TIMEOUT, reason);
         }
-        // Too long, or broken off, which nobody is there to be told of.
+        // Too long; or broken off, and then the client does not read the reply.
         too_long()
     })
 }
 
-/// Which era a message is of is seen in its header or in itself.
-async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
+/// The era of a message is in its header or in its `_meta`.
+async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
     let message = match rpc::parse(body) {
         Ok(Received::One(message)) => message,
         Ok(Received::Batch(messages)) => return legacy::batch(endpoint, headers, messages).await,
@@ -119,7 +126,7 @@ async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, body: &[u8]) -> Res
     }
 }
 
-/// What is known of whoever sends a request over HTTP, besides what the request says itself.
+/// Facts about the sender of a request over HTTP that the body does not hold.
 fn remote(terms: &mut Terms, headers: &HeaderMap) {
     terms.owner = OWNER;
     if !terms.trace.has_active_span() {
@@ -127,7 +134,7 @@ fn remote(terms: &mut Terms, headers: &HeaderMap) {
     }
 }
 
-/// Whether the client takes `kind`. One that says nothing takes everything.
+/// Whether the client accepts `kind`. A client without an Accept header accepts everything.
 fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     let mut any = false;
     for accept in headers.get_all(ACCEPT) {
@@ -149,21 +156,21 @@ fn accepts(headers: &HeaderMap, kind: &str) -> bool {
     !any
 }
 
-/// Why a message is not taken, whatever it asks.
+/// Why a message is rejected before its method is looked at.
 #[derive(Debug)]
-struct Refused {
+struct HttpRejection {
     status: StatusCode,
     reason: String,
 }
 
-impl Refused {
+impl HttpRejection {
     fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { status, reason }
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for HttpRejection {
     fn into_response(self) -> Response {
         let error = Error::new(INVALID_REQUEST, self.reason);
         let mut response = reply::error(self.status, None, error);

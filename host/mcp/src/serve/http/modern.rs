@@ -1,7 +1,7 @@
-//! Requests of revision 2026-07-28: each by itself, its headers saying the same as its body.
+//! Requests of revision 2026-07-28: each stands for itself, and its headers repeat parts of its body.
 
 use super::reply::{self, Work};
-use super::{Endpoint, VERSION, accepts, remote};
+use super::{HttpEndpoint, VERSION, accepts, remote};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
 use crate::serve::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
@@ -16,8 +16,7 @@ use std::sync::Arc;
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Whether a message is of this era: its header or its `_meta` says so. A version that we do not know
-/// is of the future.
+/// Whether a message is of this era, by its header or `_meta`. An unknown version counts as a later one.
 pub fn is(headers: &HeaderMap, message: &Message) -> bool {
     let by_header = headers
         .get(VERSION)
@@ -30,10 +29,10 @@ pub fn is(headers: &HeaderMap, message: &Message) -> bool {
     }
 }
 
-pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Message) -> Response {
+pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Message) -> Response {
     let request = match message {
         Message::Request(request) => request,
-        // There are none that mean anything: a client cancels by closing its stream.
+        // No notification has a meaning here: a client cancels by closing its stream.
         Message::Notification { .. } => {
             return match headers
                 .get(VERSION)
@@ -72,8 +71,7 @@ pub async fn post(endpoint: &Arc<Endpoint>, headers: &HeaderMap, message: Messag
     work.answer().await
 }
 
-/// Whether the headers say what the body says: what stands between us and the client may have gone by
-/// them.
+/// Whether the headers agree with the body: proxies may have routed the request by them.
 fn mirrored(headers: &HeaderMap, request: &Request, version: &Value) -> Result<(), Error> {
     let mismatch = |reason: String| {
         Err(Error::new(
@@ -111,7 +109,7 @@ fn mirrored(headers: &HeaderMap, request: &Request, version: &Value) -> Result<(
     Ok(())
 }
 
-/// A value that may be wrapped as `=?base64?…?=`.
+/// Decodes a header value that may be wrapped as `=?base64?…?=`.
 fn decoded(value: &str) -> Option<Cow<'_, str>> {
     let wrapped = value
         .strip_prefix("=?base64?")

@@ -1,4 +1,4 @@
-//! How a request is answered over HTTP: with JSON, or with a stream of events that ends with the reply.
+//! The HTTP response of a request: JSON, or a stream of events that ends with the reply.
 
 use crate::serve::client_sender::ClientSender;
 use crate::serve::rpc;
@@ -6,7 +6,7 @@ use crate::serve::rpc::{
     Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
     MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
 };
-use crate::serve::work::{Batch, Outcome, Task};
+use crate::serve::work::{Batch, Outcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
@@ -18,38 +18,38 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// Messages of one request that its client has not read yet.
-const UNREAD: usize = 64;
-/// A stream says something within this time, so that nobody on the way takes it for dead.
-const ALIVE: Duration = Duration::from_secs(15);
+/// Most unread messages of one request.
+const MAX_UNREAD_MESSAGES: usize = 64;
+/// Interval of comments in a silent stream, so that proxies do not close it.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// A way to the client for what is said before a reply.
+/// The channel for messages before a reply.
 pub fn way() -> (ClientSender, mpsc::Receiver<Bytes>) {
-    ClientSender::new(UNREAD)
+    ClientSender::new(MAX_UNREAD_MESSAGES)
 }
 
-/// What is being worked on. Dropped, it is aborted.
+/// The work on a request. Dropping it aborts the work.
 pub struct Work {
-    asked: Asked,
-    /// What it says before.
+    asked: PendingWork,
+    /// Messages before the reply.
     said: mpsc::Receiver<Bytes>,
-    /// Whether the client takes streams.
+    /// Whether the client accepts streams.
     streams: bool,
 }
 
-enum Asked {
+enum PendingWork {
     One {
         id: Id,
-        task: Task,
-        /// Whether an error of the protocol is one of HTTP, too.
+        task: RequestTask,
+        /// Whether a protocol error sets the HTTP status, too.
         has_status: bool,
     },
     Batch(Batch),
 }
 
 impl Work {
-    /// Begins the work that `outcome` makes of a way to the client.
+    /// Begins the work that `outcome` creates for a sender to the client.
     pub fn begin<F: Future<Output = Outcome> + Send + 'static>(
         id: Id,
         streams: bool,
@@ -57,8 +57,8 @@ impl Work {
         outcome: impl FnOnce(ClientSender) -> F,
     ) -> Self {
         let (client_sender, said) = way();
-        let task = Task::spawn(&Handle::current(), outcome(client_sender));
-        let asked = Asked::One {
+        let task = RequestTask::spawn(&Handle::current(), outcome(client_sender));
+        let asked = PendingWork::One {
             id,
             task,
             has_status,
@@ -70,16 +70,16 @@ impl Work {
         }
     }
 
-    /// The work on several requests, which say before what comes out of `said`.
+    /// The work on several requests, whose messages arrive in `said`.
     pub fn batch(batch: Batch, said: mpsc::Receiver<Bytes>, streams: bool) -> Self {
         Self {
-            asked: Asked::Batch(batch),
+            asked: PendingWork::Batch(batch),
             said,
             streams,
         }
     }
 
-    /// Answers as soon as it is known how. Dropped, the work is.
+    /// Responds when the form of the response is known. Dropping the response aborts the work.
     pub async fn answer(mut self) -> Response {
         if !self.streams {
             return whole(self.asked.reply().await);
@@ -88,7 +88,7 @@ impl Work {
             biased;
             Some(first) = self.said.recv() => events(self.rest(vec![first])),
             reply = self.asked.reply() => {
-                // What was said in the same moment comes before the reply.
+                // Messages that arrived with the reply are sent before it.
                 let mut messages = Vec::new();
                 while let Ok(message) = self.said.try_recv() {
                     messages.push(message);
@@ -99,7 +99,7 @@ impl Work {
                 messages.extend(reply.map(|(_, reply)| reply));
                 events(self.rest(messages))
             }
-            () = sleep(ALIVE) => events(self.rest(Vec::new())),
+            () = sleep(KEEP_ALIVE_INTERVAL) => events(self.rest(Vec::new())),
         }
     }
 
@@ -131,16 +131,15 @@ impl Work {
                     }
                     (!last.is_empty()).then(|| (Ok(last.into()), None))
                 }
-                () = sleep(ALIVE) => Some((Ok(Bytes::from_static(b":\n\n")), Some((work, None)))),
+                () = sleep(KEEP_ALIVE_INTERVAL) => Some((Ok(Bytes::from_static(b":\n\n")), Some((work, None)))),
             }
         });
         Body::from_stream(stream)
     }
 }
 
-impl Asked {
-    /// The reply, and the status that it has alone; nothing if all was cancelled. May be dropped and waited for
-    /// again.
+impl PendingWork {
+    /// The reply with its status; `None` if the whole work was cancelled. Cancel-safe.
     async fn reply(&mut self) -> Option<(StatusCode, Bytes)> {
         match self {
             Self::One {
@@ -160,7 +159,7 @@ impl Asked {
     }
 }
 
-/// The reply as one body. What was cancelled has none.
+/// The reply as one body; empty if the request was cancelled.
 fn whole(reply: Option<(StatusCode, Bytes)>) -> Response {
     match reply {
         Some((status, reply)) => json(status, reply),
@@ -168,7 +167,7 @@ fn whole(reply: Option<(StatusCode, Bytes)>) -> Response {
     }
 }
 
-/// An error as the answer.
+/// An error response.
 pub fn error(status: StatusCode, id: Option<&Id>, error: Error) -> Response {
     json(status, rpc::reply(id, &Err(error)))
 }
@@ -177,7 +176,7 @@ pub fn json(status: StatusCode, body: Bytes) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// The status that revision 2026-07-28 gives an error.
+/// The HTTP status of an error in revision 2026-07-28.
 pub fn status(error: &Error) -> StatusCode {
     match error.code {
         PARSE_ERROR | INVALID_REQUEST | INVALID_PARAMS | HEADER_MISMATCH | MISSING_CAPABILITY
@@ -196,7 +195,7 @@ pub fn events(body: Body) -> Response {
     (headers, body).into_response()
 }
 
-/// One event; a message has no line breaks.
+/// One event; messages contain no line breaks.
 pub fn event(id: Option<u64>, message: &[u8]) -> Bytes {
     let mut event = Vec::with_capacity(message.len() + 48);
     if let Some(id) = id {
@@ -208,7 +207,7 @@ pub fn event(id: Option<u64>, message: &[u8]) -> Bytes {
     event.into()
 }
 
-/// How long a stream may be silent.
+/// Longest silence of a stream.
 pub fn alive() -> impl Future<Output = ()> {
-    sleep(ALIVE)
+    sleep(KEEP_ALIVE_INTERVAL)
 }

@@ -1,4 +1,4 @@
-//! The sessions of clients that began with `initialize`.
+//! Sessions of clients that began with `initialize`.
 
 use crate::serve::approval::unguessable;
 use crate::serve::in_flight::InFlightRequests;
@@ -16,11 +16,11 @@ pub struct Sessions {
     by_id: Mutex<HashMap<Arc<str>, Arc<Held>>>,
 }
 
-/// A session, and its stream.
+/// A session, and its notification stream.
 #[derive(Debug)]
 pub struct Held {
     pub session: Arc<Session>,
-    /// Counts the streams that it had: an older one ends when there is a newer, or none is wanted.
+    /// Number of the newest notification stream; older streams end.
     pub streams: watch::Sender<u64>,
     touched: Mutex<Instant>,
 }
@@ -34,15 +34,14 @@ impl Sessions {
         }
     }
 
-    /// Begins a session. There is always room if one of the others is doing nothing: the longest idle
-    /// of them makes room.
+    /// Begins a session. If the limit is reached, the session that has been idle longest ends.
     ///
     /// # Errors
-    /// The request is none, or every session is busy.
-    pub fn begin(&self, request: &Request) -> Result<Arc<Held>, Refusal> {
-        let id: Arc<str> = unguessable().map_err(Refusal::Request)?.into();
+    /// The request is invalid, or every session is busy.
+    pub fn begin(&self, request: &Request) -> Result<Arc<Held>, SessionRefusal> {
+        let id: Arc<str> = unguessable().map_err(SessionRefusal::Request)?.into();
         let session = Session::new(id.clone(), request, Arc::new(InFlightRequests::default()))
-            .map_err(Refusal::Request)?;
+            .map_err(SessionRefusal::Request)?;
         let held = Arc::new(Held {
             session: Arc::new(session),
             streams: watch::Sender::new(0),
@@ -54,7 +53,7 @@ impl Sessions {
             let quiet = by_id.iter().filter(|(_, held)| !held.is_busy());
             let longest = quiet.max_by_key(|(_, held)| held.idle());
             let Some(longest) = longest.map(|(id, _)| id.clone()) else {
-                return Err(Refusal::Full);
+                return Err(SessionRefusal::Full);
             };
             by_id.remove(&longest);
         }
@@ -73,7 +72,7 @@ impl Sessions {
         Some(held)
     }
 
-    /// Ends a session and all that is worked on for it.
+    /// Ends a session and cancels its work.
     pub fn end(&self, id: &str) -> bool {
         let ended = self.lock().remove(id);
         if let Some(held) = &ended {
@@ -88,9 +87,9 @@ impl Sessions {
     }
 }
 
-/// Why there is no new session.
+/// Why a session cannot begin.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum SessionRefusal {
     Request(Error),
     Full,
 }
@@ -118,7 +117,7 @@ mod tests {
     use crate::serve::rpc::Id;
     use serde_json::json;
 
-    fn begin(sessions: &Sessions) -> Result<Arc<Held>, Refusal> {
+    fn begin(sessions: &Sessions) -> Result<Arc<Held>, SessionRefusal> {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
         sessions.begin(&Request {
             id: Id::Number(1.into()),
@@ -141,7 +140,7 @@ mod tests {
         assert!(sessions.find(&first.session.id).is_some());
         assert!(sessions.find(&second.session.id).is_none());
         let _stream = third.streams.subscribe();
-        assert!(matches!(begin(&sessions), Err(Refusal::Full)));
+        assert!(matches!(begin(&sessions), Err(SessionRefusal::Full)));
         assert!(sessions.end(&third.session.id) && !sessions.end(&third.session.id));
         assert!(begin(&sessions).is_ok());
     }

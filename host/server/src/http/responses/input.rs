@@ -1,4 +1,4 @@
-//! The items of an input: read as messages, and listed with their ids.
+//! Reads the items of an input as messages, and lists them with their ids.
 
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, ClientFunction, text};
@@ -9,10 +9,10 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::turn::Role;
 use uuid::Uuid;
 
-/// What parts of a message are called: of what was said to the model, and of what it said.
+/// Types of a message's text parts: input to the model, and output of it.
 const SAID: [&str; 2] = ["input_text", "output_text"];
 
-/// One item of an input, whichever it is.
+/// One item of an input, of any type.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Item {
@@ -27,10 +27,10 @@ struct Item {
     output: Value,
 }
 
-/// An input's items as the chat API has them, each in its place.
+/// Converts the items of an input into messages of the chat API, in order.
 ///
 /// # Errors
-/// What is no input, or holds items that cannot be used.
+/// The input has an invalid form, or an item that cannot be used.
 pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
     let items = match input {
         Value::String(text) => return Ok(vec![message("user", Value::String(text.clone()))]),
@@ -49,8 +49,8 @@ pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
     items.iter().enumerate().map(read).collect()
 }
 
-/// The items of a response's input as they are listed, after what was `before`: each with an id of its own, the
-/// client's where it gave one.
+/// The input items of a response as they are listed, after the items `before`. Each has an id: the client's,
+/// or a new one.
 pub fn listed(run: Uuid, before: Vec<Value>, input: &Value) -> Vec<Value> {
     let items: Vec<Item> = match input {
         Value::Array(items) => items
@@ -62,7 +62,7 @@ pub fn listed(run: Uuid, before: Vec<Value>, input: &Value) -> Vec<Value> {
     with_ids(run, before, items)
 }
 
-/// What a context says as the items of an input, for a run that was begun otherwise.
+/// A run's context as input items, for a run that another API began.
 pub fn of_context(run: Uuid, context: &[Message]) -> Vec<Value> {
     let said = context.iter().filter_map(|message| match message {
         Message::Text(said) => {
@@ -129,7 +129,7 @@ impl Item {
         })
     }
 
-    /// What ids of such items begin with.
+    /// Prefixes of the items' ids.
     fn prefix(&self) -> &'static str {
         match self.kind.as_deref() {
             Some("function_call") => "fc",
@@ -156,7 +156,7 @@ impl Item {
     }
 }
 
-/// A message's content as a list.
+/// The content of a message as a list.
 fn parts(role: &str, content: Value) -> Vec<Value> {
     let part = |kind: &str, text: Value| match kind {
         "output_text" => json!({"type": kind, "text": text, "annotations": [], "logprobs": []}),

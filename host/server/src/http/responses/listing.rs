@@ -1,22 +1,22 @@
-//! `/v1/responses/{response}/input_items`: what a response was made from, a page at a time.
+//! `/v1/responses/{response}/input_items`: the input of a response, in pages.
 
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-/// Items of one page at most.
+/// The most items of a page.
 const MAX_PAGE_ITEMS: u32 = 100;
-/// Items of one page where the client names no number.
+/// Items of a page if the client gives no limit.
 const DEFAULT_PAGE_ITEMS: u32 = 20;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 pub struct Page {
-    /// The id of the last item of the page before.
+    /// Id of the last item of the previous page.
     after: Option<String>,
-    /// 1 to 100; 20 if nothing is said.
+    /// 1 to 100; default 20.
     limit: Option<u32>,
     #[param(inline)]
     order: Order,
@@ -27,7 +27,7 @@ pub struct Page {
 #[serde(rename_all = "lowercase")]
 enum Order {
     Asc,
-    /// The last item first.
+    /// Newest item first.
     #[default]
     Desc,
 }
@@ -35,8 +35,8 @@ enum Order {
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 pub struct InputItems {
     object: &'static str,
-    /// Messages, `function_call` and `function_call_output`, each with its `id`: the input's, after the items of
-    /// the responses before.
+    /// Lists messages, `function_call` and `function_call_output` items, each with its `id`: items of the
+    /// previous responses, then those of the input.
     #[schema(value_type = Vec<Object>)]
     data: Vec<Value>,
     first_id: Option<String>,
@@ -46,7 +46,7 @@ pub struct InputItems {
 
 impl Page {
     /// # Errors
-    /// A limit that none may be; `after` names no item.
+    /// The limit is out of range, or `after` names no item.
     pub fn of(&self, mut items: Vec<Value>) -> Result<InputItems, ApiError> {
         let limit = self.limit.unwrap_or(DEFAULT_PAGE_ITEMS);
         if !(1..=MAX_PAGE_ITEMS).contains(&limit) {

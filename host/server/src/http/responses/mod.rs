@@ -10,10 +10,10 @@ mod stream;
 use crate::answer_stream::AnswerStream;
 use crate::http::App;
 use crate::http::auth::Client;
-use crate::http::body::{Asked, Body, Place};
+use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::withdraw;
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::turn::{End, Live, Turn};
+use crate::http::turn::{Live, Turn, TurnEnd};
 use crate::runs::Watcher;
 use crate::sessions::answered;
 use axum::Json;
@@ -44,10 +44,10 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(input_items))
 }
 
-/// Asks an agent for a response.
+/// Creates a response.
 ///
-/// With `stream`, its events come as they happen (`response.created`, `response.output_text.delta`, …,
-/// `response.completed`). What an agent is asked is always recorded: `store` may not be `false`.
+/// With `stream`, events are sent as they happen (`response.created`, `response.output_text.delta`, …,
+/// `response.completed`). Every run is recorded, so `store` cannot be `false`.
 #[utoipa::path(
     post, path = "/v1/responses", tag = "responses", security(("key" = [])),
     request_body = ResponseRequest,
@@ -92,23 +92,23 @@ async fn create(
         output.take(&event.kind);
     }
     let turn = &live.turn;
-    if let Some(fault) = turn.fault().filter(|_| turn.end() != End::Cancelled) {
+    if let Some(fault) = turn.fault().filter(|_| turn.end() != TurnEnd::Cancelled) {
         return Err(fault);
     }
     output.end(turn);
     Ok(Json(ResponseObject::new(&asked.model, &kept, turn, &output)).into_response())
 }
 
-/// What a client may want to have beside a response.
+/// Options that a client may ask for with a response.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
 struct Beside {
-    /// Only `false`: `GET /v1/runs/{run}/events` has what happened.
+    /// Only `false`: `GET /v1/runs/{run}/events` returns a run's events.
     stream: bool,
 }
 
-/// One response, as far as it got.
+/// Returns one response in its present state.
 #[utoipa::path(
     get, path = "/v1/responses/{response}", tag = "responses", security(("key" = [])),
     params(("response" = String, Path), Beside),
@@ -117,8 +117,8 @@ struct Beside {
 async fn show(
     State(app): State<App>,
     client: Client,
-    Place(id): Place<String>,
-    Asked(beside): Asked<Beside>,
+    PathParam(id): PathParam<String>,
+    QueryParams(beside): QueryParams<Beside>,
 ) -> Result<Json<ResponseObject>, ApiError> {
     let row = app.response(&client, &id).await?;
     if beside.stream {
@@ -131,7 +131,7 @@ async fn show(
     Ok(Json(recorded.object(&row)))
 }
 
-/// What a response was made from: the items of its input, after those of the responses before.
+/// Lists the input items of a response, after those of the previous responses.
 #[utoipa::path(
     get, path = "/v1/responses/{response}/input_items", tag = "responses", security(("key" = [])),
     params(("response" = String, Path), Page),
@@ -140,18 +140,18 @@ async fn show(
 async fn input_items(
     State(app): State<App>,
     client: Client,
-    Place(id): Place<String>,
-    Asked(page): Asked<Page>,
+    PathParam(id): PathParam<String>,
+    QueryParams(page): QueryParams<Page>,
 ) -> Result<Json<InputItems>, ApiError> {
     let row = app.response(&client, &id).await?;
     let recorded = app.recorded(app.dispatcher.recorded(row.id)).await?;
     Ok(Json(page.of(recorded.input())?))
 }
 
-/// How long a cancelled run has to end before the answer is given.
+/// Grace period for a cancelled run to end before the reply.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// Stops a response, and gives it as it ended.
+/// Cancels a response, and returns its final state.
 #[utoipa::path(
     post, path = "/v1/responses/{response}/cancel", tag = "responses", security(("key" = [])),
     params(("response" = String, Path)),
@@ -160,7 +160,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(5);
 async fn cancel(
     State(app): State<App>,
     client: Client,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<ResponseObject>, ApiError> {
     client.may(Scope::Run)?;
     let row = app.response(&client, &id).await?;
@@ -189,7 +189,7 @@ struct DeletedResponse {
 async fn delete(
     State(app): State<App>,
     client: Client,
-    Place(id): Place<String>,
+    PathParam(id): PathParam<String>,
 ) -> Result<Json<DeletedResponse>, ApiError> {
     client.may(Scope::Run)?;
     let row = app.response(&client, &id).await?;
@@ -220,7 +220,7 @@ async fn delete(
     }))
 }
 
-/// A response, from what is kept of it.
+/// Builds a response from the run's record.
 #[derive(Debug)]
 struct Recorded {
     context: Vec<Message>,
@@ -243,7 +243,7 @@ impl Recorded {
 }
 
 impl App {
-    /// The run of a response, if the client may see it. Whoever may not is not told that it is there.
+    /// The run of a response that the client may see. Other clients get the same error as for an unknown id.
     async fn response(&self, client: &Client, id: &str) -> Result<RunRow, ApiError> {
         let unknown = || ApiError::not_found(format_args!("response {id:?}"));
         let run = object::run_of(id).ok_or_else(unknown)?;
@@ -252,7 +252,7 @@ impl App {
             .ok_or_else(unknown)
     }
 
-    /// What `watcher` has to tell of a response, up to where it ends.
+    /// Follows `watcher` to its end, and returns the response.
     async fn recorded(&self, mut watcher: Watcher) -> Result<Recorded, ApiError> {
         let run = watcher.run;
         let kept = self.dispatcher.store().response(run).await?;
@@ -279,13 +279,13 @@ impl App {
             recorded.turn.take(&event);
             recorded.output.take(&event.kind);
         }
-        if recorded.turn.end() != End::Open {
+        if recorded.turn.end() != TurnEnd::Open {
             recorded.output.end(&recorded.turn);
         }
         Ok(recorded)
     }
 
-    /// What the response that goes on from `id` begins with.
+    /// The context with which a response that continues `id` begins.
     async fn before(&self, client: &Client, id: &str) -> Result<Before, ApiError> {
         let row = self.response(client, id).await?;
         let recorded = self.recorded(self.dispatcher.recorded(row.id)).await?;
@@ -300,12 +300,12 @@ impl App {
         } = recorded;
         withdraw(&mut context);
         match (turn.end(), turn.answer.reason) {
-            (End::Open, _) => {
+            (TurnEnd::Open, _) => {
                 return Err(ApiError::conflict(
                     "previous_response_id: that response is not over; wait for it, or cancel it",
                 ));
             }
-            (End::Called, _) => {
+            (TurnEnd::Called, _) => {
                 let said = turn.content();
                 if !said.is_empty() {
                     context.push(Message::text(Role::Assistant, said));
@@ -319,7 +319,7 @@ impl App {
             calls: turn.calls,
             system: kept.system,
             items,
-            // The files of a session's turn are those of the session, whose next turn may be at work in them.
+            // A session's turns share scratch files, which its next turn may be using.
             run: (row.turn.is_none() && row.owner == client.name).then_some(row.id),
         })
     }

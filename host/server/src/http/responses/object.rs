@@ -1,23 +1,24 @@
-//! A response as OpenAI's API has it, from what became of its turn.
+//! The response object of OpenAI's API, built from the outcome of a turn.
 
 use super::output::{Item, Output};
 use super::request::ResponseTool;
-use crate::http::turn::{End, Extra, Turn};
+use crate::http::turn::{Extra, Turn, TurnEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// What a response repeats of its request, and what the one after it needs: kept beside the run's record.
+/// The fields that a response repeats of its request, and the state that the next response needs. Stored with
+/// the run's record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {
-    /// The items that it was made from.
+    /// The input items.
     pub input: Vec<Value>,
     pub previous_response_id: Option<String>,
     pub instructions: Option<String>,
-    /// What system messages of the input said, and of those before.
+    /// System messages of the input, and of the inputs before.
     pub system: Option<String>,
     pub tools: Vec<ResponseTool>,
     pub tool_choice: Value,
@@ -26,7 +27,7 @@ pub struct Kept {
     pub max_tool_calls: Option<u32>,
     pub temperature: Option<f64>,
     pub metadata: BTreeMap<String, String>,
-    /// Its items came to be as the client heard them.
+    /// The order of the output items is the streamed one.
     pub is_streamed: bool,
 }
 
@@ -39,13 +40,13 @@ pub struct ResponseObject {
     /// Seconds since 1970.
     created_at: u64,
     status: Status,
-    error: Option<Fault>,
+    error: Option<ResponseFault>,
     incomplete_details: Option<Incomplete>,
     instructions: Option<String>,
     max_output_tokens: Option<u32>,
     max_tool_calls: Option<u32>,
     metadata: BTreeMap<String, String>,
-    /// The agent's name.
+    /// Name of the agent.
     model: String,
     output: Vec<Item>,
     parallel_tool_calls: bool,
@@ -58,7 +59,7 @@ pub struct ResponseObject {
     tool_choice: Value,
     tools: Vec<ResponseTool>,
     top_p: Option<f64>,
-    /// Absent while it goes on.
+    /// Absent while the run is not over.
     usage: Option<ResponseUsage>,
     toolhold: Extra,
 }
@@ -69,17 +70,18 @@ pub struct ResponseObject {
 pub enum Status {
     InProgress,
     Completed,
-    /// Tokens were used up, or a shield blocked it: `incomplete_details` and `toolhold` say which.
+    /// The token limit was reached, or a shield blocked the run: `incomplete_details` and `toolhold` say
+    /// which.
     Incomplete,
     Cancelled,
-    /// Another limit was reached, or the model failed: `error` says why.
+    /// Another limit was reached, or the model failed: `error` says which.
     Failed,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ResponseFault)]
-struct Fault {
-    /// `server_error`; or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
+struct ResponseFault {
+    /// `server_error`, or the limit that was reached: `max_steps`, `max_tool_calls`, `max_cost` or `timeout`.
     #[schema(value_type = String)]
     code: Value,
     message: String,
@@ -88,11 +90,11 @@ struct Fault {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ResponseIncomplete)]
 struct Incomplete {
-    /// `max_output_tokens`, of a reply or of the whole run; or `content_filter`.
+    /// `max_output_tokens` (of a reply or of the whole run) or `content_filter`.
     reason: &'static str,
 }
 
-/// In tokens, as the endpoint counts them, of the whole turn.
+/// Tokens of the whole turn, as the endpoint counts them.
 #[derive(Debug, Serialize, ToSchema)]
 struct ResponseUsage {
     input_tokens: u64,
@@ -104,15 +106,15 @@ struct ResponseUsage {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct InputDetails {
-    /// Those that the endpoint had read before, as far as it says so.
+    /// Prompt tokens from the endpoint's cache, if it reports them.
     cached_tokens: u64,
-    /// Always 0: endpoints do not say it.
+    /// Always 0: endpoints do not report it.
     cache_write_tokens: u64,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 struct OutputDetails {
-    /// Always 0: endpoints count them among the others.
+    /// Always 0: endpoints include them in the others.
     reasoning_tokens: u64,
 }
 
@@ -120,12 +122,12 @@ impl ResponseObject {
     pub fn new(model: &str, kept: &Kept, turn: &Turn, output: &Output) -> Self {
         let run = turn.answer.id;
         let (status, incomplete) = match turn.end() {
-            End::Open => (Status::InProgress, None),
-            End::Answered | End::Called => (Status::Completed, None),
-            End::OutOfTokens => (Status::Incomplete, Some("max_output_tokens")),
-            End::Blocked => (Status::Incomplete, Some("content_filter")),
-            End::Cancelled => (Status::Cancelled, None),
-            End::Limited | End::Failed => (Status::Failed, None),
+            TurnEnd::Open => (Status::InProgress, None),
+            TurnEnd::Answered | TurnEnd::Called => (Status::Completed, None),
+            TurnEnd::OutOfTokens => (Status::Incomplete, Some("max_output_tokens")),
+            TurnEnd::Blocked => (Status::Incomplete, Some("content_filter")),
+            TurnEnd::Cancelled => (Status::Cancelled, None),
+            TurnEnd::Limited | TurnEnd::Failed => (Status::Failed, None),
         };
         let or = |value: &Value, other: Value| match value {
             Value::Null => other,
@@ -136,7 +138,7 @@ impl ResponseObject {
             object: "response",
             created_at: run.get_timestamp().map_or(0, |at| at.to_unix().0),
             status,
-            error: (status == Status::Failed).then(|| Fault::of(turn)),
+            error: (status == Status::Failed).then(|| ResponseFault::of(turn)),
             incomplete_details: incomplete.map(|reason| Incomplete { reason }),
             instructions: kept.instructions.clone(),
             max_output_tokens: kept.max_output_tokens,
@@ -158,11 +160,11 @@ impl ResponseObject {
     }
 }
 
-impl Fault {
+impl ResponseFault {
     fn of(turn: &Turn) -> Self {
         Self {
             code: match turn.end() {
-                End::Limited => json!(turn.answer.reason),
+                TurnEnd::Limited => json!(turn.answer.reason),
                 _ => "server_error".into(),
             },
             message: turn.failure(),
@@ -192,11 +194,11 @@ pub fn id(run: Uuid) -> String {
     format!("resp_{}", run.simple())
 }
 
-/// The run that a response's id means.
+/// The run's id in a response's id.
 pub fn run_of(id: &str) -> Option<Uuid> {
     let id = id.strip_prefix("resp_")?;
     let run = Uuid::try_parse(id).ok()?;
-    // In no other form: one response has one id.
+    // Only the canonical form is accepted: one response has one id.
     (run.simple().to_string() == id).then_some(run)
 }
 

@@ -1,11 +1,11 @@
-//! The items of a response, and what a stream tells while they come to be.
+//! The output items of a response, and the stream events of their creation.
 //!
-//! What is said before the answer is known, and turns out to be none of it, is an item of its own: nothing
-//! that a client has heard is changed afterwards.
+//! Text that turns out not to be the answer becomes an item of its own, so an item that was sent to a client
+//! never changes.
 
 use crate::answer_stream::{AnswerStream, Rest};
 use crate::http::messages::ClientCall;
-use crate::http::turn::{End, Turn};
+use crate::http::turn::{Turn, TurnEnd};
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolhold_protocol::completion::Delta;
@@ -22,14 +22,14 @@ pub enum Item {
         role: &'static str,
         status: ItemStatus,
         content: Vec<Part>,
-        /// `commentary` was said on the way to the answer.
+        /// `commentary` for text before the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'static str>,
     },
     /// A call of one of the client's tools.
     FunctionCall {
         id: String,
-        /// The next request's `function_call_output` names it.
+        /// The `function_call_output` of the next request refers to it.
         call_id: String,
         name: String,
         /// JSON.
@@ -59,20 +59,20 @@ pub struct Part {
 pub enum ItemStatus {
     InProgress,
     Completed,
-    /// It broke off.
+    /// The message broke off.
     Incomplete,
 }
 
-/// What a stream tells: an event's type, and its other members.
+/// A stream event: its type, and its other members.
 pub type Told = (&'static str, Value);
 
 #[derive(Debug)]
 pub struct Output {
     run: Uuid,
     pub items: Vec<Item>,
-    /// Absent where nothing may be shown before the run is over.
+    /// Absent if no text may be shown before the run is over.
     answer_stream: Option<AnswerStream>,
-    /// The text of the message that is being written, which is the last item.
+    /// Text of the message that is being written, which is the last item.
     writing: Option<String>,
     told: Vec<Told>,
 }
@@ -88,7 +88,7 @@ impl Output {
         }
     }
 
-    /// What is to be told since this was asked last.
+    /// Takes the events since the previous call.
     pub fn told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
     }
@@ -114,7 +114,7 @@ impl Output {
         }
     }
 
-    /// The turn is over: what is missing comes now.
+    /// Ends the output: adds the items and events that are still missing.
     pub fn end(&mut self, turn: &Turn) {
         let (content, end) = (turn.content(), turn.end());
         let rest = self
@@ -123,8 +123,8 @@ impl Output {
             .map(|answer_stream| answer_stream.rest(&content));
         match rest {
             Some(Rest::More(rest)) => self.say(rest),
-            // What was said was no beginning of the answer.
-            Some(Rest::Instead(_)) if end == End::Called => {
+            // The streamed text is not a prefix of the answer.
+            Some(Rest::Instead(_)) if end == TurnEnd::Called => {
                 self.close(ItemStatus::Completed, Some("commentary"));
                 self.say(&content);
             }
@@ -134,13 +134,13 @@ impl Output {
             }
             None => self.say(&content),
         }
-        // An answer without a word is one, too.
-        if end == End::Answered && content.is_empty() {
+        // An empty answer is an answer, too.
+        if end == TurnEnd::Answered && content.is_empty() {
             self.begin();
         }
         self.close(
             match end {
-                End::Answered | End::Called => ItemStatus::Completed,
+                TurnEnd::Answered | TurnEnd::Called => ItemStatus::Completed,
                 _ => ItemStatus::Incomplete,
             },
             None,
@@ -164,7 +164,7 @@ impl Output {
         self.tell_of_part("response.output_text.delta", members);
     }
 
-    /// A message that is to be written.
+    /// Begins a message.
     fn begin(&mut self) {
         let item = Item::Message {
             id: self.id("msg"),
@@ -179,7 +179,7 @@ impl Output {
         self.tell_of_part("response.content_part.added", part);
     }
 
-    /// The message that is being written is over, if there is one.
+    /// Ends the message that is being written, if there is one.
     fn close(&mut self, status: ItemStatus, phase: Option<&'static str>) {
         let Some(text) = self.writing.take() else {
             return;
@@ -236,14 +236,14 @@ impl Output {
         self.tell("response.output_item.added", members);
     }
 
-    /// The last item is as it will be.
+    /// Marks the last item as complete.
     fn finish(&mut self) {
         let index = self.items.len().saturating_sub(1);
         let members = json!({"output_index": index, "item": self.items.last()});
         self.tell("response.output_item.done", members);
     }
 
-    /// Of the only part of the message that is being written.
+    /// Event about the only part of the message that is being written.
     fn tell_of_part(&mut self, event: &'static str, mut members: Value) {
         if let Some(Item::Message { id, .. }) = self.items.last() {
             members["item_id"] = id.as_str().into();
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// What a run writes piece by piece, and what it answers in the end.
+    /// The streamed pieces of a run, and its final answer.
     fn heard(pieces: &[&str], answer: Value, reason: StopReason) -> Output {
         let run = Uuid::now_v7();
         let mut output = Output::new(run, Some(AnswerStream::new(Contract::Tools)));
@@ -363,7 +363,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(items, expected, "{pieces:?}");
-            // Whoever only listens knows the same.
+            // A client that only reads the stream has the same items.
             let texts: Vec<String> = expected.iter().map(|(text, _)| (*text).into()).collect();
             let mut listened = vec![String::new(); texts.len()];
             let mut done = Vec::new();

@@ -1,4 +1,4 @@
-//! What is asked for as a response, and what of it a run is made from.
+//! The request of a response, and its conversion into a run.
 
 use super::input;
 use super::object::Kept;
@@ -14,40 +14,40 @@ use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// As OpenAI's API has it. Fields that are not listed are accepted and have no effect; what is listed and
-/// cannot be had is refused.
+/// The request of OpenAI's API. Fields that are not listed are accepted and have no effect; a listed field
+/// with an unsupported value is refused.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(example = json!({"model": "default", "input": "What is 2^61 - 1?"}))]
 pub struct ResponseRequest {
-    /// The agent's name.
+    /// Name of the agent.
     pub model: String,
     /// A text, or a list of items: messages (`input_text`, `output_text`), `function_call` and
     /// `function_call_output`.
     #[schema(value_type = Value)]
     input: Value,
-    /// In the place of the agent's own. They are not those of the next response.
+    /// Replace the agent's instructions, for this response only.
     instructions: Option<String>,
-    /// Goes on from there: `input` is what is added.
+    /// The response to continue: `input` is added to its context.
     pub previous_response_id: Option<String>,
-    /// The client's own tools.
+    /// Tools that the client runs itself.
     tools: Option<Vec<ResponseTool>>,
-    /// `auto`; or `none`: no tool at all is called, of the agent's neither.
+    /// `auto`, or `none`: the model calls no tool, neither the client's nor the agent's.
     #[schema(value_type = Option<Value>)]
     tool_choice: Value,
     /// {"format": {"type": "json_schema", "schema": …}}
     #[schema(value_type = Option<Object>)]
     text: Value,
-    /// The most tokens of one reply of the model; not more than the agent may have.
+    /// The most tokens of one reply of the model; cannot exceed the agent's limit.
     max_output_tokens: Option<u32>,
-    /// The most calls of the whole turn; not more than the agent may make.
+    /// The most tool calls of the whole turn; cannot exceed the agent's limit.
     max_tool_calls: Option<u32>,
     temperature: Option<f64>,
-    /// At most 16, with names of at most 64 and texts of at most 512 characters.
+    /// The most pairs: 16. Names have at most 64 characters, texts at most 512.
     metadata: Option<BTreeMap<String, String>>,
-    /// Typed events as the response comes to be.
+    /// Stream typed events.
     pub stream: Option<bool>,
-    /// Only `true`: what an agent does is recorded. `DELETE /v1/responses/{response}` deletes it.
+    /// Only `true`: runs are always recorded. `DELETE /v1/responses/{response}` deletes the record.
     store: Option<bool>,
     /// Only `true`.
     parallel_tool_calls: Option<bool>,
@@ -57,7 +57,7 @@ pub struct ResponseRequest {
     include: Option<Vec<String>>,
     /// Only 0.
     top_logprobs: Option<u32>,
-    /// Only null: `previous_response_id` goes on from a response.
+    /// Only null: use `previous_response_id`.
     #[schema(value_type = Option<Value>)]
     conversation: Value,
     /// Only null.
@@ -68,10 +68,10 @@ pub struct ResponseRequest {
     moderation: Value,
 }
 
-/// A tool that the client calls itself.
+/// A tool that the client runs itself.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ResponseTool {
-    /// `function`. What OpenAI runs itself (`web_search`, `mcp`, …) is not here to be called.
+    /// `function`. Tools that OpenAI runs itself (`web_search`, `mcp`, …) are not supported.
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -82,33 +82,33 @@ pub struct ResponseTool {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     parameters: Value,
-    /// It has no effect: arguments always satisfy the schema.
+    /// Has no effect: arguments always satisfy the schema.
     #[serde(default)]
     strict: Option<bool>,
 }
 
-/// What the response before left.
+/// The state that the previous response left.
 #[derive(Debug, Default)]
 pub struct Before {
     pub context: Vec<Message>,
-    /// Of the client's tools.
+    /// Calls of the client's tools.
     pub calls: Vec<ClientCall>,
-    /// What system messages of its input said, and of the inputs before.
+    /// System messages of the inputs so far.
     pub system: Option<String>,
-    /// Its input and its output, after those before.
+    /// Input and output items so far.
     pub items: Vec<Value>,
-    /// The run whose scratch files go on.
+    /// The run whose scratch files are copied.
     pub run: Option<Uuid>,
 }
 
-/// Of metadata.
+/// Bounds of `metadata`.
 const MAX_PAIRS: usize = 16;
 const MAX_NAME: usize = 64;
 const MAX_TEXT: usize = 512;
 
 impl ResponseRequest {
     /// # Errors
-    /// Something is asked for that an agent cannot give.
+    /// The request has a value that an agent does not support.
     pub fn check(&self) -> Result<(), ApiError> {
         let refused = [
             (
@@ -171,7 +171,7 @@ impl ResponseRequest {
         Ok(())
     }
 
-    /// The names of the client's tools.
+    /// Names of the client's tools.
     pub fn names(&self) -> BTreeSet<String> {
         self.functions().map(|it| it.name).collect()
     }
@@ -190,11 +190,11 @@ impl ResponseRequest {
         self.tool_choice == "none"
     }
 
-    /// Puts what is asked for into the agent's request, after what was `before`. Returns what the response
-    /// repeats of it.
+    /// Merges the request into the agent's, after the state `before`. Returns the fields that the response
+    /// repeats.
     ///
     /// # Errors
-    /// Input that cannot be read, or a call whose result is missing.
+    /// The input cannot be read, or the result of a call is missing.
     pub fn put(&self, before: Before, request: &mut RunRequest) -> Result<Kept, ApiError> {
         let messages = input::messages(&self.input)?;
         has_all_results(&before.calls, &messages)?;
@@ -215,7 +215,7 @@ impl ResponseRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        // Narrower than f64, as endpoints take it.
+        // Endpoints take an f32.
         let temperature = self.temperature.map(|it| it as f32);
         settings.temperature = temperature.or(settings.temperature);
         limit_replies(settings, "max_output_tokens", self.max_output_tokens)?;
@@ -240,7 +240,7 @@ impl ResponseRequest {
     }
 }
 
-/// A call without its result would be one that the model never made.
+/// Refuses a call without a result: the model expects a result for each call.
 fn has_all_results(before: &[ClientCall], messages: &[ChatMessage]) -> Result<(), ApiError> {
     let results: BTreeSet<&str> = messages
         .iter()

@@ -1,10 +1,10 @@
-//! A response while it comes to be: typed server-sent events, each with its number.
+//! The stream of a response: typed server-sent events with sequence numbers.
 
 use super::object::{Kept, ResponseObject};
 use super::output::Output;
 use crate::http::error::ApiError;
 use crate::http::events;
-use crate::http::turn::{End, Live};
+use crate::http::turn::{Live, TurnEnd};
 use axum::response::{Response, sse};
 use futures_util::stream;
 use serde_json::{Map, Value, json};
@@ -15,9 +15,9 @@ pub struct Events {
     live: Live,
     output: Output,
     kept: Kept,
-    /// The agent's name.
+    /// Name of the agent.
     model: String,
-    /// Of the next event.
+    /// Sequence number of the next event.
     number: u64,
     ready: VecDeque<(&'static str, Value)>,
     is_over: bool,
@@ -69,10 +69,10 @@ impl Events {
 
     fn end(&mut self) {
         let last = match self.live.turn.end() {
-            End::Answered | End::Called => "response.completed",
-            End::OutOfTokens | End::Blocked | End::Cancelled => "response.incomplete",
-            End::Limited | End::Failed => "response.failed",
-            End::Open => {
+            TurnEnd::Answered | TurnEnd::Called => "response.completed",
+            TurnEnd::OutOfTokens | TurnEnd::Blocked | TurnEnd::Cancelled => "response.incomplete",
+            TurnEnd::Limited | TurnEnd::Failed => "response.failed",
+            TurnEnd::Open => {
                 if let Some(fault) = self.live.turn.fault() {
                     self.fail(&fault);
                 }
@@ -85,7 +85,7 @@ impl Events {
         self.tell_all(last);
     }
 
-    /// The stream cannot go on; what becomes of the run is another matter.
+    /// Ends a stream that cannot continue; the run is not affected.
     fn fail(&mut self, error: &ApiError) {
         self.is_over = true;
         let error = error.body().error;
@@ -101,7 +101,7 @@ impl Events {
         }
     }
 
-    /// The response as it is now.
+    /// The response in its present state.
     fn tell_all(&mut self, event: &'static str) {
         let response = ResponseObject::new(&self.model, &self.kept, &self.live.turn, &self.output);
         self.tell(event, json!({"response": response}));
