@@ -126,7 +126,7 @@ impl AnswerStream {
                     },
                     CharRead::Nothing => {}
                     CharRead::End if self.place == StreamPosition::Answer => {
-                        self.place = StreamPosition::Over
+                        self.place = StreamPosition::Over;
                     }
                     CharRead::End => self.place = StreamPosition::Between,
                     CharRead::Malformed => self.place = StreamPosition::Over,
