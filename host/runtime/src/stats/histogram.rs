@@ -49,7 +49,15 @@ impl Histogram {
     /// The percentile by nearest rank; `None` for an empty histogram.
     pub fn percentile(&self, percent: u32) -> Option<u64> {
         let numbers = self.numbers.as_ref()?;
-        Some(numbers.value_at_percentile(f64::from(percent)))
+        // In integers: `value_at_percentile` rounds in floating point, and can come to the rank after the right one.
+        let rank = (u128::from(percent) * u128::from(numbers.len()))
+            .div_ceil(100)
+            .max(1);
+        let mut seen = 0;
+        numbers.iter_recorded().find_map(|bucket| {
+            seen += u128::from(bucket.count_since_last_iteration());
+            (seen >= rank).then(|| bucket.value_iterated_to())
+        })
     }
 }
 
