@@ -163,7 +163,7 @@ fn everything_that_is_wrong_is_said_with_its_place() {
         ),
         (
             "fault: plan[3]: there is no tool \"think\"; write MODULE.TOOL",
-            "without a model nobody can",
+            "a saved plan runs without one",
         ),
         (
             "fault: plan[0]/expression: 7 is not of type \"string\"",

@@ -120,7 +120,7 @@ fn exit_codes_say_whether_a_saved_plan_was_run_and_whether_all_of_it_worked() {
             json!([{"_tool": "think", "_output": 5}]),
             None,
             1,
-            "a model made up its _output, and without a model nobody can",
+            "a model wrote its _output, and a saved plan runs without one",
         ),
         (
             json!([{"_tool": "think", "_output": 5}]),

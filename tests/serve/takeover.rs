@@ -87,7 +87,7 @@ fn runs_of_a_killed_server_go_on_in_one_that_lives() {
         );
         let said: String = others.iter().map(Server::said).collect();
         assert!(
-            said.contains(&runs[0]) && said.contains("left behind"),
+            said.contains(&runs[0]) && said.contains("a run whose server is gone"),
             "{said}"
         );
     }

@@ -4,7 +4,7 @@ use crate::sandbox::repository;
 use crate::until;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::TempDir;
 
 /// A place to run the binary in.
@@ -57,6 +57,9 @@ impl Host {
     /// The state folder: approvals and grants are this host's own. Only the key of the compiled cache
     /// is everybody's, as the cache is.
     fn state(&self) -> PathBuf {
+        // Two threads of a test may start a command at the same time.
+        static CREATING: Mutex<()> = Mutex::new(());
+        let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.path().join(".state");
         if !state.exists() {
             let mut builder = std::fs::DirBuilder::new();

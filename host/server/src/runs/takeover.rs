@@ -43,7 +43,7 @@ pub async fn take_over(dispatcher: &Dispatcher) {
         for orphan in due {
             match store.run(orphan.run).await {
                 Ok(Some(row)) => {
-                    tracing::warn!(run = %row.id, server = orphan.holder, "the server that drove this run is gone");
+                    tracing::warn!(run = %row.id, server = orphan.holder, "resuming a run whose server is gone");
                     dispatcher.spawn_resume(row);
                 }
                 Ok(None) => {}

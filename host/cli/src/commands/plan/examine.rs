@@ -242,7 +242,7 @@ async fn tools(
             let place = PlanPlace::step(index);
             let is_latent = *kind == FaultKind::UnknownTool && step.call.get("_output").is_some();
             let latent = if is_latent {
-                "; its _output was made up by a model, and there is no model here that could"
+                "; a model wrote its _output, and a saved plan runs without one"
             } else {
                 ""
             };

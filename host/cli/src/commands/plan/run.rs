@@ -177,9 +177,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
             }
             Err(reason) => {
                 let made_up = match call.get("_output") {
-                    Some(_) => {
-                        "; its _output was made up by a model, and there is no model here that could"
-                    }
+                    Some(_) => "; a model wrote its _output, and a saved plan runs without one",
                     None => "",
                 };
                 faults.push(format!("{}: {reason}{made_up}", PlanPlace::step(index)));
