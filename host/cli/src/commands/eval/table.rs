@@ -22,7 +22,7 @@ const ANSWER: u16 = 120;
 type Colour = fn(&str) -> String;
 
 /// Characters of no width, which stand for a colour while a table is measured. No text that is shown has them:
-/// [`line`] escapes them.
+/// [`line()`] escapes them.
 const MARKS: [(char, Colour); 3] = [
     ('\u{2061}', good),
     ('\u{2062}', bad),
