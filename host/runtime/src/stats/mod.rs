@@ -1,4 +1,4 @@
-//! Statistics of runs, from their records alone: [`run`] follows one run event by event, [`totals`] adds runs
+//! Statistics of runs, from their records alone: `run` follows one run event by event, `totals` adds runs
 //! up. Neither keeps events, so the memory does not depend on the length and number of records.
 
 mod histogram;

@@ -33,7 +33,7 @@ pub enum Piece {
 
 /// Reads one reply. Each piece is given out once, in the order of the solution.
 ///
-/// A malformed reply gives no more pieces and no error: [`Contract::read`] judges the complete reply, and
+/// A malformed reply gives no more pieces and no error: [`read`](super::read) judges the complete reply, and
 /// wherever it finds a solution, its calls are those that were given out here, or begin with them where
 /// something had to be put right. It keeps the text of values that are not complete and the names of members,
 /// and no thoughts.
