@@ -23,7 +23,7 @@ use toolhold_server::settings::Keys;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port; port 0 takes a free one.
+    /// Address and port to listen on; port 0 takes a free one [default: serve.listen].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]

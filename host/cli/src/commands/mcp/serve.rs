@@ -27,12 +27,12 @@ use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Serve over streamable HTTP at this address, at the path /mcp, and not over stdin and stdout. An
-    /// address that other machines reach needs a token.
+    /// Serve over streamable HTTP at this address and the path /mcp, instead of over stdin and stdout. An
+    /// address that other machines can reach requires a token.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Serve nothing but these tools: MODULE.TOOL, MODULE for all of its tools, or request-NAME for a saved
-    /// Request; with commas between them.
+    /// Serve only these tools, separated by commas: MODULE.TOOL, MODULE for all of its tools, or
+    /// request-NAME for a saved Request [default: all tools].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     tools: Option<Vec<String>>,
 }
