@@ -4,7 +4,7 @@
 //! What this crate promises: the loop itself ([`run::Machine`]) is a state machine without I/O, so
 //! that every rule of the protocol can be tested without a clock or a network; every step leaves
 //! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it; a tool's fault is a message
-//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, whoever makes it,
+//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
 //! passes the stages of [`calls`], of which each is implemented once.
 //!
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of

@@ -68,10 +68,7 @@ fn collect(path: &Path, module: Vec<String>, sources: &mut Vec<SourceFile>) -> R
         let found = child.places.iter().find(|place| place.is_file());
         let found = found.with_context(|| {
             let name = child.module.join("::");
-            format!(
-                "{} declares {name}, of which there is no file",
-                path.display()
-            )
+            format!("{} declares {name}, which has no file", path.display())
         })?;
         collect(found, child.module, sources)?;
     }

@@ -110,8 +110,8 @@ fn modules_pass() -> Result<bool> {
     Ok(project::run(&mut python)?.success() && rust)
 }
 
-/// A failure is told but does not end the run: most tests do without, and those that do not will
-/// say so themselves.
+/// A failure is reported but does not end the run: most tests work without these components, and the
+/// others report that they are missing.
 fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
     let root = project::root();
     for module in modules::all(&root)? {

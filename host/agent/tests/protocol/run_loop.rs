@@ -312,7 +312,11 @@ async fn fire_and_forget_is_not_waited_for_and_done_is_last() {
     );
     assert!(second < sent);
     assert_eq!(end(&events), ("output".into(), json!("done")));
-    assert!(script.told(1).contains("nobody waits for its result"));
+    assert!(
+        script
+            .told(1)
+            .contains("started in the background; its result is not reported")
+    );
 }
 
 /// The output waits for a background call; if the run is cancelled meanwhile, the output is

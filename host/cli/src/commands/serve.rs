@@ -1,4 +1,4 @@
-//! `toolhold serve`: agents as an HTTP service, until it is told to stop.
+//! `toolhold serve`: agents as an HTTP service, until a signal stops it.
 
 use crate::commands::serving;
 use crate::commands::serving::{Serving, stopped};

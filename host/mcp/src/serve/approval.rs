@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_that_nobody_answers_make_room() {
+    fn unanswered_questions_expire_and_make_room() {
         let questions = Questions::default();
         let ask = |time| questions.ask(&pending(json!({})), json!({}), time).unwrap();
         for _ in 0..MAX_OPEN_QUESTIONS {

@@ -20,7 +20,7 @@ pub struct SharedWithPrevious {
     pub fields: Vec<String>,
 }
 
-/// Makes bodies whole again: it is told every event of a record, in their order.
+/// Restores whole bodies. Pass it every event of a record, in order.
 ///
 /// ```
 /// # use toolhold_protocol::event::Event;

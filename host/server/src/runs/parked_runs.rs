@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_all_of_it() {
+    fn one_owner_cannot_take_all_places() {
         let parked = ParkedRuns::new(8);
         let mut permits = Vec::new();
         for (owner, room) in [(1, 4), (2, 2), (3, 1), (4, 1)] {

@@ -194,7 +194,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn work_comes_to_its_end_without_whoever_waited_for_it() {
+    async fn work_finishes_after_its_waiter_was_dropped() {
         let tasks = TaskTracker::new();
         let (go, goes) = oneshot::channel();
         let (done, is_done) = oneshot::channel();

@@ -138,7 +138,7 @@ mod tests {
 
     /// A process that reconnects, and a database that was away.
     #[test]
-    fn whoever_is_back_in_time_loses_nothing() {
+    fn a_process_that_reconnects_in_time_keeps_its_runs() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, tried) = (orphan(1, Some("a")), orphan(2, Some("b")));

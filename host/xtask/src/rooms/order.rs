@@ -81,7 +81,7 @@ pub fn violations<'a>(crates: impl Iterator<Item = &'a Crate>) -> Vec<String> {
 /// Uses of crates that stand in the same place or later.
 fn upward(each: &Crate, place: usize) -> Vec<String> {
     let uses = each.uses.iter().filter(|used| {
-        // A crate of no place is told of on its own, and a developers' one is later than all.
+        // A crate without a place is reported separately; crates for developers come after all others.
         match position(used) {
             Some(other) => other >= place,
             None => DEVELOPERS.contains(&used.as_str()),

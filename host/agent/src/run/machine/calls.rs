@@ -472,7 +472,10 @@ impl Machine {
         self.running += 1;
         effects.actions.push(Action::Call(Box::new(work.clone())));
         if let Some(open) = self.step.open.get_mut(index).filter(|_| is_background) {
-            open.answer = Some(("started; nobody waits for its result".into(), false));
+            open.answer = Some((
+                "started in the background; its result is not reported".into(),
+                false,
+            ));
             self.step.schedule.done(index, &[]);
             self.background
                 .insert(call.id.clone(), Background { call, work });

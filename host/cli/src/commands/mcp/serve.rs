@@ -37,7 +37,7 @@ pub struct ServeArgs {
     tools: Option<Vec<String>>,
 }
 
-/// Serves until the client is gone or the process is told to stop.
+/// Serves until the client disconnects or the process gets a signal to stop.
 pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
     let (registry, watch) = serving::loaded(loaded).await?;

@@ -60,7 +60,7 @@ pub struct EndpointAndOutput {
 /// How a run is shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutputOptions {
-    /// One event a line.
+    /// One JSON event per line.
     pub json: bool,
     /// What each part of a request takes.
     pub budget: bool,
