@@ -444,7 +444,7 @@ async fn plans_that_cannot_be_run_end_the_run_at_last() {
     assert_eq!((end(&events).0.as_str(), echo.count()), ("unusable", 0));
 }
 
-/// What was called stays called: the model is told so, and asked to go on.
+/// Calls that were made are not made again: the model learns that, and continues.
 #[tokio::test]
 async fn a_stream_that_breaks_off_after_calls_does_not_make_them_again() {
     let calls = [
