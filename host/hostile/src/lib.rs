@@ -71,7 +71,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
     OutsideRow {
         row: 28,
         attack: "the model repeats the same call without end",
-        must: "intercepted at the third; the model is told",
+        must: "intercepted at the third; the model gets a message",
         place: "the loop: tests/run.rs",
     },
     OutsideRow {
