@@ -5,7 +5,7 @@
 //! that every rule of the protocol can be tested without a clock or a network; every step leaves
 //! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it; a tool's fault is a message
 //! to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
-//! passes the stages of [`calls`], of which each is implemented once.
+//! passes the stages of [`calls`]; each stage is implemented once.
 //!
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of
 //! a call), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the

@@ -32,7 +32,7 @@ mod setup;
 mod spans;
 
 pub use call::CallSpan;
-pub use context::{named, parent_of, remote};
+pub use context::{client_context, parent_of, parse_context};
 pub use handle::Telemetry;
 pub use instruments::CacheLookups;
 pub use observer::{ObservedRun, Observer};

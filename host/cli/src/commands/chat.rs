@@ -197,7 +197,7 @@ impl Chat {
         let stopped = async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
-                () = toolhold_runtime::cancellation::requested(&self.store, id) => {}
+                () = toolhold_runtime::cancellation::wait_for_request(&self.store, id) => {}
             }
             cancel.cancel();
             std::future::pending::<()>().await;

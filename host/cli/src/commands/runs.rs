@@ -14,7 +14,7 @@ use toolhold_protocol::event::EventKind;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
-use toolhold_server::runs::end;
+use toolhold_server::runs::cancel_orphan;
 use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
 
 #[derive(Debug, Subcommand)]
@@ -236,7 +236,7 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
         }
         bail!("its process was told, and has not stopped it yet");
     }
-    end(&store, run).await?;
+    cancel_orphan(&store, run).await?;
     println!("{} {run}", style::good("cancelled:"));
     Ok(Exit::Ok)
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_one_and_none_of_none() {
+    fn a_single_place_is_granted_once() {
         let parked = ParkedRuns::new(1);
         let park = parked.park(lane(1));
         assert!(park.is_some() && parked.park(lane(1)).is_none());

@@ -3,7 +3,7 @@
 use super::call_events::CallEvent;
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
 use super::{CallEventSender, Driver, Sink, StartingPoint};
-use crate::calls::screen::{released, screen};
+use crate::calls::screen::{screen, screen_result};
 use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
 use crate::guard::pii::GivenPlaceholders;
 use crate::run::RunUsage;
@@ -376,7 +376,7 @@ impl Performer {
             let tool = &work.call.tool;
             let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(tool));
             let check = is_screened.then_some(&*work.check);
-            let (outcome, said) = released(&shields, &id, tool, outcome, check).await;
+            let (outcome, said) = screen_result(&shields, &id, tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = outcome;
             Input::Called { id, result }

@@ -1,7 +1,7 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, stopped};
+use crate::commands::serving::{Serving, wait_for_stop_signal};
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::style::{dim, plain, warn};
@@ -40,7 +40,7 @@ pub struct ServeArgs {
 /// Serves until the client disconnects or the process gets a signal to stop.
 pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
-    let (registry, watch) = serving::loaded(loaded).await?;
+    let (registry, watch) = serving::load_and_watch(loaded).await?;
     let settings = loaded.mcp_server.clone();
     let requests = requests(config, &settings.requests).await?;
     let named = args.tools.iter().flatten();
@@ -83,7 +83,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
         failed = serving::keep_up(loaded, watch, &making.registry, &modules) => {
             failed.map(|never| match never {})
         }
-        stopped = stopped() => stopped.map(|()| Exit::Ok),
+        stopped = wait_for_stop_signal() => stopped.map(|()| Exit::Ok),
     };
     making.stop.cancel();
     recorder.close().await;
@@ -186,11 +186,11 @@ impl Serving for Modules<'_> {
 
     const WHAT: &'static str = "rules and grants";
 
-    async fn made(&self, config: &Configuration) -> Result<Rules> {
+    async fn build(&self, config: &Configuration) -> Result<Rules> {
         self.making.rules(config).await
     }
 
-    fn put(&self, rules: Rules) {
+    fn replace(&self, rules: Rules) {
         self.service.renew(rules);
     }
 
