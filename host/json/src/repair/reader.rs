@@ -2,6 +2,7 @@
 
 use super::RepairKind;
 use super::{End, is_odd_space};
+use crate::string::{Part, StringDecoder};
 use serde_json::{Map, Value};
 
 /// Maximum depth; deeper than any accepted arguments.
@@ -172,68 +173,31 @@ impl RepairReader<'_> {
             }
         };
         let mut text = String::new();
+        let mut decoder = StringDecoder::default();
         loop {
-            match self.next()? {
-                c if close.contains(&c) => return Some(text),
-                '\\' => self.escape(&mut text)?,
-                c => {
+            let c = match decoder.next(&mut self.rest)? {
+                Part::Plain(c) if close.contains(&c) => return Some(text),
+                Part::Plain(c) => {
                     if c < ' ' {
                         self.note(RepairKind::LineBreakInText);
                     }
-                    text.push(c);
+                    c
                 }
-            }
+                Part::Escaped(c) => c,
+                Part::Stray('\'') => {
+                    self.note(RepairKind::EscapedSingleQuote);
+                    '\''
+                }
+                // `\d` of a regular expression: nothing else can be meant.
+                Part::Stray(c) => {
+                    self.note(RepairKind::StrayBackslash);
+                    text.push('\\');
+                    c
+                }
+                Part::HalfPair | Part::CutUnit => return None,
+            };
+            text.push(c);
         }
-    }
-
-    fn escape(&mut self, text: &mut String) -> Option<()> {
-        let c = self.next()?;
-        let meant = match c {
-            '"' | '\\' | '/' => c,
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'u' => return self.unicode(text),
-            '\'' => {
-                self.note(RepairKind::EscapedSingleQuote);
-                c
-            }
-            // `\d` of a regular expression: nothing else can be meant.
-            other => {
-                self.note(RepairKind::StrayBackslash);
-                text.push('\\');
-                other
-            }
-        };
-        text.push(meant);
-        Some(())
-    }
-
-    fn unicode(&mut self, text: &mut String) -> Option<()> {
-        let first = self.hex()?;
-        let code = match first {
-            0xd800..=0xdbff => {
-                if !self.take("\\u") {
-                    return None;
-                }
-                let second = self.hex().filter(|low| (0xdc00..=0xdfff).contains(low))?;
-                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
-            }
-            other => other,
-        };
-        text.push(char::from_u32(code)?);
-        Some(())
-    }
-
-    fn hex(&mut self) -> Option<u32> {
-        let digits = self
-            .rest
-            .get(..4)
-            .filter(|digits| digits.chars().all(|c| c.is_ascii_hexdigit()))?;
-        self.rest = &self.rest[4..];
-        u32::from_str_radix(digits, 16).ok()
     }
 
     fn number(&mut self) -> Option<Value> {
