@@ -209,13 +209,9 @@ impl RepairReader<'_> {
             Ok(value) => value,
             Err(_) => {
                 let plain = written.strip_prefix('+').unwrap_or(written);
-                let plain = if plain.starts_with('.') {
-                    format!("0{plain}")
-                } else {
-                    plain.to_owned()
-                };
-                let plain = plain.strip_suffix('.').unwrap_or(&plain);
-                let value = serde_json::from_str(plain).ok()?;
+                let zero = if plain.starts_with('.') { "0" } else { "" };
+                let plain = format!("{zero}{}", plain.strip_suffix('.').unwrap_or(plain));
+                let value = serde_json::from_str(&plain).ok()?;
                 self.note(RepairKind::OddNumber);
                 value
             }
@@ -227,16 +223,13 @@ impl RepairReader<'_> {
     fn literal(&mut self) -> Option<Value> {
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric())?;
         let (word, rest) = self.rest.split_at(end);
-        let (value, is_json) = match word {
-            "true" => (Value::Bool(true), true),
-            "false" => (Value::Bool(false), true),
-            "null" => (Value::Null, true),
-            "True" => (Value::Bool(true), false),
-            "False" => (Value::Bool(false), false),
-            "None" => (Value::Null, false),
+        let value = match word {
+            "true" | "True" => Value::Bool(true),
+            "false" | "False" => Value::Bool(false),
+            "null" | "None" => Value::Null,
             _ => return None,
         };
-        if !is_json {
+        if word.starts_with(char::is_uppercase) {
             self.note(RepairKind::PythonLiteral);
         }
         self.rest = rest;
