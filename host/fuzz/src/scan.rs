@@ -1,9 +1,9 @@
 //! JSON in pieces: nothing panics, cuts change nothing, and what is read is what the complete text says.
 
 use serde_json::Value;
-use toolhold_json::scan::{Lexer, Scan, Token};
+use toolhold_json::scan::{JsonLexer, JsonToken, Scan};
 use toolhold_json::strict;
-use toolhold_json::string::Part;
+use toolhold_json::string::StringPart;
 
 pub fn run(data: &[u8]) {
     // The first byte says where the cuts are.
@@ -30,8 +30,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-fn lex<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Vec<Token> {
-    let mut lexer = Lexer::default();
+fn lex<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Vec<JsonToken> {
+    let mut lexer = JsonLexer::default();
     let mut tokens = Vec::new();
     for mut piece in pieces {
         while let Some(token) = lexer.next(&mut piece) {
@@ -55,9 +55,9 @@ fn scan<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Result<Option<(Value, 
     Ok(scan.finish()?.map(|value| (value, end)))
 }
 
-fn decoded(tokens: &[Token]) -> String {
+fn decoded(tokens: &[JsonToken]) -> String {
     let characters = tokens.iter().filter_map(|token| match token {
-        Token::Inside(Part::Plain(c) | Part::Escaped(c)) => Some(*c),
+        JsonToken::Inside(StringPart::Plain(c) | StringPart::Escaped(c)) => Some(*c),
         _ => None,
     });
     characters.collect()

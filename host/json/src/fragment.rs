@@ -1,7 +1,7 @@
 //! Reads JSON that begins or ends in the middle, or is surrounded by prose: a result that was cut, or one
 //! page of it. Only complete values are taken.
 
-use crate::string::{Part, StringDecoder};
+use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 use std::mem;
 
@@ -308,10 +308,10 @@ fn literal(behind: &str) -> (String, QuotedEnd<'_>) {
         #[cfg(test)]
         tests::step();
         let c = match part {
-            Part::Plain('"') => return (text, QuotedEnd::Closed(rest)),
-            Part::Plain('\0'..' ') | Part::CutUnit => return (text, QuotedEnd::Broken),
-            Part::Plain(c) | Part::Escaped(c) | Part::Stray(c) => c,
-            Part::HalfPair => char::REPLACEMENT_CHARACTER,
+            StringPart::Plain('"') => return (text, QuotedEnd::Closed(rest)),
+            StringPart::Plain('\0'..' ') | StringPart::CutUnit => return (text, QuotedEnd::Broken),
+            StringPart::Plain(c) | StringPart::Escaped(c) | StringPart::Stray(c) => c,
+            StringPart::HalfPair => char::REPLACEMENT_CHARACTER,
         };
         text.push(c);
     }

@@ -1,8 +1,8 @@
-//! JSON text that arrives in pieces: strings apart from what stands between them ([`Lexer`]), and where
+//! JSON text that arrives in pieces: strings apart from what stands between them ([`JsonLexer`]), and where
 //! a value ends ([`Scan`]).
 
 use crate::strict;
-use crate::string::{Part, StringDecoder};
+use crate::string::{StringDecoder, StringPart};
 use serde_json::Value;
 
 /// Brackets within brackets that `serde_json` reads. A value that it would refuse in the complete
@@ -15,40 +15,40 @@ pub const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 /// Reads text character by character, in the same way wherever it is cut into pieces. It knows strings
 /// and nothing else of JSON.
 #[derive(Debug, Default)]
-pub struct Lexer {
+pub struct JsonLexer {
     string: Option<StringDecoder>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Token {
+pub enum JsonToken {
     /// A character outside of strings that is no quote.
     Between(char),
     /// The quote before a string.
     Begin,
-    Inside(Part),
+    Inside(StringPart),
     /// The quote after a string.
     End,
 }
 
-impl Lexer {
+impl JsonLexer {
     /// Takes the next token from the beginning of `text`. `None`: the text is used up.
-    pub fn next(&mut self, text: &mut &str) -> Option<Token> {
+    pub fn next(&mut self, text: &mut &str) -> Option<JsonToken> {
         if let Some(string) = &mut self.string {
             let part = string.next(text)?;
-            if part != Part::Plain('"') {
-                return Some(Token::Inside(part));
+            if part != StringPart::Plain('"') {
+                return Some(JsonToken::Inside(part));
             }
             self.string = None;
-            return Some(Token::End);
+            return Some(JsonToken::End);
         }
         let mut rest = text.chars();
         let next = rest.next()?;
         *text = rest.as_str();
         if next != '"' {
-            return Some(Token::Between(next));
+            return Some(JsonToken::Between(next));
         }
         self.string = Some(StringDecoder::default());
-        Some(Token::Begin)
+        Some(JsonToken::Begin)
     }
 }
 
@@ -60,7 +60,7 @@ pub struct Scan {
     /// Brackets that are open, of the value and around it.
     depth: usize,
     outside: usize,
-    lexer: Lexer,
+    lexer: JsonLexer,
 }
 
 impl Scan {
@@ -70,7 +70,7 @@ impl Scan {
             text: String::new(),
             depth: outside,
             outside,
-            lexer: Lexer::default(),
+            lexer: JsonLexer::default(),
         }
     }
 
@@ -123,7 +123,7 @@ impl Scan {
             };
             let is_outermost = self.depth == self.outside;
             match token {
-                Token::Between('{' | '[') => {
+                JsonToken::Between('{' | '[') => {
                     self.depth += 1;
                     if self.depth > MAX_DEPTH {
                         return Err(format!(
@@ -132,16 +132,16 @@ impl Scan {
                     }
                 }
                 // What follows a number or a literal.
-                Token::Between('}' | ']' | ',' | ' ' | '\t' | '\n' | '\r') if is_outermost => {
+                JsonToken::Between('}' | ']' | ',' | ' ' | '\t' | '\n' | '\r') if is_outermost => {
                     return Ok(Some(before));
                 }
-                Token::Between('}' | ']') => {
+                JsonToken::Between('}' | ']') => {
                     self.depth -= 1;
                     if self.depth == self.outside {
                         return Ok(Some(piece.len() - rest.len()));
                     }
                 }
-                Token::End if is_outermost => return Ok(Some(piece.len() - rest.len())),
+                JsonToken::End if is_outermost => return Ok(Some(piece.len() - rest.len())),
                 _ => {}
             }
         }

@@ -1,14 +1,14 @@
 //! The inside of a JSON string, in text that arrives in pieces.
 //!
 //! [`StringDecoder`] names what is no JSON and does not judge it: one reader refuses it, another repairs
-//! it. A string ends with the first [`Part::Plain`] that is its quote.
+//! it. A string ends with the first [`StringPart::Plain`] that is its quote.
 
 /// Hexadecimal digits of a `\u` escape.
 const UNIT_DIGITS: u8 = 4;
 
 /// What stands next in a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum StringPart {
     /// A character as it is written; JSON allows no control characters.
     Plain(char),
     /// What an escape of JSON stands for.
@@ -24,27 +24,30 @@ pub enum Part {
 /// Takes the inside of a string apart, in the same way wherever the text is cut into pieces.
 #[derive(Debug, Default)]
 pub struct StringDecoder {
-    place: Place,
+    escape: EscapeState,
     /// The first half of a surrogate pair, which only the escape for the second half may follow.
     high: Option<u32>,
 }
 
+/// How much of an escape was read.
 #[derive(Debug, Default, Clone, Copy)]
-enum Place {
+enum EscapeState {
     #[default]
     Outside,
-    /// After a backslash.
-    Escape,
+    Backslash,
     /// After `\u` and some digits.
-    Unit { value: u32, digits: u8 },
+    Unit {
+        value: u32,
+        digits: u8,
+    },
 }
 
 impl StringDecoder {
     /// Takes the next part from the beginning of `text`. `None`: the text is used up, and a part that
     /// was begun goes on in the next piece.
-    pub fn next(&mut self, text: &mut &str) -> Option<Part> {
+    pub fn next(&mut self, text: &mut &str) -> Option<StringPart> {
         loop {
-            if let Place::Unit { value, digits } = self.place
+            if let EscapeState::Unit { value, digits } = self.escape
                 && digits == UNIT_DIGITS
             {
                 match self.unit(value) {
@@ -54,61 +57,61 @@ impl StringDecoder {
             }
             let mut rest = text.chars();
             let next = rest.next()?;
-            let longer = match (self.place, next, next.to_digit(16)) {
-                (Place::Outside, '\\', _) => Place::Escape,
-                (Place::Escape, 'u', _) => Place::Unit {
+            let longer = match (self.escape, next, next.to_digit(16)) {
+                (EscapeState::Outside, '\\', _) => EscapeState::Backslash,
+                (EscapeState::Backslash, 'u', _) => EscapeState::Unit {
                     value: 0,
                     digits: 0,
                 },
-                (Place::Unit { value, digits }, _, Some(digit)) => Place::Unit {
+                (EscapeState::Unit { value, digits }, _, Some(digit)) => EscapeState::Unit {
                     value: (value << 4) | digit,
                     digits: digits + 1,
                 },
                 // What comes instead of the second half is taken by the next call.
-                _ if self.high.take().is_some() => return Some(Part::HalfPair),
-                (place, ..) => {
-                    self.place = Place::Outside;
-                    let part = match place {
-                        Place::Outside => Part::Plain(next),
-                        Place::Escape => escape(next),
-                        Place::Unit { .. } => return Some(Part::CutUnit),
+                _ if self.high.take().is_some() => return Some(StringPart::HalfPair),
+                (state, ..) => {
+                    self.escape = EscapeState::Outside;
+                    let part = match state {
+                        EscapeState::Outside => StringPart::Plain(next),
+                        EscapeState::Backslash => escape(next),
+                        EscapeState::Unit { .. } => return Some(StringPart::CutUnit),
                     };
                     *text = rest.as_str();
                     return Some(part);
                 }
             };
-            self.place = longer;
+            self.escape = longer;
             *text = rest.as_str();
         }
     }
 
     /// Takes a UTF-16 code unit. Characters outside of the basic plane are two units.
-    fn unit(&mut self, unit: u32) -> Option<Part> {
+    fn unit(&mut self, unit: u32) -> Option<StringPart> {
         let code = match (self.high.take(), unit) {
             (Some(high), 0xdc00..=0xdfff) => 0x1_0000 + ((high - 0xd800) << 10) + (unit - 0xdc00),
             // The unit itself is taken by the next call.
-            (Some(_), _) => return Some(Part::HalfPair),
+            (Some(_), _) => return Some(StringPart::HalfPair),
             (None, 0xd800..=0xdbff) => {
                 self.high = Some(unit);
-                self.place = Place::Outside;
+                self.escape = EscapeState::Outside;
                 return None;
             }
             (None, _) => unit,
         };
-        self.place = Place::Outside;
-        Some(char::from_u32(code).map_or(Part::HalfPair, Part::Escaped))
+        self.escape = EscapeState::Outside;
+        Some(char::from_u32(code).map_or(StringPart::HalfPair, StringPart::Escaped))
     }
 }
 
-fn escape(letter: char) -> Part {
-    Part::Escaped(match letter {
+fn escape(letter: char) -> StringPart {
+    StringPart::Escaped(match letter {
         '"' | '\\' | '/' => letter,
         'b' => '\u{8}',
         'f' => '\u{c}',
         'n' => '\n',
         'r' => '\r',
         't' => '\t',
-        _ => return Part::Stray(letter),
+        _ => return StringPart::Stray(letter),
     })
 }
 
@@ -118,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn parts<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Vec<Part> {
+    fn parts<'t>(pieces: impl IntoIterator<Item = &'t str>) -> Vec<StringPart> {
         let mut decoder = StringDecoder::default();
         let mut parts = Vec::new();
         for mut piece in pieces {
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_named() {
-        use Part::{CutUnit, Escaped, HalfPair, Plain, Stray};
+        use StringPart::{CutUnit, Escaped, HalfPair, Plain, Stray};
         for (text, expected) in [
             (r"a\n\/", &[Plain('a'), Escaped('\n'), Escaped('/')][..]),
             ("\n\"", &[Plain('\n'), Plain('"')]),
@@ -167,7 +170,7 @@ mod tests {
             for json in [json!(text).to_string(), format!("\"{}\"", units(&text))] {
                 let inside = &json[1..json.len() - 1];
                 let decoded = parts([inside]).into_iter().map(|part| match part {
-                    Part::Plain(c) | Part::Escaped(c) => Some(c),
+                    StringPart::Plain(c) | StringPart::Escaped(c) => Some(c),
                     _ => None,
                 });
                 prop_assert_eq!(decoded.collect::<Option<String>>(), Some(text.clone()));

@@ -3,8 +3,8 @@
 //! probabilities), and raw control characters inside strings.
 
 use serde_json::{Error, Value};
-use toolhold_json::scan::{Lexer, Token};
-use toolhold_json::string::Part;
+use toolhold_json::scan::{JsonLexer, JsonToken};
+use toolhold_json::string::StringPart;
 
 /// Parses JSON; what is not JSON for one of these habits alone is read all the same: half a pair as
 /// U+FFFD, what is no number as `null`.
@@ -28,12 +28,12 @@ fn mended(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut string = None;
     let mut is_mended = false;
-    let mut lexer = Lexer::default();
+    let mut lexer = JsonLexer::default();
     let mut rest = text;
     loop {
         let here = rest;
         match lexer.next(&mut rest) {
-            Some(Token::Between(c)) => {
+            Some(JsonToken::Between(c)) => {
                 match NO_NUMBERS.iter().find_map(|word| here.strip_prefix(word)) {
                     Some(behind) => {
                         rest = behind;
@@ -43,16 +43,16 @@ fn mended(text: &str) -> Option<String> {
                     None => out.push(c),
                 }
             }
-            Some(Token::Begin) => string = Some(String::new()),
-            Some(Token::Inside(part)) => {
-                is_mended |= matches!(part, Part::Plain('\0'..' ') | Part::HalfPair);
+            Some(JsonToken::Begin) => string = Some(String::new()),
+            Some(JsonToken::Inside(part)) => {
+                is_mended |= matches!(part, StringPart::Plain('\0'..' ') | StringPart::HalfPair);
                 string.as_mut()?.push(match part {
-                    Part::Plain(c) | Part::Escaped(c) => c,
-                    Part::HalfPair => char::REPLACEMENT_CHARACTER,
-                    Part::Stray(_) | Part::CutUnit => return None,
+                    StringPart::Plain(c) | StringPart::Escaped(c) => c,
+                    StringPart::HalfPair => char::REPLACEMENT_CHARACTER,
+                    StringPart::Stray(_) | StringPart::CutUnit => return None,
                 });
             }
-            Some(Token::End) => out.push_str(&Value::from(string.take()?).to_string()),
+            Some(JsonToken::End) => out.push_str(&Value::from(string.take()?).to_string()),
             None => return (is_mended && string.is_none()).then_some(out),
         }
     }

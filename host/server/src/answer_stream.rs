@@ -4,8 +4,8 @@
 //! the simple contract, and the text itself in the tools contract. As long as the model keeps its contract,
 //! the streamed text is a prefix of the answer; otherwise [`AnswerStream::rest`] returns the correction.
 
-use toolhold_json::scan::{Lexer, Token};
-use toolhold_json::string::Part;
+use toolhold_json::scan::{JsonLexer, JsonToken};
+use toolhold_json::string::StringPart;
 use toolhold_protocol::contract::Contract;
 
 /// Members of an object that hold the answer.
@@ -17,7 +17,7 @@ const MAX_NAME: usize = 32;
 #[derive(Debug, Default)]
 pub struct AnswerStream {
     is_text: bool,
-    lexer: Lexer,
+    lexer: JsonLexer,
     /// Brackets that are open.
     depth: usize,
     string: JsonString,
@@ -80,11 +80,11 @@ impl AnswerStream {
             && let Some(token) = self.lexer.next(&mut text)
         {
             match token {
-                Token::Between('{' | '[') => self.depth += 1,
-                Token::Between('}' | ']') => self.depth = self.depth.saturating_sub(1),
-                Token::Between(',') if self.depth == 1 => self.name.clear(),
-                Token::Between(_) => {}
-                Token::Begin => {
+                JsonToken::Between('{' | '[') => self.depth += 1,
+                JsonToken::Between('}' | ']') => self.depth = self.depth.saturating_sub(1),
+                JsonToken::Between(',') if self.depth == 1 => self.name.clear(),
+                JsonToken::Between(_) => {}
+                JsonToken::Begin => {
                     self.string = match self.name.as_str() {
                         _ if self.depth != 1 => JsonString::Other,
                         "" => JsonString::Name,
@@ -92,13 +92,15 @@ impl AnswerStream {
                         _ => JsonString::Other,
                     }
                 }
-                Token::Inside(Part::Plain(c) | Part::Escaped(c)) => match self.string {
-                    JsonString::Answer => answer.push(c),
-                    JsonString::Name if self.name.len() < MAX_NAME => self.name.push(c),
-                    JsonString::Name | JsonString::Other => {}
-                },
-                Token::Inside(_) => self.is_over = true,
-                Token::End => self.is_over = matches!(self.string, JsonString::Answer),
+                JsonToken::Inside(StringPart::Plain(c) | StringPart::Escaped(c)) => {
+                    match self.string {
+                        JsonString::Answer => answer.push(c),
+                        JsonString::Name if self.name.len() < MAX_NAME => self.name.push(c),
+                        JsonString::Name | JsonString::Other => {}
+                    }
+                }
+                JsonToken::Inside(_) => self.is_over = true,
+                JsonToken::End => self.is_over = matches!(self.string, JsonString::Answer),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::RepairKind;
 use super::{End, is_odd_space};
-use crate::string::{Part, StringDecoder};
+use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 
 /// Maximum depth; deeper than any accepted arguments.
@@ -176,25 +176,25 @@ impl RepairReader<'_> {
         let mut decoder = StringDecoder::default();
         loop {
             let c = match decoder.next(&mut self.rest)? {
-                Part::Plain(c) if close.contains(&c) => return Some(text),
-                Part::Plain(c) => {
+                StringPart::Plain(c) if close.contains(&c) => return Some(text),
+                StringPart::Plain(c) => {
                     if c < ' ' {
                         self.note(RepairKind::LineBreakInText);
                     }
                     c
                 }
-                Part::Escaped(c) => c,
-                Part::Stray('\'') => {
+                StringPart::Escaped(c) => c,
+                StringPart::Stray('\'') => {
                     self.note(RepairKind::EscapedSingleQuote);
                     '\''
                 }
                 // `\d` of a regular expression: nothing else can be meant.
-                Part::Stray(c) => {
+                StringPart::Stray(c) => {
                     self.note(RepairKind::StrayBackslash);
                     text.push('\\');
                     c
                 }
-                Part::HalfPair | Part::CutUnit => return None,
+                StringPart::HalfPair | StringPart::CutUnit => return None,
             };
             text.push(c);
         }
