@@ -79,11 +79,11 @@ fn what_holds_is_shown_by_place() {
         ("screened: input", "component guard (sha256:"),
         (
             "screened: input",
-            "settings {\"block\":[\"bomb\"]}  lets pass without a verdict within 700 ms",
+            "settings {\"block\":[\"bomb\"]}  (lets pass without a verdict within 700 ms)",
         ),
         (
             "screened: tool input",
-            "lets URLs name example.com, *.example.org; only of text  blocks without",
+            "lets URLs name example.com, *.example.org; only of text  (blocks without",
         ),
         ("screened: output", "blocks card"),
         (
