@@ -252,7 +252,7 @@ fn what_is_no_plan_is_said() {
         ),
         (
             vec!["dry-run", "cycle.json", "--input", "[]"],
-            "--input: [] cannot be read",
+            "--input must be a JSON object",
         ),
         (
             vec!["dry-run", "cycle.json", "--input", "{x}"],

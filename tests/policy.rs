@@ -208,7 +208,7 @@ fn an_agent_and_a_key_are_shown_what_is_left_for_them() {
     assert!(!everybodys.contains("mails"), "{everybodys}");
     let agents = shown(&["--agent", "reader"]);
     for (heading, says) in [
-        ("screened: input", "cards  blocks card  blocks without"),
+        ("screened: input", "cards  blocks card  (blocks without"),
         ("screened: input", "mails  blocks email; this agent's own"),
         ("calls that wait for a person", "of text.reverse: all"),
         ("tools", "text.count\n"),
