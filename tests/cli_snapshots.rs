@@ -66,7 +66,7 @@ impl Terminal {
     }
 
     fn finish(&mut self, command: Command) -> &mut Self {
-        let said: Vec<String> = command.get_args().map(|one| quoted(one)).collect();
+        let said: Vec<String> = command.get_args().map(quoted).collect();
         let shown = shown(command);
         self.add(&said.join(" "), &shown)
     }

@@ -55,8 +55,8 @@ fn help(host: &Host, path: &[String], width: usize) -> String {
         assert!(fits || is_whole, "{path:?} at {width}: {line:?}");
     }
     // clap fills the place of a help that is not there with blanks.
-    let lines = done.stdout.lines().map(str::trim_end);
-    lines.map(|line| format!("{line}\n")).collect()
+    let lines: Vec<&str> = done.stdout.lines().map(str::trim_end).collect();
+    lines.join("\n") + "\n"
 }
 
 /// The commands under `Commands:`.
