@@ -94,7 +94,7 @@ impl CancelledHedge {
 /// Forwards routing decisions and usage to the run, and drops the text of the other model.
 #[expect(
     missing_debug_implementations,
-    reason = "it holds a `Watch`, which has none"
+    reason = "it holds a `CompletionObserver`, which has none"
 )]
 pub struct SideObserver<'a>(pub &'a mut dyn CompletionObserver);
 

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_said_is_made_up_for() {
+    fn missing_text_is_completed_at_the_end() {
         let mut answer_stream = AnswerStream::new(Contract::Schema);
         answer_stream.push(r#"{"output": "Hel"#);
         assert_eq!(answer_stream.rest("Hello"), AnswerRest::More("lo"));
