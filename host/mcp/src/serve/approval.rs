@@ -9,9 +9,10 @@ use super::revision::{Era, Terms};
 use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
 use super::session::{Answer, Session};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolhold_agent::calls::{CallApprover, Undecided};
@@ -110,19 +111,13 @@ impl CallerApprover {
 
     /// Takes the question that the client is to be sent instead of a result.
     pub fn handed_back(&self) -> Result<Value, Error> {
-        let mut answer = self
-            .handed_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut answer = self.handed_back.lock();
         let nothing = || Err(Error::new(INTERNAL_ERROR, "the question got lost"));
         answer.take().unwrap_or_else(nothing)
     }
 
     fn hand_back(&self, answer: Result<Value, Error>) -> Undecided {
-        *self
-            .handed_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self.handed_back.lock() = Some(answer);
         Undecided::HandedBack
     }
 
@@ -335,7 +330,7 @@ impl Questions {
         time: Duration,
     ) -> Result<Option<Value>, Error> {
         let state = unguessable()?;
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let now = Instant::now();
         if waiting.len() >= MAX_OPEN_QUESTIONS {
             waiting.retain(|_, asked| asked.until > now);
@@ -369,7 +364,7 @@ impl Questions {
             (Some(Value::String(state)), answers) => (state, answers),
             _ => return Err(Error::params("inputResponses need their requestState")),
         };
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let is_ours = waiting
             .get(state)
             .is_some_and(|asked| asked.digest == pending.digest && asked.until > Instant::now());

@@ -9,8 +9,9 @@ use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
 use super::seams::{CallRecords, ModuleHost, RequestRunner};
 use super::session::Session;
 use super::settings::Settings;
+use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use toolhold_agent::calls::{CallRules, CallableTools};
 
@@ -75,15 +76,12 @@ impl Service {
 
     /// The settings for a call that begins now.
     pub(super) fn rules(&self) -> Arc<Rules> {
-        self.rules
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.rules.read().clone()
     }
 
     /// Replaces the settings for later calls.
     pub fn renew(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.rules.write() = Arc::new(rules);
     }
 
     pub fn settings(&self) -> &Settings {

@@ -5,10 +5,11 @@ use super::in_flight::InFlightRequests;
 use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
 use super::rpc::{self, Error, Id, Request};
 use super::service::INSTRUCTIONS;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use toolhold_policy::LogLevel;
@@ -84,7 +85,7 @@ impl Session {
         Terms {
             era: Era::Legacy,
             elicits: self.elicits,
-            least: Some(*self.least.lock().unwrap_or_else(PoisonError::into_inner)),
+            least: Some(*self.least.lock()),
             progress: progress(params),
             session: self.id.clone(),
             owner: "",
@@ -94,7 +95,7 @@ impl Session {
     }
 
     pub fn set_level(&self, least: LogLevel) {
-        *self.least.lock().unwrap_or_else(PoisonError::into_inner) = least;
+        *self.least.lock() = least;
     }
 
     /// Asks the client's user to fill in a form. Dropping the future withdraws the question.
@@ -102,7 +103,7 @@ impl Session {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         {
-            let mut questions = self.questions();
+            let mut questions = self.questions.lock();
             if questions.len() >= MAX_OPEN_QUESTIONS {
                 return Answer::TooMany;
             }
@@ -128,16 +129,12 @@ impl Session {
     /// Takes the answer to a question. An answer with an unknown id is ignored.
     pub fn answer(&self, id: &Id, result: Option<Value>) {
         let Id::Number(number) = id else { return };
-        let asked = number.as_u64().and_then(|id| self.questions().remove(&id));
+        let asked = number
+            .as_u64()
+            .and_then(|id| self.questions.lock().remove(&id));
         if let Some(asked) = asked {
             let _ = asked.send(result);
         }
-    }
-
-    fn questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Option<Value>>>> {
-        self.questions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,7 +147,7 @@ struct Question<'a> {
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        if self.session.questions().remove(&self.id).is_some() {
+        if self.session.questions.lock().remove(&self.id).is_some() {
             let params = json!({"requestId": self.id, "reason": "the call is over"});
             self.client_sender
                 .note(rpc::notification("notifications/cancelled", params));

@@ -4,13 +4,14 @@ use crate::error::Failure;
 use crate::settings::Settings;
 use crate::wire::rpc::{self, Incoming};
 use crate::wire::stderr::Stderr;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
@@ -122,7 +123,7 @@ impl Process {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
-            let mut waiting = self.shared.waiting();
+            let mut waiting = self.shared.waiting.lock();
             if let Some(failure) = &waiting.ended {
                 return Err(failure.clone());
             }
@@ -150,13 +151,13 @@ impl Process {
     async fn send(&self, message: Vec<u8>) -> Result<(), Failure> {
         let sent = self.queue.send(message).await;
         sent.map_err(|_| {
-            let ended = self.shared.waiting().ended.clone();
+            let ended = self.shared.waiting.lock().ended.clone();
             ended.unwrap_or_else(|| Failure::Ended(": it takes no input any more".into()))
         })
     }
 
     pub fn is_open(&self) -> bool {
-        self.shared.waiting().ended.is_none() && !self.writer.is_finished()
+        self.shared.waiting.lock().ended.is_none() && !self.writer.is_finished()
     }
 
     /// Whether the server announced a change of its tools since the previous call.
@@ -166,7 +167,7 @@ impl Process {
 
     /// Kills the process at once; open requests fail.
     pub fn kill(&self) {
-        locked(&self.group).kill();
+        self.group.lock().kill();
     }
 
     /// Closes stdin, which ends a correct server, then kills what remains.
@@ -197,22 +198,14 @@ impl Group {
 }
 
 impl ProcessState {
-    fn waiting(&self) -> MutexGuard<'_, PendingReplies> {
-        locked(&self.waiting)
-    }
-
     /// Fails all open and later requests.
     fn end(&self, failure: &Failure) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.ended.get_or_insert_with(|| failure.clone());
         for (_, request) in std::mem::take(&mut waiting.requests) {
             let _ = request.send(Err(failure.clone()));
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A request with a waiting caller.
@@ -225,7 +218,13 @@ struct SentRequest<'a> {
 
 impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
-        let waited = self.shared.waiting().requests.remove(&self.id).is_some();
+        let waited = self
+            .shared
+            .waiting
+            .lock()
+            .requests
+            .remove(&self.id)
+            .is_some();
         if waited && self.is_sent {
             // A server that does not read its input cannot be told.
             let _ = self.queue.try_send(rpc::cancelled(self.id));
@@ -244,7 +243,7 @@ struct StdoutReader {
 impl StdoutReader {
     async fn run(self, stdout: ChildStdout) {
         let failure = self.read(BufReader::new(stdout)).await;
-        locked(&self.group).kill();
+        self.group.lock().kill();
         let failure = match failure {
             Some(failure) => failure,
             None => Failure::Ended(self.status().await),
@@ -263,7 +262,7 @@ impl StdoutReader {
             };
             let is_answer = match rpc::parse(&line) {
                 Ok(Incoming::Answer { id, outcome }) => {
-                    let request = self.shared.waiting().requests.remove(&id);
+                    let request = self.shared.waiting.lock().requests.remove(&id);
                     request.is_some_and(|request| request.send(outcome).is_ok())
                 }
                 Ok(Incoming::Asked(reply)) => {
@@ -288,7 +287,7 @@ impl StdoutReader {
     async fn status(&self) -> String {
         let until = tokio::time::Instant::now() + EXIT_STATUS_TIMEOUT;
         loop {
-            if let Ok(Some(status)) = locked(&self.group).0.try_wait() {
+            if let Ok(Some(status)) = self.group.lock().0.try_wait() {
                 return format!(" ({status})");
             }
             if tokio::time::Instant::now() >= until {

@@ -4,13 +4,14 @@ use crate::error::{Failure, words};
 use crate::settings::Settings;
 use crate::wire::rpc::{self, Incoming};
 use futures_util::{Stream, StreamExt as _};
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_model::sse::SseDecoder;
 
@@ -114,7 +115,7 @@ impl Web {
     /// Sets the version header of all later messages.
     pub fn agree(&self, version: &str) {
         if let Ok(value) = HeaderValue::from_str(version) {
-            self.line.headers().insert(VERSION, value);
+            self.line.agreed.lock().insert(VERSION, value);
         }
     }
 
@@ -129,7 +130,7 @@ impl Web {
 
     /// Ends the session; does not wait for a server that does not respond.
     pub async fn close(&self) {
-        let headers = self.line.headers().clone();
+        let headers = self.line.agreed.lock().clone();
         if headers.contains_key(SESSION) {
             let request = self.line.client.delete(self.line.url.clone());
             let _ =
@@ -220,7 +221,7 @@ impl Web {
 
 impl HttpLine {
     async fn post(&self, message: Vec<u8>) -> Result<Response, Failure> {
-        let headers = self.headers().clone();
+        let headers = self.agreed.lock().clone();
         let in_session = headers.contains_key(SESSION);
         let response = self
             .client
@@ -264,12 +265,8 @@ impl HttpLine {
                 "the id of its session is too long".into(),
             ));
         }
-        self.headers().entry(SESSION).or_insert(session.clone());
+        self.agreed.lock().entry(SESSION).or_insert(session.clone());
         Ok(())
-    }
-
-    fn headers(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
-        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
