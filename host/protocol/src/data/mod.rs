@@ -55,6 +55,8 @@ pub const MAX_LEVELS: usize = 100;
 /// How a value joins what its path already has (docs/protocol.md, 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Method {
     /// Replaces it.
     #[default]
@@ -67,18 +69,6 @@ pub enum Method {
     Push,
     /// More elements of a list, or more of a text.
     Concat,
-}
-
-impl Display for Method {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Set => "set",
-            Self::Merge => "merge",
-            Self::Assign => "assign",
-            Self::Push => "push",
-            Self::Concat => "concat",
-        })
-    }
 }
 
 /// One entry of the log.

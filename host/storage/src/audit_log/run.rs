@@ -95,12 +95,7 @@ impl RunAudit {
                 ("call", Some(tool_name(tool)), details.into())
             }
             EventKind::Decided { id, decision, .. } => {
-                let verdict = match &decision.verdict {
-                    Verdict::Approve => "approve",
-                    Verdict::Edit { .. } => "edit",
-                    Verdict::Replace { .. } => "replace",
-                    Verdict::Refuse { .. } => "refuse",
-                };
+                let verdict: &str = (&decision.verdict).into();
                 let details = json!({
                     "call": id,
                     "verdict": verdict,
