@@ -6,8 +6,8 @@
 
 use super::client_sender::ClientSender;
 use super::revision::{Era, Terms};
-use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
 use super::session::{Answer, Session};
+use crate::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};

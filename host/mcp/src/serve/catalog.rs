@@ -3,8 +3,8 @@
 use super::mask::Mask;
 use super::request::{Request, tool_name};
 use super::revision::Era;
-use super::rpc::Error;
 use super::schema::{self, ObjectSchema, of_object};
+use crate::rpc::Error;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! The requests of one client that are in progress, so that the client can cancel them.
 
-use super::rpc::{Error, INTERNAL_ERROR, INVALID_REQUEST, Id};
+use crate::rpc::{Error, INTERNAL_ERROR, INVALID_REQUEST, Id};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;

@@ -3,8 +3,8 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
-use super::rpc::{self, Error, Id, Request};
 use super::service::INSTRUCTIONS;
+use crate::rpc::{self, Error, Id, Request};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -128,10 +128,7 @@ impl Session {
 
     /// Takes the answer to a question. An answer with an unknown id is ignored.
     pub fn answer(&self, id: &Id, result: Option<Value>) {
-        let Id::Number(number) = id else { return };
-        let asked = number
-            .as_u64()
-            .and_then(|id| self.questions.lock().remove(&id));
+        let asked = id.number().and_then(|id| self.questions.lock().remove(&id));
         if let Some(asked) = asked {
             let _ = asked.send(result);
         }

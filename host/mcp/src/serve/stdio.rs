@@ -6,12 +6,12 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
-use super::rpc::{
-    self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Message, Received, Request,
-};
 use super::service::Service;
 use super::session::Session;
 use super::work::{Batch, Outcome, RequestTask};
+use crate::rpc::{
+    self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Message, Received, Request,
+};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -131,8 +131,8 @@ impl StdioClient {
                 self.notified(&method, params);
                 None
             }
-            Message::Answer { id, result } => {
-                self.answered(&id, result);
+            Message::Answer { id, outcome } => {
+                self.answered(&id, outcome.ok());
                 None
             }
         }
@@ -158,7 +158,7 @@ impl StdioClient {
                     batch.begun(id, work);
                 }
                 Ok(Message::Notification { method, params }) => self.notified(&method, params),
-                Ok(Message::Answer { id, result }) => self.answered(&id, result),
+                Ok(Message::Answer { id, outcome }) => self.answered(&id, outcome.ok()),
                 Err(malformed) => batch.refused(malformed),
             }
         }

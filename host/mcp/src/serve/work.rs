@@ -1,7 +1,7 @@
 //! Requests in progress, each in a task of its own, and batches of them.
 
-use super::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Request};
 use super::{revision, session::Session};
+use crate::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Request};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;

@@ -1,8 +1,10 @@
 //! A server over streamable HTTP: each message is a POST, answered with JSON or an event stream.
 
 use crate::error::{Failure, words};
+use crate::rpc;
 use crate::settings::Settings;
-use crate::wire::rpc::{self, Incoming};
+use crate::wire::rpc::{Incoming, cancelled, parse};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -90,10 +92,7 @@ impl Web {
             line: (method != "initialize").then(|| self.line.clone()),
             id,
         };
-        let response = self
-            .line
-            .post(rpc::message(Some(id), method, Some(params)))
-            .await;
+        let response = self.line.post(rpc::request(id, method, params)).await;
         let answer = match response {
             Ok(response) => {
                 self.line.keep_session(&response)?;
@@ -107,7 +106,7 @@ impl Web {
 
     pub async fn notify(&self, method: &str) -> Result<(), Failure> {
         self.line
-            .post(rpc::message(None, method, None))
+            .post(rpc::notification(method, None))
             .await
             .map(drop)
     }
@@ -199,10 +198,10 @@ impl Web {
         if message.is_empty() {
             return Ok(None);
         }
-        match rpc::parse(message).map_err(Failure::Protocol)? {
+        match parse(message).map_err(Failure::Protocol)? {
             Incoming::Answer { id: other, outcome } if other == id => return Ok(Some(outcome)),
             Incoming::Asked(reply) => {
-                let posted = self.line.post(reply.to_string().into_bytes());
+                let posted = self.line.post(reply);
                 let _ = tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, posted).await;
             }
             Incoming::ToolsChanged => self.tools_changed.store(true, Ordering::Relaxed),
@@ -220,7 +219,7 @@ impl Web {
 }
 
 impl HttpLine {
-    async fn post(&self, message: Vec<u8>) -> Result<Response, Failure> {
+    async fn post(&self, message: Bytes) -> Result<Response, Failure> {
         let headers = self.agreed.lock().clone();
         let in_session = headers.contains_key(SESSION);
         let response = self
@@ -287,7 +286,7 @@ impl Drop for PostedRequest {
         // Closing the connection does not cancel a request: the server needs a notification.
         if let (Some(line), Ok(runtime)) = (self.line.take(), tokio::runtime::Handle::try_current())
         {
-            let message = rpc::cancelled(self.id);
+            let message = cancelled(self.id);
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, line.post(message)).await;
             });

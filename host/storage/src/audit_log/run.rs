@@ -6,7 +6,6 @@ use crate::column::signed;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use toolhold_policy::redaction::Redaction;
-use toolhold_protocol::approval::Verdict;
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind};

@@ -3,11 +3,11 @@
 use super::reply::{self, Work};
 use super::sessions::{Held, SessionRefusal};
 use super::{HttpEndpoint, HttpRejection, SESSION, VERSION, accepts, remote};
+use crate::rpc;
+use crate::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
 use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, Terms};
-use crate::serve::rpc;
-use crate::serve::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
 use crate::serve::service::Service;
 use crate::serve::work::{Batch, Outcome, RequestTask};
 use axum::body::{Body, Bytes};
@@ -39,8 +39,8 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
             notified(&held, &method, params);
             StatusCode::ACCEPTED.into_response()
         }
-        Message::Answer { id, result } => {
-            held.session.answer(&id, result);
+        Message::Answer { id, outcome } => {
+            held.session.answer(&id, outcome.ok());
             StatusCode::ACCEPTED.into_response()
         }
     }
@@ -76,7 +76,7 @@ pub async fn batch(
                 batch.begun(id, work);
             }
             Ok(Message::Notification { method, params }) => notified(&held, &method, params),
-            Ok(Message::Answer { id, result }) => held.session.answer(&id, result),
+            Ok(Message::Answer { id, outcome }) => held.session.answer(&id, outcome.ok()),
             Err(malformed) => batch.refused(malformed),
         }
     }

@@ -14,8 +14,8 @@ mod sessions;
 pub use connections::{Bound, serve};
 
 use super::revision::Terms;
-use super::rpc::{self, Error, INVALID_REQUEST, Received};
 use super::service::Service;
+use crate::rpc::{self, Error, INVALID_REQUEST, Received};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};

@@ -2,9 +2,9 @@
 
 use super::reply::{self, Work};
 use super::{HttpEndpoint, VERSION, accepts, remote};
+use crate::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
-use crate::serve::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -126,7 +126,7 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::Id;
+    use crate::rpc::Id;
     use serde_json::json;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {

@@ -1,8 +1,8 @@
 //! Sessions of clients that began with `initialize`.
 
+use crate::rpc::{Error, Request};
 use crate::serve::approval::unguessable;
 use crate::serve::in_flight::InFlightRequests;
-use crate::serve::rpc::{Error, Request};
 use crate::serve::session::Session;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -108,7 +108,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::Id;
+    use crate::rpc::Id;
     use serde_json::json;
 
     fn begin(sessions: &Sessions) -> Result<Arc<Held>, SessionRefusal> {
