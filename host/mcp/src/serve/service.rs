@@ -67,7 +67,7 @@ impl Service {
             rules: RwLock::new(Arc::new(rules)),
             allowed,
             asking: Arc::new(Asking::new(settings.ask, settings.answer_timeout)),
-            slots: Arc::new(Semaphore::new(settings.calls)),
+            slots: Arc::new(Semaphore::new(settings.calls.min(Semaphore::MAX_PERMITS))),
             tools: Arc::default(),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
