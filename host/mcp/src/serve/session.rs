@@ -2,9 +2,11 @@
 
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
-use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
+use super::revision::{
+    BATCHED, ProtocolEra, RequestMetadata, agreed, client, elicits, progress, server_info, trace,
+};
 use super::service::INSTRUCTIONS;
-use crate::rpc::{self, Error, Id, Request};
+use crate::rpc::{self, Id, RpcError, RpcRequest};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -18,7 +20,7 @@ use toolhold_policy::LogLevel;
 const MAX_OPEN_QUESTIONS: usize = 32;
 
 #[derive(Debug)]
-pub struct Session {
+pub struct ClientSession {
     pub id: Arc<str>,
     pub version: &'static str,
     elicits: bool,
@@ -31,7 +33,7 @@ pub struct Session {
 
 /// The outcome of a question.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ElicitationOutcome {
     Given(Value),
     /// The client cannot ask, or is gone.
     Nothing,
@@ -39,19 +41,19 @@ pub enum Answer {
     TooMany,
 }
 
-impl Session {
+impl ClientSession {
     /// Begins the session that `initialize` asks for. `in_flight` holds its requests.
     pub fn new(
         id: Arc<str>,
-        request: &Request,
+        request: &RpcRequest,
         in_flight: Arc<InFlightRequests>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, RpcError> {
         let version = request
             .params
             .get("protocolVersion")
             .and_then(Value::as_str);
         let version =
-            version.ok_or_else(|| Error::params("initialize needs a \"protocolVersion\""))?;
+            version.ok_or_else(|| RpcError::params("initialize needs a \"protocolVersion\""))?;
         let capabilities = request.params.get("capabilities");
         Ok(Self {
             id,
@@ -81,9 +83,9 @@ impl Session {
     }
 
     /// The metadata of a request of this session.
-    pub fn terms(&self, params: &Map<String, Value>) -> Terms {
-        Terms {
-            era: Era::Legacy,
+    pub fn terms(&self, params: &Map<String, Value>) -> RequestMetadata {
+        RequestMetadata {
+            era: ProtocolEra::Legacy,
             elicits: self.elicits,
             least: Some(*self.least.lock()),
             progress: progress(params),
@@ -99,13 +101,18 @@ impl Session {
     }
 
     /// Asks the client's user to fill in a form. Dropping the future withdraws the question.
-    pub async fn ask(&self, form: Value, client_sender: &ClientSender, time: Duration) -> Answer {
+    pub async fn ask(
+        &self,
+        form: Value,
+        client_sender: &ClientSender,
+        time: Duration,
+    ) -> ElicitationOutcome {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         {
             let mut questions = self.questions.lock();
             if questions.len() >= MAX_OPEN_QUESTIONS {
-                return Answer::TooMany;
+                return ElicitationOutcome::TooMany;
             }
             questions.insert(id, answer);
         }
@@ -120,9 +127,9 @@ impl Session {
             answered.await.ok().flatten()
         };
         match tokio::time::timeout(time, asked).await {
-            Ok(Some(answer)) => Answer::Given(answer),
-            Ok(None) => Answer::Nothing,
-            Err(_) => Answer::TooLate,
+            Ok(Some(answer)) => ElicitationOutcome::Given(answer),
+            Ok(None) => ElicitationOutcome::Nothing,
+            Err(_) => ElicitationOutcome::TooLate,
         }
     }
 
@@ -137,7 +144,7 @@ impl Session {
 
 /// An open question. Answered questions are removed from the session.
 struct Question<'a> {
-    session: &'a Session,
+    session: &'a ClientSession,
     client_sender: &'a ClientSender,
     id: u64,
 }

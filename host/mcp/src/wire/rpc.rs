@@ -1,7 +1,7 @@
 //! What a server's messages mean to a client.
 
 use crate::error::{Failure, words};
-use crate::rpc::{self, Error, METHOD_NOT_FOUND, Message, Request};
+use crate::rpc::{self, METHOD_NOT_FOUND, Message, RpcError, RpcRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -59,12 +59,12 @@ fn failure(error: &Value) -> Failure {
 }
 
 /// Answers a server's request: we support `ping` only.
-fn reply(request: &Request) -> Bytes {
+fn reply(request: &RpcRequest) -> Bytes {
     let outcome = match request.method.as_str() {
         "ping" => Ok(json!({})),
         _ => {
             let reason = "this client offers nothing to servers";
-            Err(Error::new(METHOD_NOT_FOUND, reason))
+            Err(RpcError::new(METHOD_NOT_FOUND, reason))
         }
     };
     rpc::reply(Some(&request.id), &outcome)

@@ -17,11 +17,11 @@ const MAX_EXPLAINED_PATHS: usize = 4;
 /// Paths that must exist first, and do not.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", listed(.0, MAX_EXPLAINED_PATHS))]
-pub struct Missing(pub Vec<Absent>);
+pub struct MissingPaths(pub Vec<MissingPath>);
 
 /// One path that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
+pub struct MissingPath {
     pub path: Path,
     pub found: DeepestFound,
 }
@@ -30,10 +30,10 @@ pub struct Absent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeepestFound {
     /// Not even the kind: these are there.
-    Kinds(Names),
+    Kinds(NameList),
     Fields {
         path: Path,
-        fields: Names,
+        fields: NameList,
     },
     Elements {
         path: Path,
@@ -50,18 +50,18 @@ pub enum DeepestFound {
 
 /// The first few of many names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct NameList {
     shown: Vec<String>,
     more: usize,
 }
 
-impl Missing {
+impl MissingPaths {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|absent| &absent.path)
     }
 }
 
-impl Display for Absent {
+impl Display for MissingPath {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let DeepestFound::Kinds(kinds) = &self.found {
             let kind = clipped(&self.path.kind, MAX_NAME_CHARS);
@@ -92,7 +92,7 @@ impl Display for Absent {
     }
 }
 
-impl Names {
+impl NameList {
     pub(super) fn new<'a, T: AsRef<str> + ?Sized + 'a>(
         names: impl IntoIterator<Item = &'a T>,
     ) -> Self {
@@ -115,7 +115,7 @@ impl Names {
     }
 }
 
-impl Display for Names {
+impl Display for NameList {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let last = match self.more {
             0 => self.shown.len().saturating_sub(1),

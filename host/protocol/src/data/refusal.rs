@@ -1,6 +1,6 @@
 //! Why a value cannot be written, and what to write instead.
 
-use super::missing::{Names, counted, shown};
+use super::missing::{NameList, counted, shown};
 use super::{MAX_BYTES, MAX_LEVELS};
 use crate::reference::{MAX_INDEX, Path, Segment};
 use thiserror::Error;
@@ -19,7 +19,7 @@ pub enum Refusal {
     #[error("{} is a list and has {}; write an element, such as {}, or set {} to an object first", shown(list), counted(*elements), shown(&below(list, Segment::Index(*elements))), shown(list))]
     NameOfList { list: Path, elements: usize },
     #[error("{} is an object and has {fields}; write a field, such as {}, or set {} to a list first", shown(object), shown(&field_of(object, fields)), shown(object))]
-    IndexOfObject { object: Path, fields: Names },
+    IndexOfObject { object: Path, fields: NameList },
     /// Type of the existing value.
     #[error(
         "push appends to a list, and {0} is there; set it to a list first, or write to another path"
@@ -48,7 +48,7 @@ pub enum Refusal {
 }
 
 /// A field that the object has, or could have.
-fn field_of(object: &Path, fields: &Names) -> Path {
+fn field_of(object: &Path, fields: &NameList) -> Path {
     let name = fields.first().unwrap_or("name");
     below(object, Segment::Key(name.to_owned()))
 }
