@@ -37,7 +37,7 @@ fn steps(id: i64, meta: Value) -> Value {
 #[test]
 fn a_server_that_says_that_it_serves_handles_signals() {
     let host = host();
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     assert!(web.handles(&[1, 2, 15]));
 }
 

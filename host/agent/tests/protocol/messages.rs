@@ -4,7 +4,6 @@ use super::support::play::{Play, task, tool};
 use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_agent::run::replay::replay;
-use toolhold_protocol::context::Context;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
