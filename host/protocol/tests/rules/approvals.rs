@@ -6,7 +6,7 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Annotations;
 
 #[test]
-fn who_waits() {
+fn which_calls_wait() {
     let reads = Annotations {
         read_only: true,
         ..Annotations::default()

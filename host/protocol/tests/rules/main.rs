@@ -54,7 +54,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 36] = [
     ("6.2", "tests/protocol", "modules.rs", "a_module_receives_its_arguments_and_what_its_scopes_name"),
     ("6.3", "tests", "interpreters.rs", "nothing_is_there_in_the_next_call"),
     ("6.4", "tests/protocol", "modules.rs", "a_component_by_path_stands_under_the_rules_of_its_name"),
-    ("6.5", "tests/protocol", "modules.rs", "a_module_that_another_calls_is_told_of_that_call_and_nothing_of_its_callers"),
+    ("6.5", "tests/protocol", "modules.rs", "a_nested_module_knows_its_own_call_and_not_its_callers"),
     ("7.1", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
     ("7.2", LOOP, "run_loop.rs", "a_call_is_over_before_the_model_has_written_the_last"),
     ("7.3", LOOP, "scheduling.rs", "a_call_waits_for_what_it_reads_and_the_others_do_not"),

@@ -34,7 +34,7 @@ fn a_plan_has_three_forms() {
 }
 
 #[test]
-fn what_is_no_plan_is_told_what_one_is() {
+fn an_invalid_plan_gets_the_expected_form() {
     for (rule, value, expect) in [
         ("8.1", json!("x"), "this is \"x\""),
         ("8.1", json!(null), "this is null"),
