@@ -409,14 +409,14 @@ fn calls_that_are_refused_are_audited() {
     let rows: Vec<_> = rows
         .iter()
         .filter(|row| row["action"] == "call")
-        .map(|row| json!([row["tool"], row["status"], row["error"], row["arguments"]]))
+        .map(|row| json!([row["tool"], row["status"], row["error"]]))
         .collect();
     assert_eq!(
         json!(rows),
         json!([
-            ["bad.count", "error", "unknown_tool", {}],
-            ["calculator.evaluate", "error", "arguments", {"formula": "1+1"}],
-            ["calculator.evaluate", "error", "blocked", {"expression": "†secret"}],
+            ["bad.count", "error", "unknown_tool"],
+            ["calculator.evaluate", "error", "arguments"],
+            ["calculator.evaluate", "error", "blocked"],
         ]),
         "{log:?}"
     );
