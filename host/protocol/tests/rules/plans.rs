@@ -66,8 +66,10 @@ fn an_invalid_plan_gets_the_expected_form() {
     }
 }
 
-/// Layers as steps that can run together; edges as `from → to`.
-fn order(calls: &Value) -> Result<(Vec<Vec<usize>>, Vec<(usize, usize)>), String> {
+/// Layers of steps that can run together, and edges as (from, to).
+type Order = (Vec<Vec<usize>>, Vec<(usize, usize)>);
+
+fn order(calls: &Value) -> Result<Order, String> {
     let plan = Plan::parse(calls).map_err(|error| error.to_string())?;
     let graph = Graph::new(plan.steps).map_err(|error| error.to_string())?;
     let edges = graph.edges().map(|edge| (edge.from, edge.to)).collect();
