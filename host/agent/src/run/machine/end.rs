@@ -1,5 +1,6 @@
 //! The end of a run: its usage, its reason and its output.
 
+use super::context_turns::written;
 use super::{Action, Effects, Machine, millis};
 use crate::run::Spent;
 use serde_json::Value;
@@ -28,7 +29,7 @@ impl Machine {
         error: Option<RunFailure>,
         effects: &mut Effects,
     ) {
-        if reason == StopReason::Output && !self.background.is_empty() {
+        if reason == StopReason::Output && self.running.has_background() {
             // Their results are not needed, but their effects should complete.
             self.ending = Some(output);
             return;
@@ -55,6 +56,14 @@ impl Machine {
         effects.actions.push(Action::Finish);
     }
 
+    /// The output as it leaves the run. A sub-agent's stays inside of this host.
+    pub(super) fn for_user(&mut self, output: Value) -> Value {
+        match self.request.depth {
+            0 => self.privacy.for_user(&output),
+            _ => output,
+        }
+    }
+
     /// Counted when it is told: whether there may be another Request is decided before each.
     pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
         let counts_money = self.counts_money();
@@ -78,7 +87,7 @@ impl Machine {
     /// that calls wrote.
     pub(super) fn so_far(&mut self) -> Value {
         self.ending.take().unwrap_or_else(|| {
-            let written = self.written();
+            let written = written(&self.context);
             if written.is_empty() {
                 Value::Null
             } else {

@@ -58,10 +58,10 @@ impl Machine {
     pub(super) fn replied(&mut self, completion: Completion, effects: &mut Effects) {
         self.step.has_reply = true;
         self.broken = 0;
-        self.fitted();
+        self.window.fitted();
         let usage = completion.usage.as_ref();
-        if let Some(usage) = usage {
-            self.counted(usage.prompt_tokens);
+        if let Some(usage) = usage.filter(|_| self.forced().is_none()) {
+            self.window.observe(usage.prompt_tokens);
         }
         let cost = self
             .price()
@@ -119,7 +119,8 @@ impl Machine {
             }
             Err(reason) => {
                 if contract::is_cut_in_thought(&completion)
-                    && let Some(tokens) = self.raise_reply()
+                    && self.forced().is_none()
+                    && let Some(tokens) = self.reply_limit.raise()
                 {
                     effects.events.push(EventKind::Notice {
                         step: self.steps,
@@ -177,7 +178,7 @@ impl Machine {
             return self.send(effects);
         }
         let is_last = self.unusable + 1 >= self.request.settings.max_unusable;
-        if !self.has_acted() || (is_last && !self.hands_over()) {
+        if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
         self.unusable += 1;
@@ -218,7 +219,7 @@ impl Machine {
 
     /// Whether calls of this reply were made or wait to be.
     fn has_acted(&self) -> bool {
-        !self.step.open.is_empty()
+        !self.step.calls.is_empty()
     }
 
     /// What makes a reply as a whole unusable.
@@ -233,7 +234,7 @@ impl Machine {
     fn check_meta(&self, after: &Value) -> Result<meta::Meta, String> {
         match &self.context.meta {
             // As it is meant: its domain and path may be hidden.
-            Some(before) => meta::check(before, &self.vault.reveal_all(after))
+            Some(before) => meta::check(before, &self.privacy.meant_value(after))
                 .map_err(|error| format!("its meta cannot be accepted: {error}")),
             None => Err("nobody asked for \"meta\"".into()),
         }
@@ -289,7 +290,7 @@ impl Machine {
     }
 
     fn solved(&mut self, mut solution: Solution, completion: &Completion, effects: &mut Effects) {
-        let meant = |output: &Value| self.vault.reveal_all(output);
+        let meant = |output: &Value| self.privacy.meant_value(output);
         solution.output = solution.output.as_ref().map(meant);
         if !solution.repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
@@ -331,7 +332,7 @@ impl Machine {
             });
             self.context.meta = Some(meta);
         }
-        let taken = self.step.open.len() + self.step.planned.len() + self.step.ignored;
+        let taken = self.step.calls.len() + self.step.planned.len() + self.step.ignored;
         for call in solution.calls.drain(..).skip(taken) {
             self.accept(call, effects);
         }
@@ -343,15 +344,10 @@ impl Machine {
         }
         self.unusable = 0;
         self.solutions += 1;
-        if !self.step.open.is_empty() {
+        if !self.step.calls.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
-                calls: self
-                    .step
-                    .open
-                    .iter()
-                    .map(|open| open.call.clone())
-                    .collect(),
+                calls: self.step.calls.calls().cloned().collect(),
             });
         }
         self.step.is_over = true;
@@ -380,10 +376,17 @@ impl Machine {
         }
         let asked = advisor::taking_part(&self.context.advisors, self.step.moment);
         let seats = advisor::seats(&asked, &self.context.instances);
-        let tools: Vec<&str> = self.offered.iter().map(|tool| tool.name.as_str()).collect();
-        let said = said.map(|said| self.advised(said)).unwrap_or_default();
+        let tools: Vec<&str> = self
+            .tools
+            .offered()
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let instances = &self.context.instances;
+        let said = said.map(|said| self.privacy.advised(said, instances));
+        let said = said.unwrap_or_default();
         let council = Council::read(&said, &seats, &tools);
-        let calls = self.step.open.iter().map(|open| &open.call);
+        let calls = self.step.calls.calls();
         let chosen: Vec<(&str, Option<&str>)> = calls
             .chain(&self.step.planned)
             .map(|call| (call.tool.as_str(), call.instance.as_deref()))
