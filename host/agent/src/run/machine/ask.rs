@@ -5,7 +5,6 @@ use super::privacy::RunData;
 use super::window_tokens::Composed;
 use super::{Action, Effects, Machine, StepState};
 use crate::contract::{self, ReplyReader, RequestView};
-use crate::run::budget_tracker::Budgets;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_policy::ErrorClass;
@@ -40,20 +39,12 @@ impl Machine {
             );
             return Some((StopReason::MaxSteps, message));
         }
-        self.overdrawn()
+        self.usage.overdrawn()
     }
 
     /// The Requests to the run's own model.
     pub(super) fn own_steps(&self) -> u32 {
         self.steps.saturating_sub(self.fallbacks.requests)
-    }
-
-    /// Which of what a run and its sub-agents share is used up.
-    pub(super) fn overdrawn(&self) -> Option<(StopReason, String)> {
-        let settings = &self.request.settings;
-        let budgets = Budgets::of(settings);
-        let (budget, message) = budgets.overdrawn(&self.spent, &settings.currency)?;
-        Some((budget.reason(), message))
     }
 
     pub(super) fn send(&mut self, effects: &mut Effects) {

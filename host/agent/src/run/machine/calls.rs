@@ -7,7 +7,6 @@ use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
 use crate::calls::screen::admitted;
 use crate::guard::shield::Screening;
-use crate::run::Budgets;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
 use toolhold_protocol::approval::Pending;
@@ -296,8 +295,7 @@ impl Machine {
                 .tools
                 .find(&call.tool)
                 .is_some_and(|bound| bound.tool.annotations.fire_and_forget);
-        self.spent.calls = self.spent.calls.saturating_add(1);
-        Budgets::of(&self.request.settings).allows(self.spent.calls)?;
+        self.usage.take_call()?;
         // A sub-agent is told what is left without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
@@ -305,7 +303,7 @@ impl Machine {
             filled: (arguments != call.arguments).then_some(arguments),
             call: call.clone(),
         });
-        self.calls += 1;
+        self.usage.begin_call();
         if work.runner == Runner::Client {
             self.step.calls.hand_over(index);
             return Ok(());
@@ -363,7 +361,7 @@ impl Machine {
             description: bound.tool.description.clone(),
             output: bound.tool.output.clone(),
             runner,
-            left: Budgets::of(settings).less(&self.spent),
+            left: self.usage.left(),
             steps_left: settings.max_steps.saturating_sub(self.own_steps()),
             again: false,
         })

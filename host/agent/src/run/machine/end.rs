@@ -2,10 +2,8 @@
 
 use super::context_turns::written;
 use super::{Action, Effects, Machine, millis};
-use crate::run::Spent;
 use serde_json::Value;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::side_request::SideRequest;
 
@@ -48,9 +46,9 @@ impl Machine {
             output,
             error,
             steps: self.steps,
-            calls: self.calls,
-            tokens: self.spent.tokens,
-            cost_nano: self.cost(),
+            calls: self.usage.calls(),
+            tokens: self.usage.spent().tokens,
+            cost_nano: self.usage.cost(),
             duration_ms: millis(self.elapsed),
         });
         effects.actions.push(Action::Finish);
@@ -66,21 +64,8 @@ impl Machine {
 
     /// Counted when it is told: whether there may be another Request is decided before each.
     pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
-        let counts_money = self.counts_money();
-        self.spent = self.spent.plus(Spent::beside(&request, counts_money));
+        self.usage.asked_beside(&request);
         effects.events.push(EventKind::SideRequest(request));
-    }
-
-    /// Whether what a reply costs has to be known.
-    pub(super) fn counts_money(&self) -> bool {
-        let settings = &self.request.settings;
-        settings.price.is_some() || settings.max_cost.is_some()
-    }
-
-    /// What the run cost, if it has prices and they tell all of it.
-    pub(super) fn cost(&self) -> Option<Amount> {
-        let is_known = self.request.settings.price.is_some() && self.spent.unpriced == 0;
-        is_known.then_some(self.spent.cost)
     }
 
     /// What there is when a run is stopped: the output that was about to be returned, or else the data

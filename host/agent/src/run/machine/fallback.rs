@@ -120,7 +120,7 @@ impl Machine {
                 self.fallbacks.turn_to_next();
                 continue;
             }
-            if let Some((reason, message)) = self.overdrawn() {
+            if let Some((reason, message)) = self.usage.overdrawn() {
                 self.fallbacks.abandon();
                 self.fail(reason, ErrorClass::Correctable, message, effects);
                 return true;

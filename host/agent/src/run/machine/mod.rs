@@ -11,6 +11,7 @@
 //! | `history`: `History` | what happened, its summary, and the results that are kept outside of the window |
 //! | `window_tokens`: `WindowTokens` | the window, and the tokens of what is sent |
 //! | `completion_limit`: `CompletionLimit` | what a reply may take |
+//! | `usage`: `RunUsage` | what the run used of its budgets |
 //! | `privacy`: `RunPrivacy` | what is hidden from the model, from tools and from the user |
 //! | `plan_progress`: `PlanProgress` | what became of each step of the plan that is carried |
 //! | `fallbacks`: `Fallbacks` | how often each tool failed, and the fallback in progress |
@@ -45,6 +46,7 @@ mod scopes;
 mod screen;
 mod step_calls;
 mod tools;
+mod usage;
 mod window;
 #[cfg(test)]
 mod window_tests;
@@ -77,6 +79,7 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
 use tools::RunTools;
+use usage::RunUsage;
 use uuid::Uuid;
 use window_tokens::{Fitting, WindowTokens};
 
@@ -97,9 +100,7 @@ pub struct Machine {
     step: StepState,
     running: RunningCalls,
     steps: u32,
-    calls: u32,
-    /// Sub-agents that are over included.
-    spent: Spent,
+    usage: RunUsage,
     /// Replies in a row that could not be used.
     unusable: u32,
     /// Replies that could be used.
@@ -181,6 +182,7 @@ impl Machine {
             privacy: RunPrivacy::new(request.settings.privacy.clone()),
             window: WindowTokens::new(request.settings.window.tokens),
             reply_limit: CompletionLimit::new(&request.settings),
+            usage: RunUsage::new(&request.settings),
             waiting: None,
             was_blocked: false,
             opening: Vec::new(),
@@ -195,8 +197,6 @@ impl Machine {
             step: StepState::default(),
             running: RunningCalls::default(),
             steps: 0,
-            calls: 0,
-            spent: Spent::default(),
             unusable: 0,
             solutions: 0,
             progress: PlanProgress::default(),
@@ -244,7 +244,7 @@ impl Machine {
 
     /// Usage of the run so far, ended sub-agents included.
     pub fn spent(&self) -> Spent {
-        self.spent
+        self.usage.spent()
     }
 
     /// Takes one input, `elapsed` after the start of the run. After [`Action::Finish`] nothing more

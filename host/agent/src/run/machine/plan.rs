@@ -130,7 +130,7 @@ impl Machine {
                 shown.join("; ")
             ),
         );
-        let reason = match self.overdrawn() {
+        let reason = match self.usage.overdrawn() {
             Some((StopReason::MaxToolCalls, _)) => StopReason::MaxToolCalls,
             _ => StopReason::Incomplete,
         };

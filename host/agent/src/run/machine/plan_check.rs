@@ -275,3 +275,137 @@ pub(super) fn read(plan: Vec<Value>) -> Result<Vec<Call>, String> {
 pub(super) fn objects(calls: &[Call]) -> Vec<Value> {
     calls.iter().map(|call| call.object(true).into()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::bound::Bound;
+    use toolhold_protocol::context::Message;
+    use toolhold_protocol::tool::Tool;
+
+    fn tools() -> RunTools {
+        let fixed = Tool {
+            output_path: Some("†fixed".parse().unwrap()),
+            ..Tool::new("fixed")
+        };
+        let counts = Tool {
+            parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+            ..Tool::new("counts")
+        };
+        let bound = [
+            (fixed, None),
+            (counts, None),
+            (Tool::new("thinks"), Some(Runner::Model)),
+        ];
+        let bound = bound.map(|(tool, runner)| Bound {
+            runner: runner.unwrap_or_else(|| Runner::Activity(tool.name.clone())),
+            tool,
+        });
+        RunTools::new(bound.into()).unwrap()
+    }
+
+    fn context(messages: Value) -> Context {
+        Context::new(Message::parse_all(&messages).unwrap()).unwrap()
+    }
+
+    /// The tools of a plan in the order in which they can be called, or why they cannot be.
+    fn checked(context: &Context, is_dry_run: bool, plan: Value) -> Result<Value, String> {
+        let (tools, calls) = (tools(), read(serde_json::from_value(plan).unwrap())?);
+        let check = PlanCheck {
+            tools: &tools,
+            context,
+            is_dry_run,
+        };
+        check.check(&calls).map(|checked| checked.report())
+    }
+
+    #[test]
+    fn a_plan_is_put_in_an_order_in_which_it_can_be_run() {
+        let plan = json!([
+            {"_tool": "counts", "n": "†fixed"},
+            {"_tool": "fixed"},
+            {"_tool": "counts", "n": 1},
+        ]);
+        let report = checked(&Context::default(), false, plan).unwrap();
+        assert_eq!(
+            report["plan"][2]["n"], "†fixed",
+            "after the one that writes it"
+        );
+        assert_eq!(report["layers"], json!([[0, 1], [2]]));
+        assert_eq!(report["needs"], json!([]));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_said_of_each_step() {
+        for (plan, part) in [
+            (json!([{"_tool": "none"}]), "plan[0]: there is no tool"),
+            (
+                json!([{"_tool": "fixed"}, {"_tool": "counts", "n": "x"}]),
+                "plan[1]/n: ",
+            ),
+            (
+                json!([{"_tool": "counts", "_instance": "x"}]),
+                "there is no instance",
+            ),
+            (json!([{"_tool": "counts", "n": "†nothing"}]), "†nothing"),
+            (
+                json!(vec![json!({"_tool": "none"}); MAX_REPORTED_FAULTS + 2]),
+                "and 2 more steps have faults",
+            ),
+        ] {
+            let reason = checked(&Context::default(), false, plan.clone()).unwrap_err();
+            assert!(reason.contains(part), "{plan}: {reason}");
+        }
+    }
+
+    #[test]
+    fn inputs_may_come_later_than_a_dry_run() {
+        let plan = json!([{"_tool": "counts", "n": "†input.n"}]);
+        let report = checked(&Context::default(), true, plan.clone()).unwrap();
+        assert_eq!(report["needs"][0]["paths"], json!(["†input.n"]));
+        assert!(checked(&Context::default(), false, plan).is_err());
+    }
+
+    #[test]
+    fn a_call_without_an_instance_is_made_for_each() {
+        let context = context(json!([
+            {"type": "data", "kind": "user", "data": 1, "_instance": "one"},
+            {"type": "data", "kind": "user", "data": 2, "_instance": "two"},
+        ]));
+        let tools = tools();
+        let check = PlanCheck {
+            tools: &tools,
+            context: &context,
+            is_dry_run: false,
+        };
+        let calls = read(vec![
+            json!({"_tool": "fixed"}),
+            json!({"_tool": "counts", "_instance": "two"}),
+        ]);
+        let served = check.served(calls.unwrap());
+        let instances: Vec<_> = served.iter().map(|call| call.instance.as_deref()).collect();
+        assert_eq!(instances, [Some("one"), Some("two"), Some("two")]);
+        let placed = check.placed(served[0].clone());
+        assert_eq!(placed.output_path.as_deref(), Some("†fixed"));
+        let one_lacks_it = json!([{"_tool": "counts", "n": "†other"}]);
+        assert!(checked(&context, false, one_lacks_it).is_err());
+        assert!(checked(&context, false, json!([{"_tool": "counts", "n": "†user"}])).is_ok());
+    }
+
+    #[test]
+    fn a_saved_plan_holds_only_what_a_tool_answers() {
+        let (tools, context) = (tools(), Context::default());
+        let check = PlanCheck {
+            tools: &tools,
+            context: &context,
+            is_dry_run: false,
+        };
+        let reason = check.saved(vec![json!({"_tool": "thinks"})]).unwrap_err();
+        assert!(reason.contains("a model writes its result"), "{reason}");
+        assert_eq!(
+            check.saved(vec![json!({"_tool": "fixed"})]).unwrap().len(),
+            1
+        );
+        assert!(check.saved(Vec::new()).is_err() && check.edited(&json!([])).is_err());
+    }
+}

@@ -2,14 +2,13 @@
 
 use super::{Action, Effects, Machine, millis};
 use crate::contract::{self, Piece, RequestView};
-use crate::run::Spent;
 use serde_json::Value;
 use std::time::Duration;
 use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::{Attendance, Council};
-use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
@@ -66,18 +65,12 @@ impl Machine {
         let cost = self
             .price()
             .and_then(|price| price.of(usage, completion.duration));
-        let has_to_be_known = self.counts_money();
-        self.spent = self.spent.plus(Spent {
-            tokens: usage.map_or(0, Usage::total),
-            cost: cost.unwrap_or_default(),
-            unpriced: u32::from(cost.is_none() && has_to_be_known),
-            calls: 0,
-        });
+        self.usage.replied(usage, cost);
         let tokens = EventKind::Tokens {
             step: self.steps,
             prompt: usage.map(|usage| usage.prompt_tokens),
             completion: usage.map(|usage| usage.completion_tokens),
-            total: self.spent.tokens,
+            total: self.usage.spent().tokens,
             first_token_ms: completion.time_to_first_token.map(millis),
             duration_ms: millis(completion.duration),
             cost_nano: cost,
@@ -167,7 +160,7 @@ impl Machine {
             && !self.has_acted()
             && self.broken < self.request.settings.max_broken_replies
         {
-            if let Some((reason, message)) = self.overdrawn().filter(|_| is_paid) {
+            if let Some((reason, message)) = self.usage.overdrawn().filter(|_| is_paid) {
                 return self.fail(reason, ErrorClass::Correctable, message, effects);
             }
             self.broken += 1;
@@ -194,22 +187,18 @@ impl Machine {
     /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here:
     /// records from before it was lack the time, and are replayed without.
     fn pay_for_broken(&mut self, took_ms: Option<u64>, effects: &mut Effects) -> bool {
-        let is_paid = self.step.has_begun && self.counts_money();
+        let is_paid = self.step.has_begun && self.usage.counts_money();
         let Some(duration_ms) = took_ms.filter(|_| is_paid) else {
             return false;
         };
         let took = Duration::from_millis(duration_ms);
         let cost = self.price().and_then(|price| price.of(None, took));
-        self.spent = self.spent.plus(Spent {
-            cost: cost.unwrap_or_default(),
-            unpriced: u32::from(cost.is_none()),
-            ..Spent::default()
-        });
+        self.usage.replied(None, cost);
         effects.events.push(EventKind::Tokens {
             step: self.steps,
             prompt: None,
             completion: None,
-            total: self.spent.tokens,
+            total: self.usage.spent().tokens,
             first_token_ms: None,
             duration_ms,
             cost_nano: cost,

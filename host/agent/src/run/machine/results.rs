@@ -3,7 +3,6 @@
 
 use super::running_calls::Background;
 use super::{Effects, Machine};
-use crate::run::Spent;
 use serde_json::{Value, json};
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -50,13 +49,7 @@ impl Machine {
 
     fn ran(&mut self, result: &ToolResult) {
         self.running.end();
-        let usage = &result.usage;
-        self.spent = self.spent.plus(Spent {
-            tokens: usage.tokens,
-            cost: usage.cost_nano,
-            unpriced: usage.unpriced,
-            calls: usage.calls,
-        });
+        self.usage.called(&result.usage);
     }
 
     fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {

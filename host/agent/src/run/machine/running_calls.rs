@@ -59,3 +59,74 @@ impl RunningCalls {
         !self.background.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::ToolCheck;
+    use crate::guard::pii::Masked;
+    use crate::run::Budgets;
+    use crate::toolbox::ToolCall;
+    use serde_json::json;
+    use std::sync::Arc;
+    use toolhold_protocol::bound::Runner;
+    use toolhold_protocol::tool::Tool;
+
+    fn work(id: &str) -> (Call, Work) {
+        let tool = Tool::new("t");
+        let call = Call {
+            id: id.into(),
+            tool: "t".into(),
+            ..Call::default()
+        };
+        let work = Work {
+            call: ToolCall::new(id, "t", json!({})),
+            runner: Runner::Activity("t".into()),
+            offered: "t".into(),
+            masked: Masked::default(),
+            check: Arc::new(ToolCheck::new(&tool).unwrap()),
+            description: String::new(),
+            output: None,
+            left: Budgets::default(),
+            steps_left: 1,
+            again: false,
+        };
+        (call, work)
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_for_one_at_least() {
+        let mut running = RunningCalls::default();
+        assert!(running.has_room(0));
+        running.begin();
+        assert!(!running.has_room(0) && running.has_room(2));
+        running.begin();
+        assert!(!running.has_room(2));
+        running.end();
+        assert!(running.has_room(2));
+        running.restart(2);
+        assert!(!running.has_room(2));
+    }
+
+    #[test]
+    fn a_call_in_the_background_is_over_once() {
+        let mut running = RunningCalls::default();
+        for id in ["call_b", "call_a"] {
+            let (call, work) = work(id);
+            running.detach(call, work);
+        }
+        let ids: Vec<&str> = running
+            .background()
+            .map(|one| one.call.id.as_str())
+            .collect();
+        assert_eq!(
+            ids,
+            ["call_a", "call_b"],
+            "in an order that does not change"
+        );
+        assert_eq!(running.take("call_a").unwrap().work.call.id, "call_a");
+        assert!(running.take("call_a").is_none() && running.has_background());
+        running.take("call_b");
+        assert!(!running.has_background());
+    }
+}

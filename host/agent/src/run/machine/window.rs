@@ -212,7 +212,7 @@ impl Machine {
         }
         let budget = self.request.settings.token_budget.map(|budget| {
             let prompt = self.window.prompt(composed);
-            budget.saturating_sub(self.spent.tokens.saturating_add(prompt))
+            budget.saturating_sub(self.usage.spent().tokens.saturating_add(prompt))
         });
         let room = ReplyRoom {
             window: self.window.room(composed),
