@@ -14,7 +14,7 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
-use toolhold_protocol::shield::{Screened, ShieldPlace};
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 
 impl Machine {
@@ -202,7 +202,12 @@ impl Machine {
     }
 
     /// The shields have spoken about a call.
-    pub(super) fn call_screened(&mut self, id: &str, screened: Screened, effects: &mut Effects) {
+    pub(super) fn call_screened(
+        &mut self,
+        id: &str,
+        screened: ScreeningResult,
+        effects: &mut Effects,
+    ) {
         let calls = &mut self.step.calls;
         let Some(index) = calls.index_of(id) else {
             return;

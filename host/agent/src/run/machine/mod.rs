@@ -11,7 +11,7 @@
 //! | `history`: `History` | what happened, its summary, and the results that are kept outside of the window |
 //! | `window_tokens`: `WindowTokens` | the window, and the tokens of what is sent |
 //! | `completion_limit`: `CompletionLimit` | what a reply may take |
-//! | `usage`: `RunUsage` | what the run used of its budgets |
+//! | `account`: `UsageAccount` | what the run used of its budgets |
 //! | `privacy`: `RunPrivacy` | what is hidden from the model, from tools and from the user |
 //! | `plan_progress`: `PlanProgress` | what became of each step of the plan that is carried |
 //! | `fallbacks`: `Fallbacks` | how often each tool failed, and the fallback in progress |
@@ -22,6 +22,8 @@
 //! there to what the model is told; `plan` runs plans, which `plan_check` checks; `context_turns` is how the
 //! context is shown; `end` is the end.
 
+mod account;
+mod account;
 mod ask;
 mod calls;
 mod completion_limit;
@@ -46,7 +48,6 @@ mod scopes;
 mod screen;
 mod step_calls;
 mod tools;
-mod usage;
 mod window;
 #[cfg(test)]
 mod window_tests;
@@ -56,7 +57,8 @@ mod wiring;
 pub use io::{Action, Effects, Input, Work};
 
 use crate::contract::ReplyReader;
-use crate::run::budget_tracker::Spent;
+use crate::run::budget_tracker::RunUsage;
+use account::UsageAccount;
 use completion_limit::CompletionLimit;
 use fallbacks::Fallbacks;
 use history::History;
@@ -79,7 +81,6 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
 use tools::RunTools;
-use usage::RunUsage;
 use uuid::Uuid;
 use window_tokens::{Fitting, WindowTokens};
 
@@ -100,7 +101,7 @@ pub struct Machine {
     step: StepState,
     running: RunningCalls,
     steps: u32,
-    usage: RunUsage,
+    usage: UsageAccount,
     /// Replies in a row that could not be used.
     unusable: u32,
     /// Replies that could be used.
@@ -182,7 +183,7 @@ impl Machine {
             privacy: RunPrivacy::new(request.settings.privacy.clone()),
             window: WindowTokens::new(request.settings.window.tokens),
             reply_limit: CompletionLimit::new(&request.settings),
-            usage: RunUsage::new(&request.settings),
+            usage: UsageAccount::new(&request.settings),
             waiting: None,
             was_blocked: false,
             opening: Vec::new(),
@@ -243,7 +244,7 @@ impl Machine {
     }
 
     /// Usage of the run so far, ended sub-agents included.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> RunUsage {
         self.usage.spent()
     }
 

@@ -10,7 +10,7 @@ use super::wiring::known_instance;
 use serde_json::{Value, json};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::Context;
-use toolhold_protocol::plan::{self, Graph, MAX_STEPS, Missing};
+use toolhold_protocol::plan::{self, Graph, MAX_STEPS, MissingReference};
 use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::solution::Call;
 
@@ -36,7 +36,7 @@ pub(super) struct CheckedPlan {
     /// How many of them, from the first on, can be made at the same time; and so on.
     layers: Vec<usize>,
     /// Inputs that have to be given first.
-    needs: Vec<Missing>,
+    needs: Vec<MissingReference>,
 }
 
 impl PlanCheck<'_> {

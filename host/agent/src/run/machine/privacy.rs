@@ -1,7 +1,7 @@
 //! The borders at which data is hidden and revealed: to and from the model, to tools, to the user.
 
 use crate::context::stored::READ_RESULT;
-use crate::guard::pii::{Masked, Vault};
+use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
@@ -249,10 +249,14 @@ impl RunPrivacy {
 
     /// The placeholders that the tool is given in the place of data. A tool that gets data as it is has
     /// none: what looks like one to it is text.
-    pub fn masked<'a>(&self, tool: &Bound, given: impl Iterator<Item = &'a Value>) -> Masked {
+    pub fn masked<'a>(
+        &self,
+        tool: &Bound,
+        given: impl Iterator<Item = &'a Value>,
+    ) -> GivenPlaceholders {
         match self.hidden_from(tool) {
             Some(_) => self.vault.masked(given),
-            None => Masked::default(),
+            None => GivenPlaceholders::default(),
         }
     }
 
@@ -374,7 +378,7 @@ mod tests {
         let masked = privacy.masked(&other, [&given].into_iter());
         assert_eq!(masked.reveal_value(&given), value);
         let nothing = privacy.masked(&trusted, [&given].into_iter());
-        assert_eq!(nothing, Masked::default());
+        assert_eq!(nothing, GivenPlaceholders::default());
     }
 
     #[test]

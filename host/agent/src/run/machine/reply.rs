@@ -1,7 +1,7 @@
 //! Processes the model's reply, while it streams and when it is complete.
 
 use super::{Action, Effects, Machine, millis};
-use crate::contract::{self, Piece, RequestView};
+use crate::contract::{self, ReplyPart, RequestView};
 use serde_json::Value;
 use std::time::Duration;
 use toolhold_json::validate::cut;
@@ -29,23 +29,25 @@ impl Machine {
 
     /// Calls are taken as long as nothing speaks against the reply; from then on it is judged as a
     /// whole.
-    fn take_pieces(&mut self, pieces: Vec<Piece>, effects: &mut Effects) {
+    fn take_pieces(&mut self, pieces: Vec<ReplyPart>, effects: &mut Effects) {
         for piece in pieces {
             let is_fine = match piece {
                 // No call is made for a reply that may not stand: its meta comes before them (2).
-                Piece::Call { .. } if self.needed_meta().is_some() && !self.step.has_meta => false,
-                Piece::Call { call, .. } => match Call::read(call) {
+                ReplyPart::Call { .. } if self.needed_meta().is_some() && !self.step.has_meta => {
+                    false
+                }
+                ReplyPart::Call { call, .. } => match Call::read(call) {
                     Ok(call) => {
                         self.accept(call, effects);
                         true
                     }
                     Err(_) => false,
                 },
-                Piece::Field { name, value } if name == "meta" => {
+                ReplyPart::Field { name, value } if name == "meta" => {
                     self.step.has_meta = self.check_meta(&value).is_ok();
                     self.step.has_meta || value.is_null()
                 }
-                Piece::Field { .. } => true,
+                ReplyPart::Field { .. } => true,
             };
             if !is_fine {
                 self.step.reader = None;

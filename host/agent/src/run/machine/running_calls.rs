@@ -64,7 +64,7 @@ impl RunningCalls {
 mod tests {
     use super::*;
     use crate::calls::ToolCheck;
-    use crate::guard::pii::Masked;
+    use crate::guard::pii::GivenPlaceholders;
     use crate::run::Budgets;
     use crate::toolbox::ToolCall;
     use serde_json::json;
@@ -83,7 +83,7 @@ mod tests {
             call: ToolCall::new(id, "t", json!({})),
             runner: Runner::Activity("t".into()),
             offered: "t".into(),
-            masked: Masked::default(),
+            masked: GivenPlaceholders::default(),
             check: Arc::new(ToolCheck::new(&tool).unwrap()),
             description: String::new(),
             output: None,

@@ -1,10 +1,10 @@
 //! The share of the window that each part of a Request takes: by the endpoint's own count where it counts,
 //! otherwise by an estimate (docs/protocol.md, 7.11).
 
-use crate::context::{Counts, TokenMeter};
+use crate::context::{TokenCounts, TokenMeter};
 use std::borrow::Cow;
 use toolhold_model::chat::ChatRequest;
-use toolhold_protocol::window::{Counted, Part, Parts};
+use toolhold_protocol::window::{Counted, Part, TokensByPart};
 
 /// Maximum rounds of counting for one Request: first all of it, then what replaced dropped history.
 /// The rest is estimated.
@@ -37,7 +37,7 @@ pub(super) struct WindowTokens {
 /// Token counts of one endpoint.
 #[derive(Debug, Default)]
 struct EndpointCounts {
-    counts: Counts,
+    counts: TokenCounts,
     /// The endpoint failed to count, and is not asked again.
     has_failed: bool,
     /// The prompt that was sent last.
@@ -308,7 +308,7 @@ impl WindowTokens {
     }
 
     /// Of each part its tokens, and the parts whose tokens the endpoint counted.
-    pub fn parts(&self, composed: &Composed) -> (Parts, Vec<Part>) {
+    pub fn parts(&self, composed: &Composed) -> (TokensByPart, Vec<Part>) {
         let mut sizes: Vec<(Part, Size)> = Vec::new();
         let (mut user, mut within) = (Size::default(), Size::default());
         for (part, text) in &composed.known {
@@ -327,7 +327,7 @@ impl WindowTokens {
         sizes.push((Part::Tools, composed.size.less(within)));
         // How the template writes what is no text is its own affair.
         let is_rendered = !composed.request.tools.is_empty();
-        let (mut parts, mut exact) = (Parts::default(), Vec::new());
+        let (mut parts, mut exact) = (TokensByPart::default(), Vec::new());
         for (part, size) in sizes {
             let size = match part {
                 Part::Data => size.less(user),

@@ -1,6 +1,6 @@
 //! What a run used of its budgets, ended sub-agents included.
 
-use crate::run::budget_tracker::{Budgets, Spent};
+use crate::run::budget_tracker::{Budgets, RunUsage};
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::StopReason;
@@ -11,8 +11,8 @@ use toolhold_protocol::side_request::SideRequest;
 
 /// Usage of one run, and what it may use.
 #[derive(Debug)]
-pub(super) struct RunUsage {
-    spent: Spent,
+pub(super) struct UsageAccount {
+    spent: RunUsage,
     /// Calls that the run itself made.
     calls: u32,
     budgets: Budgets,
@@ -20,10 +20,10 @@ pub(super) struct RunUsage {
     has_prices: bool,
 }
 
-impl RunUsage {
+impl UsageAccount {
     pub fn new(settings: &Settings) -> Self {
         Self {
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             calls: 0,
             budgets: Budgets::of(settings),
             currency: settings.currency.clone(),
@@ -31,7 +31,7 @@ impl RunUsage {
         }
     }
 
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> RunUsage {
         self.spent
     }
 
@@ -64,7 +64,7 @@ impl RunUsage {
     /// A reply of a model, or a part of one, without a count: `cost` is absent if it is unknown.
     pub fn replied(&mut self, usage: Option<&Usage>, cost: Option<Amount>) {
         let is_unknown = cost.is_none() && self.counts_money();
-        self.add(Spent {
+        self.add(RunUsage {
             tokens: usage.map_or(0, Usage::total),
             cost: cost.unwrap_or_default(),
             unpriced: u32::from(is_unknown),
@@ -74,7 +74,7 @@ impl RunUsage {
 
     /// A model was asked on behalf of the run, beside its own Requests.
     pub fn asked_beside(&mut self, request: &SideRequest) {
-        self.add(Spent::beside(request, self.counts_money()));
+        self.add(RunUsage::beside(request, self.counts_money()));
     }
 
     /// Counts a call that is about to be made.
@@ -93,7 +93,7 @@ impl RunUsage {
 
     /// A call is over, which took this within.
     pub fn called(&mut self, usage: &ToolUsage) {
-        self.add(Spent {
+        self.add(RunUsage {
             tokens: usage.tokens,
             cost: usage.cost_nano,
             unpriced: usage.unpriced,
@@ -101,7 +101,7 @@ impl RunUsage {
         });
     }
 
-    fn add(&mut self, spent: Spent) {
+    fn add(&mut self, spent: RunUsage) {
         self.spent = self.spent.plus(spent);
     }
 }
@@ -117,10 +117,10 @@ mod tests {
         cached_prompt_tokens: None,
     };
 
-    fn usage(change: impl FnOnce(&mut Settings)) -> RunUsage {
+    fn usage(change: impl FnOnce(&mut Settings)) -> UsageAccount {
         let mut settings = Settings::default();
         change(&mut settings);
-        RunUsage::new(&settings)
+        UsageAccount::new(&settings)
     }
 
     fn amount(text: &str) -> Amount {
