@@ -1,8 +1,8 @@
 //! The next Request: whether there may be one, and what is in it.
 
+use super::composed::Composed;
 use super::context_turns::ContextView;
 use super::privacy::RunData;
-use super::window_tokens::Composed;
 use super::{Action, Effects, Machine, StepState};
 use crate::contract::{self, ReplyReader, RequestView};
 use serde_json::Value;

@@ -23,10 +23,10 @@
 //! context is shown; `end` is the end.
 
 mod account;
-mod account;
 mod ask;
 mod calls;
 mod completion_limit;
+mod composed;
 mod context_turns;
 mod decided;
 mod end;

@@ -218,7 +218,7 @@ impl Machine {
             .map_err(|error| error.to_string())
     }
 
-    /// ApprovalMode the reply is complete and every call of the step is answered, or handed over: the next Request, or
+    /// When the reply is complete and every call of the step is answered, or handed over: the next Request, or
     /// the end.
     pub(super) fn proceed(&mut self, effects: &mut Effects) {
         if !self.step.is_over || self.finished || self.waiting.is_some() {

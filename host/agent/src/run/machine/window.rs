@@ -2,9 +2,10 @@
 //! which the model reads what it was not shown (docs/protocol.md, 7.11).
 
 use super::completion_limit::ReplyRoom;
+use super::composed::Composed;
 use super::history::MIN_STORED_RESULT_BYTES;
 use super::results::Ending;
-use super::window_tokens::{ALL, Composed};
+use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
 use toolhold_model::chat::ChatRequest;

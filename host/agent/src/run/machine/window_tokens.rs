@@ -1,6 +1,7 @@
 //! The share of the window that each part of a Request takes: by the endpoint's own count where it counts,
 //! otherwise by an estimate (docs/protocol.md, 7.11).
 
+use super::composed::{Composed, Size, texts};
 use crate::context::{TokenCounts, TokenMeter};
 use std::borrow::Cow;
 use toolhold_model::chat::ChatRequest;
@@ -54,16 +55,6 @@ struct SentPrompt {
     is_counted: bool,
 }
 
-/// The next Request, with the texts in it of which it is known what they are.
-#[derive(Debug)]
-pub(super) struct Composed {
-    pub request: ChatRequest,
-    known: Vec<(Part, String)>,
-    size: Size,
-    /// Whether the endpoint that is asked counts.
-    is_counted: bool,
-}
-
 /// The progress of counting one Request.
 #[derive(Debug, Default)]
 pub(super) struct Fitting {
@@ -84,43 +75,6 @@ impl Fitting {
     /// The texts that are being counted; nothing after that.
     pub fn take_asked(&mut self) -> Option<Vec<String>> {
         self.asked.take()
-    }
-}
-
-/// The size of texts: counted tokens, and estimated bytes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Size {
-    tokens: u64,
-    bytes: usize,
-}
-
-impl Size {
-    /// Whether nothing of it is estimated.
-    fn is_counted(self) -> bool {
-        self.bytes == 0
-    }
-
-    /// These tokens, which go by this size. What an estimate has beyond is for what it does not see.
-    fn most(self, tokens: u64) -> u64 {
-        if self.is_counted() {
-            tokens
-        } else {
-            tokens.saturating_mul(20) / 19
-        }
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_add(other.tokens),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-
-    fn less(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.saturating_sub(other.tokens),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
     }
 }
 
@@ -347,21 +301,6 @@ impl WindowTokens {
         );
         (parts, exact)
     }
-}
-
-/// The texts that an endpoint counts: the messages, and native tools.
-fn texts(request: &ChatRequest) -> impl Iterator<Item = Cow<'_, str>> {
-    let messages = request.messages.iter().flat_map(|message| {
-        let text = message.text().map(Cow::Borrowed);
-        let calls = message.tool_calls.iter();
-        text.into_iter()
-            .chain(calls.map(|call| Cow::Owned(format!("{}\n{}", call.name, call.arguments))))
-    });
-    let tools = request.tools.iter().map(|tool| {
-        let (name, description) = (&tool.name, &tool.description);
-        Cow::Owned(format!("{name}\n{description}\n{}", tool.parameters))
-    });
-    messages.chain(tools)
 }
 
 #[cfg(test)]
