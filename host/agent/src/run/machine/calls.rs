@@ -41,10 +41,7 @@ impl Machine {
                 "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
                 call.id, call.tool
             );
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
+            self.notice(message, effects);
         }
         let fence = self.derive("fence", index);
         let (wiring, refusal) = match self.wiring(&call) {
@@ -235,7 +232,17 @@ impl Machine {
             },
             Err(failure) => Err(failure),
         };
-        if let Err(failure) = next {
+        self.go_on(index, next, effects);
+    }
+
+    /// What was decided about a call is done, or it ends with the reason why not.
+    pub(super) fn go_on(
+        &mut self,
+        index: usize,
+        done: Result<(), ToolFailure>,
+        effects: &mut Effects,
+    ) {
+        if let Err(failure) = done {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);

@@ -37,17 +37,10 @@ impl Machine {
             }
             DecisionEffect::Refused(failure) => Err(failure),
             DecisionEffect::Void(message) => {
-                effects.events.push(EventKind::Notice {
-                    step: self.steps,
-                    message,
-                });
+                self.notice(message, effects);
                 return self.decide(pending, effects);
             }
         };
-        if let Err(failure) = made {
-            self.settle(index, Ending::refused(failure), effects);
-        }
-        self.begin_unblocked(effects);
-        self.proceed(effects);
+        self.go_on(index, made, effects);
     }
 }

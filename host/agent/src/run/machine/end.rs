@@ -8,6 +8,14 @@ use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::side_request::SideRequest;
 
 impl Machine {
+    /// Says something that the run's readers should know.
+    pub(super) fn notice(&self, message: impl Into<String>, effects: &mut Effects) {
+        effects.events.push(EventKind::Notice {
+            step: self.steps,
+            message: message.into(),
+        });
+    }
+
     /// Ends the run without a final output.
     pub(super) fn fail(
         &mut self,

@@ -228,7 +228,7 @@ impl Machine {
                     }
                     Err(reason) => {
                         let message = format!("the changed plan cannot be run: {reason}");
-                        self.notice(&message, effects);
+                        self.notice(message, effects);
                         self.decide(pending, effects);
                     }
                 }
@@ -246,12 +246,5 @@ impl Machine {
             }
         }
         true
-    }
-
-    fn notice(&self, message: &str, effects: &mut Effects) {
-        effects.events.push(EventKind::Notice {
-            step: self.steps,
-            message: message.to_owned(),
-        });
     }
 }

@@ -117,13 +117,10 @@ impl Machine {
                     && self.forced().is_none()
                     && let Some(tokens) = self.reply_limit.raise()
                 {
-                    effects.events.push(EventKind::Notice {
-                        step: self.steps,
-                        message: format!(
+                    self.notice(format!(
                             "the reply was cut while the model thought: from here on a reply may take up to {tokens} \
                              tokens, because no limit was chosen (run.max_tokens)"
-                        ),
-                    });
+                        ), effects);
                 }
                 self.reject(&completion.content, reason, effects);
             }
@@ -147,10 +144,7 @@ impl Machine {
             && !self.has_acted()
             && let Some(message) = self.shorten_for(overflow)
         {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
+            self.notice(message, effects);
             return self.send(effects);
         }
         if self.forced().is_some() && !self.has_acted() {
@@ -166,10 +160,10 @@ impl Machine {
                 return self.fail(reason, ErrorClass::Correctable, message, effects);
             }
             self.broken += 1;
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: "the reply broke off before anything was done, asking again".into(),
-            });
+            self.notice(
+                "the reply broke off before anything was done, asking again",
+                effects,
+            );
             return self.send(effects);
         }
         let is_last = self.unusable + 1 >= self.request.settings.max_unusable;
@@ -353,10 +347,7 @@ impl Machine {
             self.step.notes.push(format!(
                 "Of your {all} calls only the first {max} were made; make the others now."
             ));
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
+            self.notice(message, effects);
         }
     }
 
@@ -384,10 +375,7 @@ impl Machine {
             .collect();
         let dissent = council.dissent(&chosen);
         if let Some(dissent) = &dissent {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: dissent.sentence.clone(),
-            });
+            self.notice(dissent.sentence.clone(), effects);
         }
         for fault in &council.faults {
             self.step.notes.push(format!("Of the advisors: {fault}."));
@@ -413,10 +401,10 @@ impl Machine {
         }
         if let Some((_, limit)) = self.exhausted() {
             // An output without advice is better than none.
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: format!("{} could not be heard: {limit}", waiting.join(", ")),
-            });
+            self.notice(
+                format!("{} could not be heard: {limit}", waiting.join(", ")),
+                effects,
+            );
             return self.deliver(StopReason::Output, output, None, effects);
         }
         self.finishing = true;

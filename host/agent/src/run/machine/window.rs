@@ -153,12 +153,9 @@ impl Machine {
             counted,
         });
         if let Some(reason) = failure {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: format!(
+            self.notice(format!(
                     "the endpoint failed to count tokens, so from here on they are estimated: {reason}"
-                ),
-            });
+                ), effects);
         }
         self.send_fitting(effects);
     }
