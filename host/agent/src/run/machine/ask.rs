@@ -50,7 +50,7 @@ impl Machine {
     pub(super) fn send(&mut self, effects: &mut Effects) {
         let moment = Moment {
             // A reply that could not be used was no iteration: who speaks first was not heard.
-            first: self.solutions == 0,
+            first: self.replies.is_first(),
             finishing: self.finishing,
         };
         let advisors = match self.forced() {

@@ -11,6 +11,7 @@
 //! | `history`: `History` | what happened, its summary, and the results that are kept outside of the window |
 //! | `window_tokens`: `WindowTokens` | the window, and the tokens of what is sent |
 //! | `completion_limit`: `CompletionLimit` | what a reply may take |
+//! | `reply_counts`: `ReplyCounts` | how many replies could be used, and how many in a row could not |
 //! | `account`: `UsageAccount` | what the run used of its budgets |
 //! | `privacy`: `RunPrivacy` | what is hidden from the model, from tools and from the user |
 //! | `plan_progress`: `PlanProgress` | what became of each step of the plan that is carried |
@@ -41,6 +42,7 @@ mod privacy;
 #[cfg(test)]
 mod random_tests;
 mod reply;
+mod reply_counts;
 mod results;
 mod resume;
 mod running_calls;
@@ -64,6 +66,7 @@ use fallbacks::Fallbacks;
 use history::History;
 use plan_progress::PlanProgress;
 use privacy::RunPrivacy;
+use reply_counts::ReplyCounts;
 use running_calls::RunningCalls;
 use serde_json::Value;
 use std::time::Duration;
@@ -102,17 +105,12 @@ pub struct Machine {
     running: RunningCalls,
     steps: u32,
     usage: UsageAccount,
-    /// Replies in a row that could not be used.
-    unusable: u32,
-    /// Replies that could be used.
-    solutions: u32,
+    replies: ReplyCounts,
     /// The context's plan, and what became of its steps.
     progress: PlanProgress,
     fallbacks: Fallbacks,
     window: WindowTokens,
     reply_limit: CompletionLimit,
-    /// Replies in a row that broke off before anything was done.
-    broken: u32,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
     finishing: bool,
     /// The output, while background calls are still running.
@@ -184,6 +182,7 @@ impl Machine {
             window: WindowTokens::new(request.settings.window.tokens),
             reply_limit: CompletionLimit::new(&request.settings),
             usage: UsageAccount::new(&request.settings),
+            replies: ReplyCounts::new(&request.settings),
             waiting: None,
             was_blocked: false,
             opening: Vec::new(),
@@ -198,11 +197,8 @@ impl Machine {
             step: StepState::default(),
             running: RunningCalls::default(),
             steps: 0,
-            unusable: 0,
-            solutions: 0,
             progress: PlanProgress::default(),
             fallbacks: Fallbacks::default(),
-            broken: 0,
             finishing: false,
             ending: None,
             finished: false,

@@ -52,8 +52,7 @@ impl Machine {
             calls: checked.calls.clone(),
         });
         self.step.planned = checked.calls;
-        self.unusable = 0;
-        self.solutions += 1;
+        self.replies.usable();
         if let Some(output) = output {
             return self.deliver(StopReason::Planned, output, None, effects);
         }

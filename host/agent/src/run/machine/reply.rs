@@ -58,7 +58,7 @@ impl Machine {
 
     pub(super) fn replied(&mut self, completion: Completion, effects: &mut Effects) {
         self.step.has_reply = true;
-        self.broken = 0;
+        self.replies.complete();
         self.window.fitted();
         let usage = completion.usage.as_ref();
         if let Some(usage) = usage.filter(|_| self.forced().is_none()) {
@@ -104,7 +104,7 @@ impl Machine {
             Err(reason) if self.has_acted() => {
                 let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
-                self.unusable += 1;
+                self.replies.unusable();
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
                 ));
@@ -152,25 +152,22 @@ impl Machine {
             return self.attempt_failed(&failure.message, is_hopeless, effects);
         }
         let may_ask_again = self.step.has_begun && failure.class == ErrorClass::Retryable;
-        if may_ask_again
-            && !self.has_acted()
-            && self.broken < self.request.settings.max_broken_replies
-        {
+        if may_ask_again && !self.has_acted() && self.replies.may_break_off() {
             if let Some((reason, message)) = self.usage.overdrawn().filter(|_| is_paid) {
                 return self.fail(reason, ErrorClass::Correctable, message, effects);
             }
-            self.broken += 1;
+            self.replies.broke_off();
             self.notice(
                 "the reply broke off before anything was done, asking again",
                 effects,
             );
             return self.send(effects);
         }
-        let is_last = self.unusable + 1 >= self.request.settings.max_unusable;
+        let is_last = self.replies.is_last_attempt();
         if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
-        self.unusable += 1;
+        self.replies.unusable();
         self.step.notes.push(format!(
             "Your reply broke off after these calls ({}). Go on from here.",
             cut(&failure.message, 200)
@@ -242,8 +239,8 @@ impl Machine {
             });
             return self.attempt_failed(&reason, false, effects);
         }
-        self.unusable += 1;
-        if self.unusable >= self.request.settings.max_unusable {
+        self.replies.unusable();
+        if let Some(count) = self.replies.too_many() {
             // Both quote what no shield saw.
             let why = if self.withholds() {
                 "; what it wrote is for the run's record alone, because shields stand on its output"
@@ -255,9 +252,8 @@ impl Machine {
                 )
             };
             let message = format!(
-                "the model gave {} replies in a row that could not be used{why}. Try the other contract (--contract), \
+                "the model gave {count} replies in a row that could not be used{why}. Try the other contract (--contract), \
                  a larger --max-tokens, or another model",
-                self.unusable,
             );
             return self.fail(
                 StopReason::Unusable,
@@ -327,8 +323,7 @@ impl Machine {
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects);
         }
-        self.unusable = 0;
-        self.solutions += 1;
+        self.replies.usable();
         if !self.step.calls.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
