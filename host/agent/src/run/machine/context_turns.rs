@@ -267,7 +267,7 @@ mod tests {
         write(&mut context, "†found", None, json!(7));
         let now = view(&context, &privacy).now(&PlanProgress::default());
         assert_eq!(view(&context, &privacy).opening(true, false).len(), 1);
-        let expected = "## Data: ¶state\n{\"n\":0}\n\n## Data: ¶user, as it is now\n{\"name\":\"Grace Hopper\n\
+        let expected = "## Data: ¶state\n{\"n\":0}\n\n## Data: ¶user, as it is now\n{\"name\":\"Grace Hoppe\n\
                         [20 of 32 characters shown; references reach all of it]\n\n## Data: ¶found\n7";
         assert_eq!(now, expected);
     }

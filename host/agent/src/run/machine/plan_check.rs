@@ -281,24 +281,27 @@ mod tests {
     use super::*;
     use toolhold_protocol::bound::Bound;
     use toolhold_protocol::context::Message;
-    use toolhold_protocol::tool::Tool;
+    use toolhold_protocol::tool::{Execution, Tool};
 
     fn tools() -> RunTools {
+        let run = |name: &str| Tool {
+            execution: Execution::Activity(name.into()),
+            ..Tool::new(name)
+        };
         let fixed = Tool {
             output_path: Some("†fixed".parse().unwrap()),
-            ..Tool::new("fixed")
+            ..run("fixed")
         };
         let counts = Tool {
             parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
-            ..Tool::new("counts")
+            ..run("counts")
         };
-        let bound = [
-            (fixed, None),
-            (counts, None),
-            (Tool::new("thinks"), Some(Runner::Model)),
-        ];
-        let bound = bound.map(|(tool, runner)| Bound {
-            runner: runner.unwrap_or_else(|| Runner::Activity(tool.name.clone())),
+        let bound = [fixed, counts, Tool::new("thinks")].map(|tool| Bound {
+            runner: if tool.is_latent() {
+                Runner::Model
+            } else {
+                Runner::Activity(tool.name.clone())
+            },
             tool,
         });
         RunTools::new(bound.into()).unwrap()

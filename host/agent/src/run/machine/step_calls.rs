@@ -254,11 +254,15 @@ mod tests {
     use super::*;
     use serde_json::json;
     use toolhold_protocol::context::Context;
-    use toolhold_protocol::tool::{Annotations, Tool};
+    use toolhold_protocol::tool::{Annotations, Execution, Tool};
 
     /// Calls with these parameters, begun as far as they can be.
     fn step(calls: &[Value]) -> StepCalls {
         let (mut step, context) = (StepCalls::default(), Context::default());
+        let tool = Tool {
+            execution: Execution::Activity("t".into()),
+            ..Tool::new("t")
+        };
         for (index, parameters) in calls.iter().enumerate() {
             let mut object = parameters.clone();
             object["_tool"] = json!("t");
@@ -266,7 +270,7 @@ mod tests {
                 id: format!("call_{index}"),
                 ..Call::read(object).unwrap()
             };
-            let wiring = Wiring::of(&call, &Tool::new("t"), &context).unwrap();
+            let wiring = Wiring::of(&call, &tool, &context).unwrap();
             assert_eq!(step.add(call, "fence".into(), wiring, &[]), index);
         }
         step.unblock(&context.data);

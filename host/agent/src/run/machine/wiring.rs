@@ -100,6 +100,7 @@ pub(super) fn known_instance(call: &Call, known: &[String]) -> Result<(), ToolFa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_protocol::tool::Execution;
 
     fn call(value: Value) -> Call {
         Call::read(value).unwrap()
@@ -107,6 +108,7 @@ mod tests {
 
     fn tool() -> Tool {
         Tool {
+            execution: Execution::Activity("t".into()),
             scopes: Scopes::Requested(vec!["†user".parse().unwrap()]),
             ..Tool::new("t")
         }
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(wiring.writes(), ["†fixed".parse().unwrap()]);
         let reserved = wiring.reserved(&fixed, &call);
         assert_eq!(reserved["_outputPath"], "†fixed");
-        assert_eq!(reserved["_scopes"], json!(["user"]));
+        assert_eq!(reserved["_scopes"], json!(["†user"]));
     }
 
     #[test]
