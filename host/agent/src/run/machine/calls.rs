@@ -5,7 +5,7 @@ use super::scopes::{advisor, consultation, guidance, looked_at, scoped};
 use super::step_calls::AtShields;
 use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
-use crate::calls::screen::admitted;
+use crate::calls::screen::screened_arguments;
 use crate::guard::shield::Screening;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
@@ -223,7 +223,7 @@ impl Machine {
             return;
         };
         let check = checks.of(&call.tool).map(AsRef::as_ref);
-        let next = match admitted(screened, at.arguments, check) {
+        let next = match screened_arguments(screened, at.arguments, check) {
             Ok((arguments, false)) => self.approve(index, arguments, at.is_approved, effects),
             // It is another call than the one that was checked, and than the one that was approved.
             Ok((left, true)) => match checks.check(call, &left) {
@@ -308,7 +308,7 @@ impl Machine {
                 .find(&call.tool)
                 .is_some_and(|bound| bound.tool.annotations.fire_and_forget);
         self.usage.take_call()?;
-        // A sub-agent is told what is left without this call.
+        // A sub-agent's budget is what remains without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
@@ -323,7 +323,7 @@ impl Machine {
         self.running.begin();
         effects.actions.push(Action::Call(Box::new(work.clone())));
         if is_background {
-            let told = "started; nobody waits for its result".into();
+            let told = "started in the background; its result is not reported".into();
             self.step.calls.answer(index, told, false, &[]);
             self.running.detach(call, work);
         } else {

@@ -70,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// Counted when it is told: whether there may be another Request is decided before each.
+    /// Counts the request at once; the budget is checked before each Request.
     pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
         self.usage.asked_beside(&request);
         effects.events.push(EventKind::SideRequest(request));

@@ -23,7 +23,7 @@ impl Machine {
         if let Some(message) = self.context.plan.clone() {
             let calls = read(message.plan).map_err(failed)?;
             if !calls.is_empty() {
-                // The model is told, and makes another.
+                // The model reads the fault and makes another plan.
                 self.progress.fault = self.plan_check().check(&calls).err();
             }
             let check = self.plan_check();

@@ -95,7 +95,7 @@ impl PlanCheck<'_> {
                 Some(Runner::Model) => "a model writes its result (it is latent)",
                 Some(Runner::Request(_) | Runner::CleanRoom) => "a sub-agent answers it",
                 Some(Runner::Advisor) => "an advisor answers it",
-                Some(Runner::Client) => "whoever asks for the run makes it",
+                Some(Runner::Client) => "the client makes it itself",
                 Some(Runner::Module(_) | Runner::Activity(_)) | None => continue,
             };
             return Err(format!(
