@@ -47,6 +47,11 @@ impl Context {
         });
     }
 
+    /// What calls wrote, in their order.
+    pub fn written(&self) -> &[Write] {
+        self.data.log().get(self.given..).unwrap_or_default()
+    }
+
     /// The messages that it was made of, one data message for each write since, with the call that
     /// made it, and one error message for each call that failed since. A context that is made of these
     /// has the same data.
@@ -59,7 +64,7 @@ impl Context {
                     .map(|meta| Message::Meta(MetaMessage { meta })),
             );
         }
-        let written = self.data.log().iter().enumerate().skip(self.given);
+        let written = (self.given..).zip(self.written());
         messages.extend(written.map(|(entry, write)| {
             let at = self
                 .origins

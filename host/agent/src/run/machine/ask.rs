@@ -1,22 +1,23 @@
 //! The next Request: whether there may be one, and what is in it.
 
-use super::budget::Composed;
+use super::composed::Composed;
+use super::context_turns::ContextView;
+use super::privacy::RunData;
 use super::{Action, Effects, Machine, StepState};
 use crate::contract::{self, ReplyReader, RequestView};
-use crate::run::budget_tracker::Budgets;
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use toolhold_policy::ErrorClass;
+use toolhold_policy::pii::Kind;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Moment;
-use toolhold_protocol::bound::Bound;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::event::{EventKind, SharedWithPrevious, StopReason};
 use toolhold_protocol::meta;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::Wiring;
 use toolhold_protocol::tool::Tool;
-use toolhold_protocol::turn::Turn;
+use toolhold_protocol::turn::{Role, Turn};
 
 impl Machine {
     /// The next Request, if there may be one.
@@ -38,7 +39,7 @@ impl Machine {
             );
             return Some((StopReason::MaxSteps, message));
         }
-        self.overdrawn()
+        self.usage.overdrawn()
     }
 
     /// The Requests to the run's own model.
@@ -46,18 +47,10 @@ impl Machine {
         self.steps.saturating_sub(self.fallbacks.requests)
     }
 
-    /// Which of what a run and its sub-agents share is used up.
-    pub(super) fn overdrawn(&self) -> Option<(StopReason, String)> {
-        let settings = &self.request.settings;
-        let budgets = Budgets::of(settings);
-        let (budget, message) = budgets.overdrawn(&self.spent, &settings.currency)?;
-        Some((budget.reason(), message))
-    }
-
     pub(super) fn send(&mut self, effects: &mut Effects) {
         let moment = Moment {
             // A reply that could not be used was no iteration: who speaks first was not heard.
-            first: self.solutions == 0,
+            first: self.replies.is_first(),
             finishing: self.finishing,
         };
         let advisors = match self.forced() {
@@ -91,7 +84,7 @@ impl Machine {
             request: Box::new(request),
             task: {
                 let task = self.task();
-                self.vault.hide(&task)
+                self.privacy.hide(&task)
             },
             candidate: self.addressee().map(str::to_owned),
         });
@@ -99,15 +92,74 @@ impl Machine {
 
     /// The next Request as it would be now.
     pub(super) fn compose(&mut self, effects: &mut Effects) -> Composed {
-        let (turns, instructions) = self.shown(effects);
+        let before = self.privacy.counts();
+        let turns = self.turns();
+        self.note_owners();
+        let turns: Vec<Turn> = turns.into_iter().map(|turn| self.hidden(turn)).collect();
+        let instructions = self.privacy.hide(&self.request.instructions);
+        self.tell_hidden(&before, effects);
         let meta = self.needed_meta().map(meta::schema);
         let view = RequestView {
             instructions: &instructions,
             ..self.view(&turns, meta.as_ref())
         };
         let request = contract::request(self.contract(), &view);
-        let request = self.hidden_request(request, effects);
-        self.composed(request, &turns)
+        let before = self.privacy.counts();
+        let request = self.privacy.hide_request(request);
+        self.tell_hidden(&before, effects);
+        self.measured(request, &turns)
+    }
+
+    fn tell_hidden(&self, before: &BTreeMap<Kind, usize>, effects: &mut Effects) {
+        let counts = self.privacy.counts();
+        if counts != *before {
+            effects.events.push(EventKind::Hidden {
+                step: self.steps,
+                counts,
+            });
+        }
+    }
+
+    /// The turns that every Request of the run begins with.
+    pub(super) fn opening_turns(&self) -> Vec<Turn> {
+        self.context_view().opening(self.is_wired(), self.is_lazy())
+    }
+
+    /// Everything for the next Request.
+    fn turns(&self) -> Vec<Turn> {
+        let mut turns = self.opening.clone();
+        // A history that begins with what the assistant said keeps its own turns.
+        turns.extend(self.history.shown(&self.privacy));
+        let now = self.context_view().now(&self.progress);
+        if !now.is_empty() {
+            Turn::add(&mut turns, Role::User, &now);
+        }
+        turns.extend(self.fallbacks.aside());
+        turns
+    }
+
+    fn context_view(&self) -> ContextView<'_> {
+        ContextView {
+            context: &self.context,
+            privacy: &self.privacy,
+            max: self.request.settings.result_chars,
+        }
+    }
+
+    fn note_owners(&mut self) {
+        self.privacy.note_owners(RunData {
+            request: &self.request,
+            tools: self.tools.offered(),
+            context: &self.context,
+            history: self.history.turns(),
+        });
+    }
+
+    /// A turn as the model is shown it.
+    pub(super) fn hidden(&mut self, turn: Turn) -> Turn {
+        self.note_owners();
+        let reads = self.tools.can_read_results();
+        self.privacy.hide_turn(turn, reads)
     }
 
     pub(super) fn view<'a>(
@@ -142,12 +194,8 @@ impl Machine {
 
     /// The tools that the reply may call.
     pub(super) fn offered(&self) -> &[Tool] {
-        let forced = self.forced().and_then(|name| {
-            let all = self.offered.as_slice();
-            let at = all.iter().position(|tool| tool.name == name)?;
-            all.get(at..=at)
-        });
-        forced.unwrap_or_else(|| self.toolset())
+        let forced = self.forced().and_then(|name| self.tools.only(name));
+        forced.unwrap_or_else(|| self.tools.shown())
     }
 
     /// The `meta` that the reply must advance, if it needs one.
@@ -167,8 +215,9 @@ impl Machine {
                     || self.context.plan.is_some()
                     || self
                         .tools
+                        .offered()
                         .iter()
-                        .any(|bound| bound.tool.output_path.is_some())
+                        .any(|tool| tool.output_path.is_some())
             }
         }
     }
@@ -185,16 +234,5 @@ impl Machine {
         }
         let instances = self.context.instances.len().max(1);
         self.request.settings.max_calls.saturating_mul(instances)
-    }
-
-    pub(super) fn tool(&self, name: &str) -> Option<&Bound> {
-        self.tools.iter().find(|bound| bound.tool.name == name)
-    }
-
-    /// A tool of the run as its calls are told of it.
-    pub(super) fn schema(&self, name: &str) -> Arc<Value> {
-        let mut schemas = self.offered.iter().zip(&self.schemas);
-        let own = schemas.find(|(tool, _)| tool.name == name);
-        own.map(|(_, schema)| schema.clone()).unwrap_or_default()
     }
 }

@@ -1,74 +1,27 @@
 //! A step's calls, each from the model's words to being made (docs/protocol.md, 5 and 7).
 
-use super::results::{Ending, some_of};
-use super::scopes::{consultation, scopes};
+use super::results::Ending;
+use super::scopes::{advisor, consultation, guidance, looked_at, scoped};
+use super::step_calls::AtShields;
+use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
 use crate::calls::screen::screened_arguments;
 use crate::guard::shield::Screening;
-use crate::run::Budgets;
 use crate::toolbox::ToolCall;
-use serde_json::{Map, Value, json};
-use toolhold_json::validate::cut;
+use serde_json::Value;
 use toolhold_protocol::approval::Pending;
 use toolhold_protocol::bound::Runner;
-use toolhold_protocol::data::Method;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
-use toolhold_protocol::reference::{Path, Source, Target};
-use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::tool::Scopes;
-use toolhold_protocol::tool::Tool;
-
-/// A call of the step that is being made.
-#[derive(Debug)]
-pub struct Open {
-    pub call: Call,
-    pub(super) fence: String,
-    pub(super) wiring: Wiring,
-    /// With references replaced, once they can be.
-    pub(super) arguments: Value,
-    /// Its arguments, while the shields are asked about them.
-    pub(super) screening: Option<AtShields>,
-    /// Shown to a person, who has not decided yet.
-    pub pending: Option<Pending>,
-    /// The client of the run makes it; it was handed over.
-    pub(super) is_handed_over: bool,
-    /// Text for the model and whether it is an error; absent while the call waits or runs.
-    pub(super) answer: Option<(String, bool)>,
-}
-
-/// Arguments that the shields are asked about.
-#[derive(Debug, Clone)]
-pub(super) struct AtShields {
-    arguments: Value,
-    /// A person let the call be made with them.
-    is_approved: bool,
-}
-
-/// What a call's reserved properties say about data.
-#[derive(Debug, Default)]
-pub(super) struct Wiring {
-    pub(super) reads: Vec<Source>,
-    pub(super) target: Option<Target>,
-    pub(super) method: Method,
-    scopes: Vec<Path>,
-}
-
-/// A call in the background: the run goes on without its result.
-#[derive(Debug)]
-pub struct Background {
-    pub call: Call,
-    pub work: Work,
-}
 
 impl Machine {
     /// Takes the next call of the reply.
     pub(super) fn accept(&mut self, call: Call, effects: &mut Effects) {
-        let call = self.meant(call);
-        if self.step.open.len() + self.step.planned.len() >= self.max_calls() {
+        let call = self.privacy.meant(call, &self.context.instances);
+        if self.step.calls.len() + self.step.planned.len() >= self.max_calls() {
             self.step.ignored += 1;
             return;
         }
@@ -81,144 +34,54 @@ impl Machine {
 
     /// Begins a call, or has it wait for what it reads.
     pub(super) fn open(&mut self, mut call: Call, effects: &mut Effects) {
-        let index = self.step.open.len();
+        let index = self.step.calls.len();
         call.id = format!("call_{}", self.derive("call", index));
         for name in call.unknown.keys() {
             let message = format!(
                 "{} ({}) has the reserved property {name:.40?}, which means nothing here and is ignored",
                 call.id, call.tool
             );
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
+            self.notice(message, effects);
         }
         let fence = self.derive("fence", index);
-        let wiring = self.wiring(&call);
-        let (wiring, refusal) = match wiring {
+        let (wiring, refusal) = match self.wiring(&call) {
             Ok(wiring) => (wiring, None),
             Err(failure) => (Wiring::default(), Some(failure)),
         };
-        let writes = wiring
-            .target
-            .as_ref()
-            .map_or(&[][..], Target::paths)
-            .to_vec();
-        let name = format!("{} ({})", call.id, call.tool);
         let mut sees = wiring.scopes.clone();
-        sees.extend(self.guidance(&call));
-        self.step.schedule.add(
-            name,
-            call.instance.clone(),
-            wiring.reads.clone(),
-            &sees,
-            writes,
-        );
-        self.step.open.push(Open {
-            arguments: Value::Null,
-            fence,
-            wiring,
-            screening: None,
-            pending: None,
-            is_handed_over: false,
-            answer: None,
-            call,
-        });
+        sees.extend(guidance(&self.context, self.tools.find(&call.tool), &call));
+        self.step.calls.add(call, fence, wiring, &sees);
         if let Some(failure) = refusal {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);
-        if let Some(open) = self
-            .step
-            .open
-            .get(index)
-            .filter(|_| self.step.schedule.is_blocked(index))
+        if self.step.calls.is_blocked(index)
+            && let Some(own) = self.step.calls.get(index)
         {
-            let call = open.call.clone();
             effects.events.push(EventKind::ToolWaits {
                 step: self.steps,
-                call,
+                call: own.call.clone(),
             });
         }
     }
 
-    /// Reads what the call says besides its parameters.
+    /// What the call says besides its parameters.
     fn wiring(&self, call: &Call) -> Result<Wiring, ToolFailure> {
-        if self.is_own(&call.tool) {
+        if self.tools.is_own(&call.tool) {
             return Ok(Wiring::default());
         }
-        self.checks.known(&call.tool)?;
-        self.check_forced(call)?;
-        let Some(bound) = self.tool(&call.tool) else {
-            return Ok(Wiring::default());
-        };
-        self.known_instance(call)?;
-        let reads = if bound.tool.is_latent() {
-            Vec::new()
-        } else {
-            let found = reference::references(&call.arguments).map_err(|(place, error)| {
-                ToolFailure::correctable(
-                    "reference",
-                    format!("at {place}: {error}; a literal dagger is written ††"),
-                )
-            })?;
-            found.into_iter().map(|(_, source)| source).collect()
-        };
-        let written = call
-            .output_path
-            .as_deref()
-            .filter(|text| !text.is_empty())
-            .map(str::parse::<Target>)
-            .transpose();
-        let written = written.map_err(|error| {
-            ToolFailure::correctable("reference", format!("_outputPath: {error}"))
-        })?;
-        let method = match call
-            .output_method
-            .as_deref()
-            .filter(|text| !text.is_empty())
-        {
-            None => Method::default(),
-            Some(method) => serde_json::from_value(json!(method)).map_err(|_| {
-                let message = format!(
-                    "_outputMethod {method:.40?} is none of set, merge, assign, push, concat"
-                );
-                ToolFailure::correctable("reference", message)
-            })?,
-        };
-        Ok(Wiring {
-            reads,
-            // What the author fixed is not the model's to choose.
-            target: bound.tool.output_path.clone().or(written),
-            method,
-            scopes: scopes(&bound.tool, call)?,
-        })
-    }
-
-    /// A call may name an instance that there is, or none: then it works on the data of all (9).
-    pub(super) fn known_instance(&self, call: &Call) -> Result<(), ToolFailure> {
-        let Some(instance) = &call.instance else {
-            return Ok(());
-        };
-        let known = &self.context.instances;
-        if known.contains(instance) {
-            return Ok(());
+        self.tools.checks.known(&call.tool)?;
+        self.fallbacks.check(call)?;
+        match self.tools.find(&call.tool) {
+            Some(bound) => Wiring::of(call, &bound.tool, &self.context),
+            None => Ok(Wiring::default()),
         }
-        let known = match known.as_slice() {
-            [] => "there are none here; leave _instance out".to_owned(),
-            known => format!("there are {}", some_of(known)),
-        };
-        let instance = cut(instance, 64);
-        Err(ToolFailure::correctable(
-            "instance",
-            format!("there is no instance {instance:?}; {known}"),
-        ))
     }
 
     /// Begins every call that nothing holds up any more.
     pub(super) fn begin_unblocked(&mut self, effects: &mut Effects) {
         loop {
-            let ready = self.step.schedule.unblock(&self.context.data);
+            let ready = self.step.calls.unblock(&self.context.data);
             if ready.is_empty() {
                 return;
             }
@@ -231,19 +94,14 @@ impl Machine {
     }
 
     fn begin(&mut self, index: usize, effects: &mut Effects) -> Result<(), ToolFailure> {
-        let Some(open) = self
-            .step
-            .open
-            .get(index)
-            .filter(|open| open.answer.is_none())
-        else {
+        let Some(own) = self.step.calls.unanswered(index) else {
             return Ok(());
         };
-        let call = open.call.clone();
-        if self.is_own(&call.tool) {
+        let call = own.call.clone();
+        if self.tools.is_own(&call.tool) {
             return self.answer_own(index, call, effects);
         }
-        let Some(bound) = self.tool(&call.tool) else {
+        let Some(bound) = self.tools.find(&call.tool) else {
             return Ok(());
         };
         if bound.tool.is_latent() {
@@ -254,21 +112,15 @@ impl Machine {
             })?;
             let references = reference::references(&call.arguments).unwrap_or_default();
             let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
-            self.checks
+            self.tools
+                .checks
                 .check_latent(&call.tool, &call.arguments, &open)?;
-            let ending = Ending {
-                outcome: Ok(output.into()),
-                usage: ToolUsage::default(),
-                printed: Vec::new(),
-                module: None,
-                by_host: true,
-            };
             effects.events.push(EventKind::ToolStart {
                 step: self.steps,
                 call,
                 filled: None,
             });
-            self.settle(index, ending, effects);
+            self.settle(index, Ending::answered(output), effects);
             return Ok(());
         }
         let arguments = self
@@ -277,9 +129,11 @@ impl Machine {
             .fill(&call.arguments, call.instance.as_deref());
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
-        let arguments = self.for_tool(&call, &arguments);
+        let arguments = self
+            .privacy
+            .for_tool(bound, call.instance.as_deref(), &arguments);
         let (arguments, repairs) = if self.request.settings.repair {
-            self.checks.coerced(&call.tool, arguments)
+            self.tools.checks.coerced(&call.tool, arguments)
         } else {
             (arguments, Vec::new())
         };
@@ -291,7 +145,7 @@ impl Machine {
                 repairs,
             });
         }
-        self.checks.check(&call, &arguments)?;
+        self.tools.checks.check(&call, &arguments)?;
         self.screen_call(index, arguments, false, effects)
     }
 
@@ -303,17 +157,15 @@ impl Machine {
         is_approved: bool,
         effects: &mut Effects,
     ) -> Result<(), ToolFailure> {
-        let tool = self.step.open.get(index).map(|open| &open.call.tool);
+        let tool = self.step.calls.get(index).map(|own| &own.call.tool);
         if !tool.is_some_and(|tool| self.request.policy.tool_inputs.contains(tool)) {
             return self.approve(index, arguments, is_approved, effects);
         }
-        if let Some(open) = self.step.open.get_mut(index) {
-            open.pending = None;
-            open.screening = Some(AtShields {
-                arguments,
-                is_approved,
-            });
-        }
+        let at = AtShields {
+            arguments,
+            is_approved,
+        };
+        self.step.calls.screen(index, at);
         self.ask_shields(index, effects)
     }
 
@@ -323,8 +175,7 @@ impl Machine {
         index: usize,
         effects: &mut Effects,
     ) -> Result<(), ToolFailure> {
-        let open = self.step.open.get(index);
-        let Some(AtShields { arguments, .. }) = open.and_then(|open| open.screening.clone()) else {
+        let Some(AtShields { arguments, .. }) = self.step.calls.screening(index).cloned() else {
             return Ok(());
         };
         let ToolCall {
@@ -354,14 +205,11 @@ impl Machine {
         screened: ScreeningResult,
         effects: &mut Effects,
     ) {
-        let Some(index) = self.index_of(id) else {
+        let calls = &mut self.step.calls;
+        let Some(index) = calls.index_of(id) else {
             return;
         };
-        let open = self.step.open.get_mut(index);
-        let Some((call, at)) = open.and_then(|open| {
-            let at = open.screening.take()?;
-            Some((open.call.clone(), at))
-        }) else {
+        let Some(at) = calls.screened(index) else {
             return;
         };
         effects.events.push(EventKind::Screened {
@@ -370,17 +218,31 @@ impl Machine {
             call: Some(id.to_owned()),
             screened: screened.clone(),
         });
-        let check = self.checks.of(&call.tool).map(AsRef::as_ref);
+        let checks = &self.tools.checks;
+        let Some(call) = self.step.calls.get(index).map(|own| &own.call) else {
+            return;
+        };
+        let check = checks.of(&call.tool).map(AsRef::as_ref);
         let next = match screened_arguments(screened, at.arguments, check) {
             Ok((arguments, false)) => self.approve(index, arguments, at.is_approved, effects),
             // It is another call than the one that was checked, and than the one that was approved.
-            Ok((left, true)) => match self.checks.check(&call, &left) {
+            Ok((left, true)) => match checks.check(call, &left) {
                 Ok(()) => self.approve(index, left, false, effects),
                 Err(failure) => Err(failure),
             },
             Err(failure) => Err(failure),
         };
-        if let Err(failure) = next {
+        self.go_on(index, next, effects);
+    }
+
+    /// What was decided about a call is done, or it ends with the reason why not.
+    pub(super) fn go_on(
+        &mut self,
+        index: usize,
+        done: Result<(), ToolFailure>,
+        effects: &mut Effects,
+    ) {
+        if let Err(failure) = done {
             self.settle(index, Ending::refused(failure), effects);
         }
         self.begin_unblocked(effects);
@@ -395,22 +257,16 @@ impl Machine {
         is_approved: bool,
         effects: &mut Effects,
     ) -> Result<(), ToolFailure> {
-        let Some(open) = self.step.open.get(index) else {
+        let Some(own) = self.step.calls.get(index) else {
             return Ok(());
         };
-        let call = open.call.clone();
-        let bound = self.tool(&call.tool);
+        let bound = self.tools.find(&own.call.tool);
         let waits = bound.filter(|bound| bound.waits(&self.request.settings.approval));
-        let Some(annotations) = waits.map(|bound| bound.tool.annotations) else {
+        let Some(bound) = waits.filter(|_| !is_approved) else {
             return self.make(index, arguments, effects);
         };
-        if is_approved {
-            return self.make(index, arguments, effects);
-        }
-        let pending = Pending::new(call, arguments, annotations);
-        if let Some(open) = self.step.open.get_mut(index) {
-            open.pending = Some(pending.clone());
-        }
+        let pending = Pending::new(own.call.clone(), arguments, bound.tool.annotations);
+        self.step.calls.ask_person(index, pending.clone());
         self.decide(pending, effects);
         Ok(())
     }
@@ -424,19 +280,15 @@ impl Machine {
     ) -> Result<(), ToolFailure> {
         // What is wrong with it is said now, and not when its turn comes.
         self.prepared(index, &arguments)?;
-        if let Some(open) = self.step.open.get_mut(index) {
-            open.arguments = arguments;
-            open.pending = None;
-            self.step.queue.push_back(index);
-        }
+        self.step.calls.queue(index, arguments);
         self.start_queued(effects);
         Ok(())
     }
 
     /// Starts calls while there is room (7.3).
     pub(super) fn start_queued(&mut self, effects: &mut Effects) {
-        while self.running < self.request.settings.parallel_calls.max(1) {
-            let Some(index) = self.step.queue.pop_front() else {
+        while self.running.has_room(self.request.settings.parallel_calls) {
+            let Some(index) = self.step.calls.next_queued() else {
                 return;
             };
             if let Err(failure) = self.start_call(index, effects) {
@@ -446,15 +298,16 @@ impl Machine {
     }
 
     fn start_call(&mut self, index: usize, effects: &mut Effects) -> Result<(), ToolFailure> {
-        let Some(open) = self.step.open.get(index) else {
+        let Some(own) = self.step.calls.get(index) else {
             return Ok(());
         };
-        let (call, arguments) = (open.call.clone(), open.arguments.clone());
-        let is_background = self.tool(&call.tool).is_some_and(|bound| {
-            bound.tool.annotations.fire_and_forget && open.wiring.target.is_none()
-        });
-        self.spent.calls = self.spent.calls.saturating_add(1);
-        Budgets::of(&self.request.settings).allows(self.spent.calls)?;
+        let (call, arguments) = (own.call.clone(), own.arguments.clone());
+        let is_background = own.wiring.target.is_none()
+            && self
+                .tools
+                .find(&call.tool)
+                .is_some_and(|bound| bound.tool.annotations.fire_and_forget);
+        self.usage.take_call()?;
         // A sub-agent's budget is what remains without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
@@ -462,23 +315,19 @@ impl Machine {
             filled: (arguments != call.arguments).then_some(arguments),
             call: call.clone(),
         });
-        self.calls += 1;
+        self.usage.begin_call();
         if work.runner == Runner::Client {
-            if let Some(open) = self.step.open.get_mut(index) {
-                open.is_handed_over = true;
-            }
+            self.step.calls.hand_over(index);
             return Ok(());
         }
-        self.running += 1;
+        self.running.begin();
         effects.actions.push(Action::Call(Box::new(work.clone())));
-        if let Some(open) = self.step.open.get_mut(index).filter(|_| is_background) {
-            open.answer = Some((
-                "started in the background; its result is not reported".into(),
-                false,
-            ));
-            self.step.schedule.done(index, &[]);
-            self.background
-                .insert(call.id.clone(), Background { call, work });
+        if is_background {
+            let told = "started in the background; its result is not reported".into();
+            self.step.calls.answer(index, told, false, &[]);
+            self.running.detach(call, work);
+        } else {
+            self.step.calls.run(index);
         }
         Ok(())
     }
@@ -486,85 +335,53 @@ impl Machine {
     /// What is needed to make the call at `index` with `arguments`.
     fn prepared(&mut self, index: usize, arguments: &Value) -> Result<Work, ToolFailure> {
         let gone = || ToolFailure::correctable("unknown_tool", "the tool is not there any more");
-        let open = self.step.open.get(index).ok_or_else(gone)?;
-        let call = &open.call;
-        let bound = self.tool(&call.tool).ok_or_else(gone)?;
+        let own = self.step.calls.get(index).ok_or_else(gone)?;
+        let call = &own.call;
+        let bound = self.tools.find(&call.tool).ok_or_else(gone)?;
         let instance = call.instance.as_deref();
-        let mut context = self.scoped(&open.wiring.scopes, instance)?;
+        let mut context = scoped(&self.context, &own.wiring.scopes, instance)?;
         let runner = match &bound.runner {
             Runner::Advisor => {
-                let advisor = self.advisor(arguments)?;
-                context.extend(self.looked_at(advisor, instance));
+                let advisor = advisor(&self.context, arguments)?;
+                context.extend(looked_at(&self.context, advisor, instance));
                 Runner::Request(Box::new(consultation(advisor, arguments)))
             }
             runner => runner.clone(),
         };
-        let bound = bound.clone();
-        let call = call.clone();
-        let mut reserved = reserved(&bound.tool, &call, &open.wiring);
+        let mut reserved = own.wiring.reserved(&bound.tool, call);
         for value in context
             .iter_mut()
             .map(|(_, value)| value)
             .chain(reserved.values_mut())
         {
-            *value = self.for_tool(&call, value);
+            *value = self.privacy.for_tool(bound, instance, value);
         }
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
+        let settings = &self.request.settings;
         Ok(Work {
-            masked: self.masked(&call.tool, given),
+            masked: self.privacy.masked(bound, given),
             offered: call.tool.clone(),
-            check: self.checks.of(&call.tool).ok_or_else(gone)?.clone(),
+            check: self.tools.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {
                 instance: call.instance.clone(),
                 context,
                 reserved,
-                schema: Some(self.schema(&call.tool)),
-                timeout: self.request.settings.call_timeout,
+                schema: Some(self.tools.schema(&call.tool)),
+                timeout: settings.call_timeout,
                 ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },
             description: bound.tool.description.clone(),
             output: bound.tool.output.clone(),
             runner,
-            left: Budgets::of(&self.request.settings).less(&self.spent),
-            steps_left: self
-                .request
-                .settings
-                .max_steps
-                .saturating_sub(self.own_steps()),
+            left: self.usage.left(),
+            steps_left: settings.max_steps.saturating_sub(self.own_steps()),
             again: false,
         })
     }
 
-    /// Calls of this host that were begun and have no answer yet.
-    pub(super) fn begun(&self) -> Vec<usize> {
-        let open = self.step.open.iter().enumerate();
-        open.filter(|(index, open)| {
-            open.answer.is_none()
-                && !open.is_handed_over
-                && !self.step.schedule.is_blocked(*index)
-                && !self.step.queue.contains(index)
-        })
-        .map(|(index, _)| index)
-        .collect()
-    }
-
-    /// Whether nothing is left but calls that were handed over, and those that wait for their results.
-    pub(super) fn has_handed_over(&self) -> bool {
-        let open = self.step.open.iter().enumerate();
-        let mut waiting = open.filter(|(_, open)| open.answer.is_none());
-        self.hands_over()
-            && self.background.is_empty()
-            && waiting
-                .all(|(index, open)| open.is_handed_over || self.step.schedule.is_blocked(index))
-    }
-
-    pub(super) fn hands_over(&self) -> bool {
-        self.step.open.iter().any(|open| open.is_handed_over)
-    }
-
     /// The work of a call that was begun, again.
     pub(super) fn work(&mut self, index: usize) -> Option<Work> {
-        let arguments = self.step.open.get(index)?.arguments.clone();
+        let arguments = self.step.calls.get(index)?.arguments.clone();
         self.prepared(index, &arguments).ok()
     }
 
@@ -573,16 +390,4 @@ impl Machine {
         self.settle(index, Ending::refused(failure), effects);
         self.begin_unblocked(effects);
     }
-}
-
-/// A call's reserved properties, as they are in force.
-fn reserved(tool: &Tool, call: &Call, wiring: &Wiring) -> Map<String, Value> {
-    let mut reserved = call.reserved();
-    if let Some(target) = &tool.output_path {
-        reserved.insert("_outputPath".into(), json!(target));
-    }
-    if let Scopes::Provisioned(_) = &tool.scopes {
-        reserved.insert("_scopes".into(), json!(wiring.scopes));
-    }
-    reserved
 }

@@ -13,15 +13,11 @@ impl Machine {
         if self.decided_plan(id, &decision, effects) {
             return;
         }
-        let Some(index) = self.index_of(id) else {
+        let calls = &self.step.calls;
+        let Some(index) = calls.index_of(id) else {
             return;
         };
-        let Some(pending) = self
-            .step
-            .open
-            .get(index)
-            .and_then(|open| open.pending.clone())
-        else {
+        let Some(pending) = calls.pending(index).cloned() else {
             return;
         };
         effects.events.push(EventKind::Decided {
@@ -30,8 +26,8 @@ impl Machine {
             decision: decision.clone(),
         });
         let call = &pending.call;
-        let fits = |arguments: &Value| self.checks.check(call, arguments);
-        let check = self.checks.of(&call.tool).map(AsRef::as_ref);
+        let fits = |arguments: &Value| self.tools.checks.check(call, arguments);
+        let check = self.tools.checks.of(&call.tool).map(AsRef::as_ref);
         let made = match apply_decision(pending.clone(), decision, fits, check) {
             DecisionEffect::Make(arguments) => self.make(index, arguments, effects),
             DecisionEffect::Edited(arguments) => self.screen_call(index, arguments, true, effects),
@@ -41,17 +37,10 @@ impl Machine {
             }
             DecisionEffect::Refused(failure) => Err(failure),
             DecisionEffect::Void(message) => {
-                effects.events.push(EventKind::Notice {
-                    step: self.steps,
-                    message,
-                });
+                self.notice(message, effects);
                 return self.decide(pending, effects);
             }
         };
-        if let Err(failure) = made {
-            self.settle(index, Ending::refused(failure), effects);
-        }
-        self.begin_unblocked(effects);
-        self.proceed(effects);
+        self.go_on(index, made, effects);
     }
 }

@@ -1,14 +1,21 @@
 //! The end of a run: its usage, its reason and its output.
 
+use super::context_turns::written;
 use super::{Action, Effects, Machine, millis};
-use crate::run::RunUsage;
 use serde_json::Value;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::side_request::SideRequest;
 
 impl Machine {
+    /// Says something that the run's readers should know.
+    pub(super) fn notice(&self, message: impl Into<String>, effects: &mut Effects) {
+        effects.events.push(EventKind::Notice {
+            step: self.steps,
+            message: message.into(),
+        });
+    }
+
     /// Ends the run without a final output.
     pub(super) fn fail(
         &mut self,
@@ -28,7 +35,7 @@ impl Machine {
         error: Option<RunFailure>,
         effects: &mut Effects,
     ) {
-        if reason == StopReason::Output && !self.background.is_empty() {
+        if reason == StopReason::Output && self.running.has_background() {
             // Their results are not needed, but their effects should complete.
             self.ending = Some(output);
             return;
@@ -47,38 +54,33 @@ impl Machine {
             output,
             error,
             steps: self.steps,
-            calls: self.calls,
-            tokens: self.spent.tokens,
-            cost_nano: self.cost(),
+            calls: self.usage.calls(),
+            tokens: self.usage.spent().tokens,
+            cost_nano: self.usage.cost(),
             duration_ms: millis(self.elapsed),
         });
         effects.actions.push(Action::Finish);
     }
 
+    /// The output as it leaves the run. A sub-agent's stays inside of this host.
+    pub(super) fn for_user(&mut self, output: Value) -> Value {
+        match self.request.depth {
+            0 => self.privacy.for_user(&output),
+            _ => output,
+        }
+    }
+
     /// Counts the request at once; the budget is checked before each Request.
     pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
-        let counts_money = self.counts_money();
-        self.spent = self.spent.plus(RunUsage::beside(&request, counts_money));
+        self.usage.asked_beside(&request);
         effects.events.push(EventKind::SideRequest(request));
-    }
-
-    /// Whether what a reply costs has to be known.
-    pub(super) fn counts_money(&self) -> bool {
-        let settings = &self.request.settings;
-        settings.price.is_some() || settings.max_cost.is_some()
-    }
-
-    /// What the run cost, if it has prices and they tell all of it.
-    pub(super) fn cost(&self) -> Option<Amount> {
-        let is_known = self.request.settings.price.is_some() && self.spent.unpriced == 0;
-        is_known.then_some(self.spent.cost)
     }
 
     /// What there is when a run is stopped: the output that was about to be returned, or else the data
     /// that calls wrote.
     pub(super) fn so_far(&mut self) -> Value {
         self.ending.take().unwrap_or_else(|| {
-            let written = self.written();
+            let written = written(&self.context);
             if written.is_empty() {
                 Value::Null
             } else {

@@ -22,12 +22,12 @@ const MAX_ERROR_CHARS: usize = 1_000;
 impl Machine {
     /// Counts how a call ended. Decisions of a person or a limit are not counted against the model.
     pub(super) fn count_outcome(&mut self, call: &Call, outcome: &Result<Value, ToolFailure>) {
-        if self.tool(&call.tool).is_none() {
+        if self.tools.find(&call.tool).is_none() {
             return;
         }
-        let vault = &self.vault;
+        let privacy = &self.privacy;
         self.fallbacks.count(call, outcome, self.steps, |message| {
-            cut(message, vault.clear(message, MAX_ERROR_CHARS))
+            cut(message, privacy.clear(message, MAX_ERROR_CHARS))
         });
     }
 
@@ -76,16 +76,6 @@ impl Machine {
         self.history.extend(self.fallbacks.keep(turn));
     }
 
-    /// Turns that a candidate is shown in addition to the history.
-    pub(super) fn aside(&self) -> Vec<Turn> {
-        self.fallbacks.aside()
-    }
-
-    /// Why a call is not the one that a candidate was asked for.
-    pub(super) fn check_forced(&self, call: &Call) -> Result<(), ToolFailure> {
-        self.fallbacks.check(call)
-    }
-
     /// The next Request: to a candidate if a tool failed too often, and else to the run's own model.
     pub(super) fn next(&mut self, effects: &mut Effects) {
         while let Some(due) = self.due_fallback() {
@@ -130,7 +120,7 @@ impl Machine {
                 self.fallbacks.turn_to_next();
                 continue;
             }
-            if let Some((reason, message)) = self.overdrawn() {
+            if let Some((reason, message)) = self.usage.overdrawn() {
                 self.fallbacks.abandon();
                 self.fail(reason, ErrorClass::Correctable, message, effects);
                 return true;

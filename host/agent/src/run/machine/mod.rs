@@ -1,103 +1,116 @@
 //! The loop as a state machine: told what happened, it says what to do next. No I/O, no clock, no
 //! randomness: the same inputs give the same events and actions (docs/protocol.md, 7).
 //!
-//! `io` is what goes in and comes out; `ask` makes the next Request, `budget` counts it, and `completion_limit` is
-//! what its reply may take; `reply` reads what the model says, while it says it; `calls` takes each call from
-//! there to being made, `results` from there to what the model is told; `turns` is what it is shown of it
-//! all, `window` what of that it is not; `end` is the end.
+//! [`Machine`] is put together of states of their own, each with its tests beside it:
+//!
+//! | state | what it knows |
+//! |---|---|
+//! | `tools`: `RunTools` | what runs each tool, which the model is shown, the checks of their calls |
+//! | `step_calls`: `StepCalls` | where each call of a step is on its way, and which of them may go on |
+//! | `running_calls`: `RunningCalls` | how many calls run, and those in the background |
+//! | `history`: `History` | what happened, its summary, and the results that are kept outside of the window |
+//! | `window_tokens`: `WindowTokens` | the window, and the tokens of what is sent |
+//! | `completion_limit`: `CompletionLimit` | what a reply may take |
+//! | `reply_counts`: `ReplyCounts` | how many replies could be used, and how many in a row could not |
+//! | `account`: `UsageAccount` | what the run used of its budgets |
+//! | `privacy`: `RunPrivacy` | what is hidden from the model, from tools and from the user |
+//! | `plan_progress`: `PlanProgress` | what became of each step of the plan that is carried |
+//! | `fallbacks`: `Fallbacks` | how often each tool failed, and the fallback in progress |
+//!
+//! They make no events. The other files do, which conduct them: `io` is what goes in and comes out; `ask` makes
+//! the next Request, and `window` fits it; `reply` reads what the model says, while it says it; `calls` takes
+//! each call from there to being made (`wiring` is what it says of data, `scopes` what it sees), `results` from
+//! there to what the model is told; `plan` runs plans, which `plan_check` checks; `context_turns` is how the
+//! context is shown; `end` is the end.
 
+mod account;
 mod ask;
-mod budget;
 mod calls;
 mod completion_limit;
+mod composed;
+mod context_turns;
 mod decided;
 mod end;
 mod fallback;
 mod fallbacks;
+mod history;
 mod io;
 mod plan;
+mod plan_check;
 mod plan_progress;
 mod privacy;
 #[cfg(test)]
 mod random_tests;
 mod reply;
+mod reply_counts;
 mod results;
 mod resume;
+mod running_calls;
 mod scopes;
 mod screen;
-mod turns;
+mod step_calls;
+mod tools;
 mod window;
 #[cfg(test)]
 mod window_tests;
+mod window_tokens;
+mod wiring;
 
 pub use io::{Action, Effects, Input, Work};
 
-use crate::calls::CallChecks;
 use crate::contract::ReplyReader;
-use crate::guard::pii::Vault;
 use crate::run::budget_tracker::RunUsage;
-use crate::run::schedule::Schedule;
-use budget::Fitting;
+use account::UsageAccount;
+use completion_limit::CompletionLimit;
 use fallbacks::Fallbacks;
+use history::History;
 use plan_progress::PlanProgress;
+use privacy::RunPrivacy;
+use reply_counts::ReplyCounts;
+use running_calls::RunningCalls;
 use serde_json::Value;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
+use step_calls::StepCalls;
 use toolhold_json::validate::Validator;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, FORMAT, StopReason};
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::Turn;
+use tools::RunTools;
 use uuid::Uuid;
-use window::WindowState;
+use window_tokens::{Fitting, WindowTokens};
 
 /// The state of one run.
 #[derive(Debug)]
 pub struct Machine {
     request: RunRequest,
     model: String,
-    tools: Vec<Bound>,
-    /// The same, as the model is shown them.
-    offered: Vec<Tool>,
-    /// The same, as calls carry them.
-    schemas: Vec<Arc<Value>>,
+    tools: RunTools,
     warnings: Vec<String>,
-    checks: CallChecks,
     output: Option<Validator>,
     context: Context,
-    /// How much of the context's data was there before the run.
-    given: usize,
+    /// The turns that every Request begins with.
     opening: Vec<Turn>,
-    history: Vec<Turn>,
+    history: History,
     /// The body of the last Request.
     sent: Option<Value>,
     step: StepState,
-    /// Background calls, by id.
-    background: BTreeMap<String, calls::Background>,
-    /// Calls that run, of this step and in the background: at most `parallel_calls`.
-    running: usize,
+    running: RunningCalls,
     steps: u32,
-    calls: u32,
-    /// Sub-agents that are over included.
-    spent: RunUsage,
-    /// Replies in a row that could not be used.
-    unusable: u32,
-    /// Replies that could be used.
-    solutions: u32,
+    usage: UsageAccount,
+    replies: ReplyCounts,
     /// The context's plan, and what became of its steps.
     progress: PlanProgress,
     fallbacks: Fallbacks,
-    window: WindowState,
-    /// Replies in a row that broke off before anything was done.
-    broken: u32,
+    window: WindowTokens,
+    reply_limit: CompletionLimit,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
     finishing: bool,
     /// The output, while background calls are still running.
@@ -106,10 +119,7 @@ pub struct Machine {
     waiting: Option<screen::PendingScreening>,
     /// Whether the model was told that a shield blocked its output.
     was_blocked: bool,
-    /// Data that is hidden from the model.
-    vault: Vault,
-    /// Writes and turns whose values the vault has seen.
-    noted: (usize, usize),
+    privacy: RunPrivacy,
     finished: bool,
     /// Since the start of the run, as of the last input.
     elapsed: Duration,
@@ -119,10 +129,7 @@ pub struct Machine {
 #[derive(Debug, Default)]
 struct StepState {
     reader: Option<ReplyReader>,
-    open: Vec<calls::Open>,
-    schedule: Schedule,
-    /// Calls that may run, and wait for others to make room.
-    queue: VecDeque<usize>,
+    calls: StepCalls,
     /// Calls of a lazy plan.
     planned: Vec<Call>,
     /// Calls beyond the most that are made.
@@ -163,8 +170,7 @@ impl Machine {
             let plan = context.plan.get_or_insert_default();
             plan.mode = Mode::Lazy;
         }
-        let offered: Vec<Tool> = tools.iter().map(|bound| bound.tool.clone()).collect();
-        let checks = CallChecks::new(&offered)?;
+        let tools = RunTools::new(tools)?;
         let output = request
             .output_schema
             .as_ref()
@@ -172,45 +178,51 @@ impl Machine {
             .transpose()
             .map_err(|reason| RunError::OutputSchema { reason })?;
         let mut machine = Self {
-            vault: Vault::new(request.settings.privacy.clone()),
-            noted: (0, 0),
+            privacy: RunPrivacy::new(request.settings.privacy.clone()),
+            window: WindowTokens::new(request.settings.window.tokens),
+            reply_limit: CompletionLimit::new(&request.settings),
+            usage: UsageAccount::new(&request.settings),
+            replies: ReplyCounts::new(&request.settings),
             waiting: None,
             was_blocked: false,
-            given: context.data.log().len(),
             opening: Vec::new(),
             request,
             model,
             tools,
-            schemas: offered.iter().map(|tool| Arc::new(tool.schema())).collect(),
-            offered,
             warnings,
-            checks,
             output,
             context,
-            history: Vec::new(),
+            history: History::default(),
             sent: None,
             step: StepState::default(),
-            background: BTreeMap::new(),
-            running: 0,
+            running: RunningCalls::default(),
             steps: 0,
-            calls: 0,
-            spent: RunUsage::default(),
-            unusable: 0,
-            solutions: 0,
             progress: PlanProgress::default(),
             fallbacks: Fallbacks::default(),
-            window: WindowState::default(),
-            broken: 0,
             finishing: false,
             ending: None,
             finished: false,
             elapsed: Duration::ZERO,
         };
-        machine.opening = machine.open_turns();
-        machine.open_window();
+        machine.opening = machine.opening_turns();
+        machine.choose_tools();
         machine.warn_of_names();
         machine.take_plans()?;
         Ok(machine)
+    }
+
+    /// Names of functions that the model is shown although they hold what it must not see.
+    fn warn_of_names(&mut self) {
+        if self.request.settings.contract != Contract::Tools {
+            return;
+        }
+        let warnings = self.privacy.warnings_of_names(self.tools.offered());
+        for warning in warnings {
+            // In a run that is replayed it is among the warnings.
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
     }
 
     /// The run's data as it is now.
@@ -224,12 +236,12 @@ impl Machine {
 
     /// Every tool of the run, with what runs it.
     pub fn tools(&self) -> &[Bound] {
-        &self.tools
+        self.tools.bound()
     }
 
     /// Usage of the run so far, ended sub-agents included.
     pub fn spent(&self) -> RunUsage {
-        self.spent
+        self.usage.spent()
     }
 
     /// Takes one input, `elapsed` after the start of the run. After [`Action::Finish`] nothing more
@@ -291,7 +303,7 @@ impl Machine {
             task: self.task(),
             model: self.model.clone(),
             request: Box::new(self.request.clone()),
-            tools: self.tools.clone(),
+            tools: self.tools.bound().to_vec(),
             host: env!("CARGO_PKG_VERSION").into(),
         });
         for message in std::mem::take(&mut self.warnings) {

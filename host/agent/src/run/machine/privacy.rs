@@ -1,65 +1,153 @@
 //! The borders at which data is hidden and revealed: to and from the model, to tools, to the user.
 
-use super::{Effects, Machine};
 use crate::context::stored::READ_RESULT;
 use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
 use toolhold_policy::pii::Kind;
-use toolhold_protocol::context::Message;
-use toolhold_protocol::contract::Contract;
-use toolhold_protocol::event::EventKind;
+use toolhold_protocol::bound::Bound;
+use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::{Exchange, Turn};
 
-impl Machine {
-    /// What the model is shown, with everything hidden that it must not see; the instructions likewise.
-    pub(super) fn shown(&mut self, effects: &mut Effects) -> (Vec<Turn>, String) {
-        let turns = self.turns();
-        let instructions = self.request.instructions.clone();
-        if self.vault.is_off() {
-            return (turns, instructions);
+/// Data of one run that is hidden from its model, from tools and from the user.
+#[derive(Debug, Default)]
+pub(super) struct RunPrivacy {
+    vault: Vault,
+    /// Writes and turns whose values the vault has seen.
+    noted: (usize, usize),
+}
+
+/// All that the values of a run are in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunData<'a> {
+    pub request: &'a RunRequest,
+    pub tools: &'a [Tool],
+    pub context: &'a Context,
+    pub history: &'a [Turn],
+}
+
+impl RunPrivacy {
+    pub fn new(privacy: Privacy) -> Self {
+        Self {
+            vault: Vault::new(privacy),
+            noted: (0, 0),
         }
-        let before = self.vault.counts();
-        self.note_owners();
-        let turns = turns.into_iter().map(|turn| self.hidden(turn)).collect();
-        let instructions = self.vault.hide(&instructions);
-        self.tell_hidden(&before, effects);
-        (turns, instructions)
     }
 
-    fn tell_hidden(&self, before: &BTreeMap<Kind, usize>, effects: &mut Effects) {
-        let counts = self.vault.counts();
-        if counts != *before {
-            effects.events.push(EventKind::Hidden {
-                step: self.steps,
-                counts,
-            });
-        }
+    pub fn is_off(&self) -> bool {
+        self.vault.is_off()
     }
 
-    /// A turn as the model is shown it.
-    pub(super) fn hidden(&mut self, turn: Turn) -> Turn {
-        if self.vault.is_off() {
-            return turn;
+    /// How many values are hidden, by kind.
+    pub fn counts(&self) -> BTreeMap<Kind, usize> {
+        self.vault.counts()
+    }
+
+    /// As [`Vault::clear`].
+    pub fn clear(&self, text: &str, max: usize) -> usize {
+        self.vault.clear(text, max)
+    }
+
+    /// Whose data this is, before any of it is shown.
+    pub fn note(&mut self, data: &Value, instance: Option<&str>) {
+        self.vault.note(data, instance);
+    }
+
+    pub fn note_text(&mut self, text: &str, instance: Option<&str>) {
+        self.vault.note_text(text, instance);
+    }
+
+    /// Whose each value is that is new: in the texts that the model is shown, the instances are no longer
+    /// apart.
+    pub fn note_owners(&mut self, run: RunData<'_>) {
+        if self.is_off() {
+            return;
         }
-        self.note_owners();
-        let reads = self.tool(READ_RESULT).is_none();
-        hidden(&mut self.vault, turn, reads)
+        let (seen_writes, seen_turns) = self.noted;
+        if self.noted == (0, 0) {
+            for message in &run.context.messages {
+                if let Message::Text(text) = message {
+                    self.vault.note_text(&text.text, None);
+                }
+            }
+            self.vault.note_text(&run.request.instructions, None);
+            for tool in run.tools {
+                self.vault.note_text(&tool.name, None);
+                self.vault.note(&tool.schema(), None);
+            }
+            if let Some(schema) = &run.request.output_schema {
+                self.vault.note(schema, None);
+            }
+        }
+        let log = run.context.data.log();
+        for write in log.iter().skip(seen_writes) {
+            self.vault.note(&write.value, write.instance.as_deref());
+        }
+        for turn in run.history.iter().skip(seen_turns) {
+            let Turn::Exchange(exchange) = turn else {
+                continue;
+            };
+            for answered in &exchange.calls {
+                let instance = answered.call.instance.as_deref();
+                self.vault.note_text(&answered.text, instance);
+            }
+        }
+        self.noted = (log.len(), run.history.len());
+    }
+
+    /// A text as the model is shown it.
+    pub fn hide(&mut self, text: &str) -> String {
+        self.vault.hide(text)
+    }
+
+    pub fn hide_value(&mut self, data: &Value) -> Value {
+        self.vault.hide_value(data)
+    }
+
+    /// A turn as the model is shown it. `reads`: whether [`READ_RESULT`] is the loop's own.
+    pub fn hide_turn(&mut self, turn: Turn, reads: bool) -> Turn {
+        let vault = &mut self.vault;
+        match turn {
+            turn if vault.is_off() => turn,
+            Turn::Text { role, text } => Turn::Text {
+                role,
+                text: vault.hide(&text),
+            },
+            Turn::Exchange(Exchange { calls }) => {
+                let calls = calls.into_iter().map(|mut answered| {
+                    answered.call = hidden_call(vault, answered.call);
+                    // The part read of a result was hidden before the result was cut.
+                    answered.text = match answered.call.tool.as_str() {
+                        READ_RESULT if reads => vault.hide_again(&answered.text),
+                        _ => vault.hide(&answered.text),
+                    };
+                    answered
+                });
+                Turn::Exchange(Exchange {
+                    calls: calls.collect(),
+                })
+            }
+            // Made of turns as they were shown.
+            Turn::Summary(text) => Turn::Summary(vault.hide_again(&text)),
+            // The model's own words, and what is wrong with them.
+            Turn::Rejected { reply, reason } => Turn::Rejected {
+                reply: vault.hide_again(&reply),
+                reason: vault.hide_again(&reason),
+            },
+        }
     }
 
     /// The Request with what the contract wrote into it hidden, too: tools and their schemas, the names of
     /// instances, the form of a reply. Names of functions are left, which cannot be placeholders.
-    pub(super) fn hidden_request(
-        &mut self,
-        mut request: ChatRequest,
-        effects: &mut Effects,
-    ) -> ChatRequest {
-        if self.vault.is_off() {
+    pub fn hide_request(&mut self, mut request: ChatRequest) -> ChatRequest {
+        if self.is_off() {
             return request;
         }
-        let before = self.vault.counts();
         let vault = &mut self.vault;
         for ChatMessage {
             content,
@@ -80,71 +168,33 @@ impl Machine {
         }
         let format = request.response_format.as_ref();
         request.response_format = format.map(|format| vault.hide_schema(format));
-        self.tell_hidden(&before, effects);
         request
     }
 
-    /// Names that the model is shown although they hold what it must not see.
-    pub(super) fn warn_of_names(&mut self) {
-        if self.vault.is_off() || self.request.settings.contract != Contract::Tools {
-            return;
-        }
-        for tool in &self.offered {
-            let hidden = self.vault.hide(&tool.name);
-            if hidden == tool.name {
-                continue;
-            }
-            let message = format!(
-                "the tool {hidden} has a name that the model is shown as it is, because functions cannot be called \
-                 otherwise; rename it, or use another contract (--contract schema)"
-            );
-            // In a run that is replayed it is among the warnings.
-            if !self.warnings.contains(&message) {
-                self.warnings.push(message);
-            }
-        }
-    }
-
-    /// Whose each value is: in the texts that the model is shown, the instances are no longer apart.
-    fn note_owners(&mut self) {
-        let (seen_writes, seen_turns) = self.noted;
-        if self.noted == (0, 0) {
-            for message in &self.context.messages {
-                if let Message::Text(text) = message {
-                    self.vault.note_text(&text.text, None);
-                }
-            }
-            self.vault.note_text(&self.request.instructions, None);
-            for tool in &self.offered {
-                self.vault.note_text(&tool.name, None);
-                self.vault.note(&tool.schema(), None);
-            }
-            if let Some(schema) = &self.request.output_schema {
-                self.vault.note(schema, None);
-            }
-        }
-        let log = self.context.data.log();
-        for write in log.iter().skip(seen_writes) {
-            self.vault.note(&write.value, write.instance.as_deref());
-        }
-        for turn in self.history.iter().skip(seen_turns) {
-            let Turn::Exchange(exchange) = turn else {
-                continue;
-            };
-            for answered in &exchange.calls {
-                let instance = answered.call.instance.as_deref();
-                self.vault.note_text(&answered.text, instance);
-            }
-        }
-        self.noted = (log.len(), self.history.len());
+    /// Warnings of names that the model is shown as functions although they hold what it must not see.
+    pub fn warnings_of_names(&mut self, tools: &[Tool]) -> Vec<String> {
+        let names = tools.iter().map(|tool| tool.name.as_str());
+        names
+            .filter_map(|name| {
+                let hidden = self.vault.hide(name);
+                (hidden != name).then(|| {
+                    format!(
+                        "the tool {hidden} has a name that the model is shown as it is, because functions cannot be \
+                         called otherwise; rename it, or use another contract (--contract schema)"
+                    )
+                })
+            })
+            .collect()
     }
 
     /// A call as the model means it.
-    pub(super) fn meant(&self, mut call: Call) -> Call {
-        if self.vault.is_off() {
+    pub fn meant(&self, mut call: Call, instances: &[String]) -> Call {
+        if self.is_off() {
             return call;
         }
-        call.instance = call.instance.map(|name| self.named_instance(name));
+        call.instance = call
+            .instance
+            .map(|name| self.named_instance(name, instances));
         let (vault, instance) = (&self.vault, call.instance.clone());
         let instance = instance.as_deref();
         call.tool = vault.reveal(&call.tool, None);
@@ -160,43 +210,48 @@ impl Machine {
         call
     }
 
+    /// A value that the model wrote, as it means it: what all instances own is revealed.
+    pub fn meant_value(&self, value: &Value) -> Value {
+        self.vault.reveal_all(value)
+    }
+
     /// The instance that the model means by `name`. Whose data its name is does not matter: who may be
     /// named is said to all.
-    fn named_instance(&self, name: String) -> String {
+    fn named_instance(&self, name: String, instances: &[String]) -> String {
         let real = self.vault.reveal_all(&json!(name));
-        let mut known = self.context.instances.iter();
+        let mut known = instances.iter();
         known.find(|known| real == **known).cloned().unwrap_or(name)
     }
 
     /// What advisors said, with the instances that they mean.
-    pub(super) fn advised(&self, said: &Value) -> Value {
+    pub fn advised(&self, said: &Value, instances: &[String]) -> Value {
         let mut said = said.clone();
-        if self.vault.is_off() {
+        if self.is_off() {
             return said;
         }
         for opinion in said.as_array_mut().into_iter().flatten() {
             if let Some(Value::String(name)) = opinion.get_mut("_instance") {
-                *name = self.named_instance(std::mem::take(name));
+                *name = self.named_instance(std::mem::take(name), instances);
             }
         }
         said
     }
 
-    /// The view of `value` that the tool may see.
-    pub(super) fn for_tool(&mut self, call: &Call, value: &Value) -> Value {
-        let Some(hidden) = self.hidden_from(&call.tool) else {
-            return value.clone();
-        };
-        let instance = call.instance.as_deref();
-        self.vault
-            .mask(value, instance, &|kind| hidden.contains(&kind))
+    /// The view of `value` that the tool may see in a call for `instance`.
+    pub fn for_tool(&mut self, tool: &Bound, instance: Option<&str>, value: &Value) -> Value {
+        match self.hidden_from(tool) {
+            Some(hidden) => self
+                .vault
+                .mask(value, instance, &|kind| hidden.contains(&kind)),
+            None => value.clone(),
+        }
     }
 
     /// The placeholders that the tool is given in the place of data. A tool that gets data as it is has
     /// none: what looks like one to it is text.
-    pub(super) fn masked<'a>(
+    pub fn masked<'a>(
         &self,
-        tool: &str,
+        tool: &Bound,
         given: impl Iterator<Item = &'a Value>,
     ) -> GivenPlaceholders {
         match self.hidden_from(tool) {
@@ -205,60 +260,146 @@ impl Machine {
         }
     }
 
-    fn hidden_from(&self, tool: &str) -> Option<BTreeSet<Kind>> {
-        let bound = self.tool(tool).filter(|_| !self.vault.is_off())?;
+    /// Nothing where nothing is hidden from the tool.
+    fn hidden_from(&self, tool: &Bound) -> Option<BTreeSet<Kind>> {
         let privacy = self.vault.privacy();
         let kinds = privacy.hide.iter().copied();
-        let hidden: BTreeSet<Kind> = kinds.filter(|kind| !privacy.lets(bound, *kind)).collect();
+        let hidden: BTreeSet<Kind> = kinds.filter(|kind| !privacy.lets(tool, *kind)).collect();
         (!hidden.is_empty()).then_some(hidden)
     }
 
-    /// The output as it leaves the run. A sub-agent's stays inside of this host.
-    pub(super) fn for_user(&mut self, output: Value) -> Value {
-        if self.vault.is_off() || self.request.depth > 0 {
-            return output;
-        }
-        self.vault.conceal(&output)
+    /// The output as it leaves the run.
+    pub fn for_user(&mut self, output: &Value) -> Value {
+        self.vault.conceal(output)
     }
 }
 
-/// `reads`: whether [`READ_RESULT`] is the loop's own.
-fn hidden(vault: &mut Vault, turn: Turn, reads: bool) -> Turn {
-    match turn {
-        Turn::Text { role, text } => Turn::Text {
-            role,
-            text: vault.hide(&text),
-        },
-        Turn::Exchange(Exchange { calls }) => {
-            let calls = calls.into_iter().map(|mut answered| {
-                let call = &mut answered.call;
-                call.instance = call.instance.as_deref().map(|name| vault.hide(name));
-                call.output_path = call.output_path.as_deref().map(|path| vault.hide(path));
-                call.scopes = call.scopes.as_ref().map(|scopes| vault.hide_value(scopes));
-                call.arguments = vault.hide_value(&call.arguments);
-                call.output = call.output.as_ref().map(|output| vault.hide_value(output));
-                let reason = call.reason.as_deref();
-                call.reason = reason.map(|reason| vault.hide(reason));
-                for value in call.unknown.values_mut() {
-                    *value = vault.hide_value(value);
-                }
-                // The part read of a result was hidden before the result was cut.
-                answered.text = match call.tool.as_str() {
-                    READ_RESULT if reads => vault.hide_again(&answered.text),
-                    _ => vault.hide(&answered.text),
-                };
-                answered
-            });
-            Turn::Exchange(Exchange {
-                calls: calls.collect(),
-            })
+fn hidden_call(vault: &mut Vault, mut call: Call) -> Call {
+    call.instance = call.instance.map(|name| vault.hide(&name));
+    call.output_path = call.output_path.map(|path| vault.hide(&path));
+    call.scopes = call.scopes.map(|scopes| vault.hide_value(&scopes));
+    call.arguments = vault.hide_value(&call.arguments);
+    call.output = call.output.map(|output| vault.hide_value(&output));
+    call.reason = call.reason.map(|reason| vault.hide(&reason));
+    for value in call.unknown.values_mut() {
+        *value = vault.hide_value(value);
+    }
+    call
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::bound::Runner;
+    use toolhold_protocol::turn::Answered;
+
+    const MAIL: &str = "ada@example.org";
+
+    fn mail_hidden() -> RunPrivacy {
+        RunPrivacy::new(Privacy {
+            hide: BTreeSet::from([Kind::Email]),
+            reveal: BTreeSet::from(["trusted".to_owned()]),
+            ..Privacy::default()
+        })
+    }
+
+    fn bound(name: &str) -> Bound {
+        Bound {
+            tool: Tool::new(name),
+            runner: Runner::Activity(name.into()),
         }
-        // Made of turns as they were shown.
-        Turn::Summary(text) => Turn::Summary(vault.hide_again(&text)),
-        // The model's own words, and what is wrong with them.
-        Turn::Rejected { reply, reason } => Turn::Rejected {
-            reply: vault.hide_again(&reply),
-            reason: vault.hide_again(&reason),
-        },
+    }
+
+    fn call(instance: Option<&str>, arguments: Value) -> Call {
+        Call {
+            tool: "mail.send".into(),
+            arguments,
+            instance: instance.map(str::to_owned),
+            ..Call::default()
+        }
+    }
+
+    fn exchange(call: Call, text: &str) -> Turn {
+        Turn::Exchange(Exchange {
+            calls: vec![Answered {
+                call,
+                fence: String::new(),
+                text: text.into(),
+                failed: false,
+            }],
+        })
+    }
+
+    #[test]
+    fn what_is_hidden_from_the_model_is_meant_in_its_calls() {
+        let mut privacy = mail_hidden();
+        let turn = exchange(call(None, json!({"to": MAIL})), MAIL);
+        let Turn::Exchange(shown) = privacy.hide_turn(turn, true) else {
+            panic!("another turn");
+        };
+        let shown = &shown.calls[0];
+        let placeholder = shown.text.clone();
+        assert_ne!(placeholder, MAIL);
+        assert_eq!(shown.call.arguments, json!({"to": placeholder}));
+        let meant = privacy.meant(call(None, json!({"to": placeholder})), &[]);
+        assert_eq!(meant.arguments, json!({"to": MAIL}));
+        assert_eq!(privacy.meant_value(&json!(placeholder)), json!(MAIL));
+        assert_eq!(privacy.counts(), BTreeMap::from([(Kind::Email, 1)]));
+    }
+
+    #[test]
+    fn values_are_the_property_of_the_instance_that_they_were_noted_of() {
+        let mut privacy = mail_hidden();
+        let of_a = exchange(call(Some("a"), json!({})), MAIL);
+        let request = RunRequest::new("task");
+        let run = RunData {
+            request: &request,
+            tools: &[],
+            context: &Context::new(request.context.clone()).unwrap(),
+            history: std::slice::from_ref(&of_a),
+        };
+        privacy.note_owners(run);
+        let hidden = privacy.hide(MAIL);
+        let sends = |instance| {
+            let call = privacy.meant(call(Some(instance), json!({"to": hidden})), &[]);
+            call.arguments["to"] == json!(MAIL)
+        };
+        assert!(sends("a") && !sends("b"));
+    }
+
+    #[test]
+    fn a_tool_gets_placeholders_unless_it_is_trusted() {
+        let mut privacy = mail_hidden();
+        let value = json!({"to": MAIL});
+        let (trusted, other) = (bound("trusted"), bound("other"));
+        assert_eq!(privacy.for_tool(&trusted, None, &value), value);
+        let given = privacy.for_tool(&other, None, &value);
+        assert_ne!(given, value);
+        let masked = privacy.masked(&other, [&given].into_iter());
+        assert_eq!(masked.reveal_value(&given), value);
+        let nothing = privacy.masked(&trusted, [&given].into_iter());
+        assert_eq!(nothing, GivenPlaceholders::default());
+    }
+
+    #[test]
+    fn an_instance_is_found_under_the_name_that_the_model_was_shown() {
+        let mut privacy = mail_hidden();
+        let instances = [MAIL.to_owned()];
+        let shown = privacy.hide(MAIL);
+        let meant = privacy.meant(call(Some(&shown), json!({})), &instances);
+        assert_eq!(meant.instance.as_deref(), Some(MAIL));
+        let said = json!([{"_instance": shown}]);
+        assert_eq!(privacy.advised(&said, &instances)[0]["_instance"], MAIL);
+        assert_eq!(privacy.warnings_of_names(&[Tool::new(MAIL)]).len(), 1);
+    }
+
+    #[test]
+    fn where_nothing_is_hidden_all_is_as_it_is() {
+        let mut privacy = RunPrivacy::default();
+        let turn = exchange(call(None, json!({"to": MAIL})), MAIL);
+        assert_eq!(privacy.hide_turn(turn.clone(), true), turn);
+        assert_eq!(privacy.hide(MAIL), MAIL);
+        assert!(privacy.is_off() && privacy.counts().is_empty());
+        assert!(privacy.warnings_of_names(&[Tool::new(MAIL)]).is_empty());
     }
 }

@@ -14,7 +14,7 @@ use toolhold_protocol::event::{Event, Seal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::shield::ScreeningResult;
-use toolhold_protocol::tool::Execution;
+use toolhold_protocol::tool::{Execution, Tool};
 
 const PLACES: [&str; 5] = ["†state.a", "†state.b", "†state.c", "†state.c.x", "†state"];
 

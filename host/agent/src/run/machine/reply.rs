@@ -2,14 +2,13 @@
 
 use super::{Action, Effects, Machine, millis};
 use crate::contract::{self, ReplyPart, RequestView};
-use crate::run::RunUsage;
 use serde_json::Value;
 use std::time::Duration;
 use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::{Attendance, Council};
-use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
@@ -59,27 +58,21 @@ impl Machine {
 
     pub(super) fn replied(&mut self, completion: Completion, effects: &mut Effects) {
         self.step.has_reply = true;
-        self.broken = 0;
-        self.fitted();
+        self.replies.complete();
+        self.window.fitted();
         let usage = completion.usage.as_ref();
-        if let Some(usage) = usage {
-            self.counted(usage.prompt_tokens);
+        if let Some(usage) = usage.filter(|_| self.forced().is_none()) {
+            self.window.observe(usage.prompt_tokens);
         }
         let cost = self
             .price()
             .and_then(|price| price.of(usage, completion.duration));
-        let has_to_be_known = self.counts_money();
-        self.spent = self.spent.plus(RunUsage {
-            tokens: usage.map_or(0, Usage::total),
-            cost: cost.unwrap_or_default(),
-            unpriced: u32::from(cost.is_none() && has_to_be_known),
-            calls: 0,
-        });
+        self.usage.replied(usage, cost);
         let tokens = EventKind::Tokens {
             step: self.steps,
             prompt: usage.map(|usage| usage.prompt_tokens),
             completion: usage.map(|usage| usage.completion_tokens),
-            total: self.spent.tokens,
+            total: self.usage.spent().tokens,
             first_token_ms: completion.time_to_first_token.map(millis),
             duration_ms: millis(completion.duration),
             cost_nano: cost,
@@ -111,7 +104,7 @@ impl Machine {
             Err(reason) if self.has_acted() => {
                 let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
-                self.unusable += 1;
+                self.replies.unusable();
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
                 ));
@@ -121,15 +114,13 @@ impl Machine {
             }
             Err(reason) => {
                 if contract::is_cut_in_thought(&completion)
-                    && let Some(tokens) = self.raise_reply()
+                    && self.forced().is_none()
+                    && let Some(tokens) = self.reply_limit.raise()
                 {
-                    effects.events.push(EventKind::Notice {
-                        step: self.steps,
-                        message: format!(
+                    self.notice(format!(
                             "the reply was cut while the model thought: from here on a reply may take up to {tokens} \
                              tokens, because no limit was chosen (run.max_tokens)"
-                        ),
-                    });
+                        ), effects);
                 }
                 self.reject(&completion.content, reason, effects);
             }
@@ -153,10 +144,7 @@ impl Machine {
             && !self.has_acted()
             && let Some(message) = self.shorten_for(overflow)
         {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
+            self.notice(message, effects);
             return self.send(effects);
         }
         if self.forced().is_some() && !self.has_acted() {
@@ -164,25 +152,22 @@ impl Machine {
             return self.attempt_failed(&failure.message, is_hopeless, effects);
         }
         let may_ask_again = self.step.has_begun && failure.class == ErrorClass::Retryable;
-        if may_ask_again
-            && !self.has_acted()
-            && self.broken < self.request.settings.max_broken_replies
-        {
-            if let Some((reason, message)) = self.overdrawn().filter(|_| is_paid) {
+        if may_ask_again && !self.has_acted() && self.replies.may_break_off() {
+            if let Some((reason, message)) = self.usage.overdrawn().filter(|_| is_paid) {
                 return self.fail(reason, ErrorClass::Correctable, message, effects);
             }
-            self.broken += 1;
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: "the reply broke off before anything was done, asking again".into(),
-            });
+            self.replies.broke_off();
+            self.notice(
+                "the reply broke off before anything was done, asking again",
+                effects,
+            );
             return self.send(effects);
         }
-        let is_last = self.unusable + 1 >= self.request.settings.max_unusable;
-        if !self.has_acted() || (is_last && !self.hands_over()) {
+        let is_last = self.replies.is_last_attempt();
+        if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
-        self.unusable += 1;
+        self.replies.unusable();
         self.step.notes.push(format!(
             "Your reply broke off after these calls ({}). Go on from here.",
             cut(&failure.message, 200)
@@ -195,22 +180,18 @@ impl Machine {
     /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here:
     /// records from before it was lack the time, and are replayed without.
     fn pay_for_broken(&mut self, took_ms: Option<u64>, effects: &mut Effects) -> bool {
-        let is_paid = self.step.has_begun && self.counts_money();
+        let is_paid = self.step.has_begun && self.usage.counts_money();
         let Some(duration_ms) = took_ms.filter(|_| is_paid) else {
             return false;
         };
         let took = Duration::from_millis(duration_ms);
         let cost = self.price().and_then(|price| price.of(None, took));
-        self.spent = self.spent.plus(RunUsage {
-            cost: cost.unwrap_or_default(),
-            unpriced: u32::from(cost.is_none()),
-            ..RunUsage::default()
-        });
+        self.usage.replied(None, cost);
         effects.events.push(EventKind::Tokens {
             step: self.steps,
             prompt: None,
             completion: None,
-            total: self.spent.tokens,
+            total: self.usage.spent().tokens,
             first_token_ms: None,
             duration_ms,
             cost_nano: cost,
@@ -220,7 +201,7 @@ impl Machine {
 
     /// Whether calls of this reply were made or wait to be.
     fn has_acted(&self) -> bool {
-        !self.step.open.is_empty()
+        !self.step.calls.is_empty()
     }
 
     /// What makes a reply as a whole unusable.
@@ -235,7 +216,7 @@ impl Machine {
     fn check_meta(&self, after: &Value) -> Result<meta::Meta, String> {
         match &self.context.meta {
             // As it is meant: its domain and path may be hidden.
-            Some(before) => meta::check(before, &self.vault.reveal_all(after))
+            Some(before) => meta::check(before, &self.privacy.meant_value(after))
                 .map_err(|error| format!("its meta cannot be accepted: {error}")),
             None => Err("the reply has \"meta\", which was not requested".into()),
         }
@@ -258,8 +239,8 @@ impl Machine {
             });
             return self.attempt_failed(&reason, false, effects);
         }
-        self.unusable += 1;
-        if self.unusable >= self.request.settings.max_unusable {
+        self.replies.unusable();
+        if let Some(count) = self.replies.too_many() {
             // Both quote what no shield saw.
             let why = if self.withholds() {
                 "; what it wrote is for the run's record alone, because shields stand on its output"
@@ -271,9 +252,8 @@ impl Machine {
                 )
             };
             let message = format!(
-                "the model gave {} replies in a row that could not be used{why}. Try the other contract (--contract), \
+                "the model gave {count} replies in a row that could not be used{why}. Try the other contract (--contract), \
                  a larger --max-tokens, or another model",
-                self.unusable,
             );
             return self.fail(
                 StopReason::Unusable,
@@ -291,7 +271,7 @@ impl Machine {
     }
 
     fn solved(&mut self, mut solution: Solution, completion: &Completion, effects: &mut Effects) {
-        let meant = |output: &Value| self.vault.reveal_all(output);
+        let meant = |output: &Value| self.privacy.meant_value(output);
         solution.output = solution.output.as_ref().map(meant);
         if !solution.repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
@@ -333,7 +313,7 @@ impl Machine {
             });
             self.context.meta = Some(meta);
         }
-        let taken = self.step.open.len() + self.step.planned.len() + self.step.ignored;
+        let taken = self.step.calls.len() + self.step.planned.len() + self.step.ignored;
         for call in solution.calls.drain(..).skip(taken) {
             self.accept(call, effects);
         }
@@ -343,17 +323,11 @@ impl Machine {
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects);
         }
-        self.unusable = 0;
-        self.solutions += 1;
-        if !self.step.open.is_empty() {
+        self.replies.usable();
+        if !self.step.calls.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
-                calls: self
-                    .step
-                    .open
-                    .iter()
-                    .map(|open| open.call.clone())
-                    .collect(),
+                calls: self.step.calls.calls().cloned().collect(),
             });
         }
         self.step.is_over = true;
@@ -368,10 +342,7 @@ impl Machine {
             self.step.notes.push(format!(
                 "Of your {all} calls only the first {max} were made; make the others now."
             ));
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message,
-            });
+            self.notice(message, effects);
         }
     }
 
@@ -382,20 +353,24 @@ impl Machine {
         }
         let asked = advisor::taking_part(&self.context.advisors, self.step.moment);
         let seats = advisor::seats(&asked, &self.context.instances);
-        let tools: Vec<&str> = self.offered.iter().map(|tool| tool.name.as_str()).collect();
-        let said = said.map(|said| self.advised(said)).unwrap_or_default();
+        let tools: Vec<&str> = self
+            .tools
+            .offered()
+            .iter()
+            .map(|tool| tool.name.as_str())
+            .collect();
+        let instances = &self.context.instances;
+        let said = said.map(|said| self.privacy.advised(said, instances));
+        let said = said.unwrap_or_default();
         let council = Council::read(&said, &seats, &tools);
-        let calls = self.step.open.iter().map(|open| &open.call);
+        let calls = self.step.calls.calls();
         let chosen: Vec<(&str, Option<&str>)> = calls
             .chain(&self.step.planned)
             .map(|call| (call.tool.as_str(), call.instance.as_deref()))
             .collect();
         let dissent = council.dissent(&chosen);
         if let Some(dissent) = &dissent {
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: dissent.sentence.clone(),
-            });
+            self.notice(dissent.sentence.clone(), effects);
         }
         for fault in &council.faults {
             self.step.notes.push(format!("Of the advisors: {fault}."));
@@ -421,10 +396,10 @@ impl Machine {
         }
         if let Some((_, limit)) = self.exhausted() {
             // An output without advice is better than none.
-            effects.events.push(EventKind::Notice {
-                step: self.steps,
-                message: format!("{} could not be heard: {limit}", waiting.join(", ")),
-            });
+            self.notice(
+                format!("{} could not be heard: {limit}", waiting.join(", ")),
+                effects,
+            );
             return self.deliver(StopReason::Output, output, None, effects);
         }
         self.finishing = true;

@@ -1,9 +1,8 @@
 //! How a step's calls end: results are checked, written where they belong, and told (docs/protocol.md, 5
 //! and 7).
 
-use super::calls::Background;
+use super::running_calls::Background;
 use super::{Effects, Machine};
-use crate::run::RunUsage;
 use serde_json::{Value, json};
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -11,7 +10,6 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::{Exchange, Turn};
 
 /// Maximum instances that a message names.
@@ -29,16 +27,9 @@ pub(super) struct Ending {
 
 impl Machine {
     pub(super) fn called(&mut self, id: &str, result: ToolResult, effects: &mut Effects) {
-        if let Some(Background { call, .. }) = self.background.remove(id) {
+        if let Some(Background { call, .. }) = self.running.take(id) {
             self.ran(&result);
-            let ending = Ending {
-                outcome: result.outcome,
-                usage: result.usage,
-                printed: result.printed,
-                module: result.module,
-                by_host: false,
-            };
-            self.tell_background(call, ending, effects);
+            self.tell_background(call, result.into(), effects);
             self.start_queued(effects);
             if self.ending.is_some() {
                 return self.end_if_nothing_runs(effects);
@@ -46,32 +37,19 @@ impl Machine {
             // The one that had its place may have been the last that the step waited for.
             return self.proceed(effects);
         }
-        let Some(index) = self.index_of(id) else {
+        let Some(index) = self.step.calls.index_of(id) else {
             return;
         };
         self.ran(&result);
-        let ending = Ending {
-            outcome: result.outcome,
-            usage: result.usage,
-            printed: result.printed,
-            module: result.module,
-            by_host: false,
-        };
-        self.settle(index, ending, effects);
+        self.settle(index, result.into(), effects);
         self.begin_unblocked(effects);
         self.start_queued(effects);
         self.proceed(effects);
     }
 
     fn ran(&mut self, result: &ToolResult) {
-        self.running = self.running.saturating_sub(1);
-        let usage = &result.usage;
-        self.spent = self.spent.plus(RunUsage {
-            tokens: usage.tokens,
-            cost: usage.cost_nano,
-            unpriced: usage.unpriced,
-            calls: usage.calls,
-        });
+        self.running.end();
+        self.usage.called(&result.usage);
     }
 
     fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {
@@ -98,34 +76,27 @@ impl Machine {
         failure: ToolFailure,
         effects: &mut Effects,
     ) {
-        if let Some(Background { call, .. }) = self.background.remove(id) {
+        if let Some(Background { call, .. }) = self.running.take(id) {
             self.tell_background(call, Ending::refused(failure), effects);
         }
     }
 
     /// The end, if there is an output and it only waited for calls in the background.
     pub(super) fn end_if_nothing_runs(&mut self, effects: &mut Effects) {
-        if let Some(output) = self.ending.take_if(|_| self.background.is_empty()) {
+        if let Some(output) = self.ending.take_if(|_| !self.running.has_background()) {
             self.finish(StopReason::Output, output, None, effects);
         }
     }
 
-    pub(super) fn index_of(&self, id: &str) -> Option<usize> {
-        self.step
-            .open
-            .iter()
-            .position(|open| open.call.id == id && open.answer.is_none())
-    }
-
     /// Ends a call: its result is checked, written where it belongs, and told.
     pub(super) fn settle(&mut self, index: usize, ending: Ending, effects: &mut Effects) {
-        let Some(open) = self.step.open.get(index) else {
+        let Some(own) = self.step.calls.get(index) else {
             return;
         };
-        let call = open.call.clone();
+        let call = own.call.clone();
         let ran = !ending.by_host;
         let checked = ending.outcome.and_then(|output| {
-            let value = self.checks.output(&call.tool, output.value)?;
+            let value = self.tools.checks.output(&call.tool, output.value)?;
             Ok(ToolOutput { value, ..output })
         });
         let (outcome, written) = self.write(index, checked);
@@ -136,24 +107,25 @@ impl Machine {
         // Whose it is, before any of it is shown.
         let instance = call.instance.as_deref();
         match &outcome {
-            Ok(value) => self.vault.note(value, instance),
-            Err(failure) => self.vault.note_text(&failure.message, instance),
+            Ok(value) => self.privacy.note(value, instance),
+            Err(failure) => self.privacy.note_text(&failure.message, instance),
         }
         let (result, failed) = match &outcome {
             Ok(value) => {
                 let text = value.to_string();
-                if !self.is_own(&call.tool) && written.is_empty() {
+                if !self.tools.is_own(&call.tool) && written.is_empty() {
                     self.store(&call.id, &text, text.chars().count() > max);
                 }
                 (self.shortened(&call.id, &text, max), false)
             }
             Err(failure) => (self.shortened(&call.id, &failure.message, max), true),
         };
-        if let (true, Some(open)) = (ran, self.step.open.get(index)) {
-            self.checks.ran(&call, &open.arguments, &result);
+        if let (true, Some(own)) = (ran, self.step.calls.get(index)) {
+            self.tools.checks.ran(&call, &own.arguments, &result);
         }
         let is_latent = self
-            .tool(&call.tool)
+            .tools
+            .find(&call.tool)
             .is_some_and(|bound| bound.tool.is_latent());
         let is_thought = is_latent && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {
@@ -163,11 +135,7 @@ impl Machine {
             (false, paths) => format!("written to {}", list(paths)),
             (true, paths) => format!("{result} (written to {})", list(paths)),
         };
-        if let Some(open) = self.step.open.get_mut(index) {
-            open.answer = Some((text, failed));
-            open.pending = None;
-        }
-        self.step.schedule.done(index, &written);
+        self.step.calls.answer(index, text, failed, &written);
         self.count_outcome(&call, &outcome);
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
@@ -182,6 +150,10 @@ impl Machine {
         });
     }
 
+    fn shortened(&mut self, id: &str, text: &str, max: usize) -> String {
+        self.history.shortened(id, text, max, &mut self.privacy)
+    }
+
     /// Writes a result to its places. A result that cannot be written is a failure of the call, and a
     /// failure may have a place of its own.
     fn write(
@@ -189,24 +161,24 @@ impl Machine {
         index: usize,
         outcome: Result<ToolOutput, ToolFailure>,
     ) -> (Result<Value, ToolFailure>, Vec<Path>) {
-        let Some(open) = self.step.open.get(index) else {
+        let Some(own) = self.step.calls.get(index) else {
             return (outcome.map(|output| output.value), Vec::new());
         };
         let picked = match &outcome {
-            Ok(output) => pick(open.wiring.target.as_ref(), output.output_path.as_deref()),
+            Ok(output) => pick(own.wiring.target.as_ref(), output.output_path.as_deref()),
             Err(_) => Ok(None),
         };
         let outcome = match (outcome, &picked) {
             (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
             (outcome, _) => outcome,
         };
-        let target = open.wiring.target.as_ref();
+        let target = own.wiring.target.as_ref();
         let places: Vec<Path> = match (picked, target) {
             (Ok(Some(path)), _) => vec![path],
             (_, Some(target)) => chosen(target, outcome.is_ok()),
             (_, None) => Vec::new(),
         };
-        let (call, method) = (open.call.clone(), open.wiring.method);
+        let (call, method) = (own.call.clone(), own.wiring.method);
         let of_failure = target.map_or_else(Vec::new, |target| chosen(target, false));
         let outcome = outcome.map(|output| output.value);
         let value = outcome.as_ref().map_or_else(written_of, Value::clone);
@@ -252,8 +224,8 @@ impl Machine {
         if !self.step.is_over || self.finished || self.waiting.is_some() {
             return;
         }
-        while !self.step.schedule.is_running() {
-            let stuck = self.step.schedule.give_up(&self.context.data);
+        loop {
+            let stuck = self.step.calls.give_up(&self.context.data);
             if stuck.is_empty() {
                 break;
             }
@@ -265,25 +237,14 @@ impl Machine {
             // A failure may have been written to a place of its own that another call reads.
             self.begin_unblocked(effects);
         }
-        if self.has_handed_over() {
+        if self.step.calls.has_handed_over() && !self.running.has_background() {
             let reason = StopReason::ToolCalls;
             return self.finish(reason, Value::Null, None, effects);
         }
-        if self.step.open.iter().any(|open| open.answer.is_none()) {
+        if !self.step.calls.are_answered() {
             return;
         }
-        let calls: Vec<Answered> = std::mem::take(&mut self.step.open)
-            .into_iter()
-            .filter_map(|open| {
-                let (text, failed) = open.answer?;
-                Some(Answered {
-                    call: open.call,
-                    fence: open.fence,
-                    text,
-                    failed,
-                })
-            })
-            .collect();
+        let calls = self.step.calls.take_answered();
         if !calls.is_empty() {
             self.finishing = false;
             self.carry(&calls);
@@ -307,11 +268,11 @@ impl Machine {
 
     /// A hint for a call whose reference has no value.
     pub(super) fn hint(&self, index: usize) -> &'static str {
-        let open = self.step.open.get(index);
-        let global = open.filter(|open| open.call.instance.is_none());
+        let own = self.step.calls.get(index);
+        let global = own.filter(|own| own.call.instance.is_none());
         let mut paths = global
             .into_iter()
-            .flat_map(|open| open.wiring.reads.iter().flat_map(Source::paths));
+            .flat_map(|own| own.wiring.reads.iter().flat_map(Source::paths));
         let is_elsewhere = paths.any(|path| {
             let mut instances = self.context.instances.iter();
             instances.any(|instance| self.context.data.contains(path, Some(instance)))
@@ -343,6 +304,18 @@ impl Ending {
             printed: Vec::new(),
             module: None,
             by_host: true,
+        }
+    }
+}
+
+impl From<ToolResult> for Ending {
+    fn from(result: ToolResult) -> Self {
+        Self {
+            outcome: result.outcome,
+            usage: result.usage,
+            printed: result.printed,
+            module: result.module,
+            by_host: false,
         }
     }
 }

@@ -13,7 +13,7 @@ impl Machine {
             step: self.steps,
             active_ms: millis(self.elapsed),
         });
-        self.window.tokens_of.forget();
+        self.window.forget();
         self.resume_calls(effects);
         if self.waiting.is_some() {
             return self.screen(effects);
@@ -28,7 +28,7 @@ impl Machine {
             // The plan waits for a person.
             return self.decide_plan(effects);
         }
-        if self.step.open.is_empty() {
+        if self.step.calls.is_empty() {
             return self.send(effects);
         }
         // Part of the reply was acted on. Asked again, the model would make those calls again.
@@ -45,39 +45,37 @@ impl Machine {
     /// begin when there is room.
     fn resume_calls(&mut self, effects: &mut Effects) {
         let (mut again, mut lost) = (Vec::new(), Vec::new());
-        for (id, background) in &self.background {
+        for background in self.running.background() {
             if self.may_go_on(&background.call.tool) {
                 again.push(background.work.clone());
             } else {
-                lost.push(id.clone());
+                lost.push(background.call.id.clone());
             }
         }
         for id in lost {
             self.lose_background(&id, interrupted(), effects);
         }
         let mut lost = Vec::new();
-        for index in self.begun() {
-            let Some(open) = self.step.open.get(index) else {
-                continue;
-            };
-            if let Some(pending) = open.pending.clone() {
+        for index in self.step.calls.begun() {
+            if let Some(pending) = self.step.calls.pending(index).cloned() {
                 self.decide(pending, effects);
                 continue;
             }
-            if open.screening.is_some() {
+            if self.step.calls.screening(index).is_some() {
                 if let Err(failure) = self.ask_shields(index, effects) {
                     self.refuse(index, failure, effects);
                 }
                 continue;
             }
-            let may_go_on = self.may_go_on(&open.call.tool);
+            let own = self.step.calls.get(index);
+            let may_go_on = own.is_some_and(|own| self.may_go_on(&own.call.tool));
             let work = self.work(index).filter(|_| may_go_on);
             match work {
                 Some(work) => again.push(work),
                 None => lost.push(index),
             }
         }
-        self.running = again.len();
+        self.running.restart(again.len());
         for work in again {
             let work = Work {
                 again: true,
@@ -92,16 +90,18 @@ impl Machine {
     }
 
     fn may_go_on(&self, tool: &str) -> bool {
-        self.tool(tool).is_some_and(|bound| match bound.runner {
-            Runner::Request(_)
-            | Runner::CleanRoom
-            | Runner::Advisor
-            | Runner::Client
-            | Runner::Model => true,
-            Runner::Module(_) | Runner::Activity(_) => {
-                bound.tool.annotations.read_only || bound.tool.annotations.idempotent
-            }
-        })
+        self.tools
+            .find(tool)
+            .is_some_and(|bound| match bound.runner {
+                Runner::Request(_)
+                | Runner::CleanRoom
+                | Runner::Advisor
+                | Runner::Client
+                | Runner::Model => true,
+                Runner::Module(_) | Runner::Activity(_) => {
+                    bound.tool.annotations.read_only || bound.tool.annotations.idempotent
+                }
+            })
     }
 }
 

@@ -1,11 +1,11 @@
 //! The parts of the context that a call, or a consulted advisor, sees (docs/protocol.md, 10).
 
-use super::Machine;
 use super::results::list;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use toolhold_protocol::advisor::Advisor;
 use toolhold_protocol::bound::{Bound, Runner};
-use toolhold_protocol::context::Message;
+use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::saved::SavedRequest;
@@ -17,57 +17,56 @@ use toolhold_protocol::tool::Tool;
 /// Maximum Requests to a consulted advisor.
 const MAX_CONSULTATION_REQUESTS: u32 = 3;
 
-impl Machine {
-    /// The advisor that a consultation names.
-    pub(super) fn advisor(&self, arguments: &Value) -> Result<&Advisor, ToolFailure> {
-        let id = arguments.get("id").and_then(Value::as_str);
-        let mut advisors = self.context.advisors.iter();
-        advisors
-            .find(|advisor| Some(advisor.id.as_str()) == id)
-            .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))
-    }
+/// The advisor that a consultation names.
+pub(super) fn advisor<'a>(
+    context: &'a Context,
+    arguments: &Value,
+) -> Result<&'a Advisor, ToolFailure> {
+    let id = arguments.get("id").and_then(Value::as_str);
+    let mut advisors = context.advisors.iter();
+    advisors
+        .find(|advisor| Some(advisor.id.as_str()) == id)
+        .ok_or_else(|| ToolFailure::correctable("arguments", "there is no such advisor"))
+}
 
-    /// What the advisor should look at whom a call asks.
-    pub(super) fn guidance(&self, call: &Call) -> Vec<Path> {
-        let is_question = |bound: &&Bound| matches!(bound.runner, Runner::Advisor);
-        let asked = self.tool(&call.tool).filter(is_question);
-        let advisor = asked.and_then(|_| self.advisor(&call.arguments).ok());
-        advisor.map_or_else(Vec::new, scopes_of)
-    }
+/// What the advisor should look at whom a call asks. `asked` is the call's tool.
+pub(super) fn guidance(context: &Context, asked: Option<&Bound>, call: &Call) -> Vec<Path> {
+    let asked = asked.filter(|bound| matches!(bound.runner, Runner::Advisor));
+    let advisor = asked.and_then(|_| advisor(context, &call.arguments).ok());
+    advisor.map_or_else(Vec::new, scopes_of)
+}
 
-    /// What there is of what an advisor should look at. Its scopes are guidance: one that names
-    /// nothing is no fault of the call (10).
-    pub(super) fn looked_at(
-        &self,
-        advisor: &Advisor,
-        instance: Option<&str>,
-    ) -> Vec<(Path, Value)> {
-        let scope = self.context.data.scoped(&scopes_of(advisor), instance);
-        let values = scope.values.into_iter();
-        values
-            .map(|(path, value)| (path, value.into_owned()))
-            .collect()
-    }
+/// What there is of what an advisor should look at. Its scopes are guidance: one that names
+/// nothing is no fault of the call (10).
+pub(super) fn looked_at(
+    context: &Context,
+    advisor: &Advisor,
+    instance: Option<&str>,
+) -> Vec<(Path, Value)> {
+    owned(context.data.scoped(&scopes_of(advisor), instance).values)
+}
 
-    /// The parts of the context that a call's scopes name, and nothing else.
-    pub(super) fn scoped(
-        &self,
-        scopes: &[Path],
-        instance: Option<&str>,
-    ) -> Result<Vec<(Path, Value)>, ToolFailure> {
-        let scope = self.context.data.scoped(scopes, instance);
-        match scope.missing {
-            Some(missing) => {
-                let message = format!("its scope names nothing: {missing}");
-                Err(ToolFailure::correctable("scope", message))
-            }
-            None => Ok(scope
-                .values
-                .into_iter()
-                .map(|(path, value)| (path, value.into_owned()))
-                .collect()),
+/// The parts of the context that a call's scopes name, and nothing else.
+pub(super) fn scoped(
+    context: &Context,
+    scopes: &[Path],
+    instance: Option<&str>,
+) -> Result<Vec<(Path, Value)>, ToolFailure> {
+    let scope = context.data.scoped(scopes, instance);
+    match scope.missing {
+        Some(missing) => {
+            let message = format!("its scope names nothing: {missing}");
+            Err(ToolFailure::correctable("scope", message))
         }
+        None => Ok(owned(scope.values)),
     }
+}
+
+fn owned(values: Vec<(Path, Cow<'_, Value>)>) -> Vec<(Path, Value)> {
+    let values = values.into_iter();
+    values
+        .map(|(path, value)| (path, value.into_owned()))
+        .collect()
 }
 
 fn scopes_of(advisor: &Advisor) -> Vec<Path> {

@@ -212,8 +212,7 @@ impl Machine {
         }
         self.context = Context::new(self.request.context.clone())?;
         self.context.check_input()?;
-        self.given = self.context.data.log().len();
-        self.opening = self.open_turns();
+        self.opening = self.opening_turns();
         Ok(())
     }
 }

@@ -1,18 +1,18 @@
-//! The conversation that the model is shown: the current context, built anew for every Request.
+//! The context as the model is shown it: in the turns that every Request begins with, and at its end.
 //!
 //! What stays the same comes first, byte for byte, so that prefix caches hit: the messages and the
 //! data that the run was given, then what happened, and last what moves: the data that calls wrote, the
 //! plan, the version.
 
-use super::Machine;
+use super::plan_progress::PlanProgress;
+use super::privacy::RunPrivacy;
 use super::results::some_of;
-use serde_json::json;
-use std::collections::BTreeSet;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashSet};
 use toolhold_json::validate::cut;
 use toolhold_protocol::advisor;
-use toolhold_protocol::context::Message;
-use toolhold_protocol::turn::Turn;
-use toolhold_protocol::turn::{Answered, Role};
+use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::turn::{Role, Turn};
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
 whole parameter, or in it as a whole value. Keep a result: write where it goes as \"_outputPath\", such as \
@@ -22,11 +22,21 @@ concat. A call waits for the calls before it that write what it reads.";
 /// A kind of data, in one instance or in all.
 type Key = (String, Option<String>);
 
-impl Machine {
-    /// The turns that every Request of the run begins with.
-    pub(super) fn open_turns(&self) -> Vec<Turn> {
+/// How a context is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ContextView<'a> {
+    pub context: &'a Context,
+    pub privacy: &'a RunPrivacy,
+    /// Maximum characters of one value, and of the plan.
+    pub max: usize,
+}
+
+impl ContextView<'_> {
+    /// The turns that every Request of the run begins with. `is_wired`: calls may pass data on by references;
+    /// `is_lazy`: calls are a plan.
+    pub fn opening(self, is_wired: bool, is_lazy: bool) -> Vec<Turn> {
         let mut turns = Vec::new();
-        if self.is_wired() {
+        if is_wired {
             Turn::add(&mut turns, Role::User, WIRING);
         }
         if !self.context.instances.is_empty() {
@@ -35,7 +45,7 @@ impl Machine {
                  writes the data of this instance, and sees what belongs to none.",
                 some_of(&self.context.instances)
             );
-            if self.is_lazy() {
+            if is_lazy {
                 text.push_str(" In a plan, a call without one is made for each of them.");
             }
             Turn::add(&mut turns, Role::User, &text);
@@ -72,22 +82,8 @@ impl Machine {
         turns
     }
 
-    /// Everything for the next Request.
-    pub(super) fn turns(&self) -> Vec<Turn> {
-        let mut turns = self.opening.clone();
-        // A history that begins with what the assistant said keeps its own turns.
-        turns.extend(self.remembered());
-        let aside = self.aside();
-        let now = self.now();
-        if !now.is_empty() {
-            Turn::add(&mut turns, Role::User, &now);
-        }
-        turns.extend(aside);
-        turns
-    }
-
     /// Data as it is now, as far as the opening does not say it, the plan that is carried, and the version.
-    pub(super) fn now(&self) -> String {
+    pub fn now(self, progress: &PlanProgress) -> String {
         let mut blocks: Vec<String> = self
             .current()
             .iter()
@@ -102,8 +98,7 @@ impl Machine {
             })
             .collect();
         if let Some(plan) = &self.context.plan {
-            let max = self.request.settings.result_chars;
-            blocks.extend(self.progress.block(plan.mode, max));
+            blocks.extend(progress.block(plan.mode, self.max));
         }
         if let Some(meta) = &self.context.meta {
             blocks.push(format!(
@@ -114,16 +109,8 @@ impl Machine {
         blocks.join("\n\n")
     }
 
-    /// Calls that are over, in their order.
-    pub(super) fn answered(&self) -> impl Iterator<Item = &Answered> {
-        self.history.iter().flat_map(|turn| match turn {
-            Turn::Exchange(exchange) => exchange.calls.as_slice(),
-            _ => &[],
-        })
-    }
-
     /// Which data is shown last: the scratchpad, and whatever calls wrote.
-    fn current(&self) -> Vec<Key> {
+    fn current(self) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         let mut add = |kind: &str, instance: Option<&String>| {
             let key = (kind.to_owned(), instance.cloned());
@@ -136,14 +123,14 @@ impl Machine {
                 add("state", state.instance.as_ref());
             }
         }
-        for write in self.context.data.log().iter().skip(self.given) {
+        for write in self.context.written() {
             add(&write.path.kind, write.instance.as_ref());
         }
         keys
     }
 
     /// Whether the opening shows this data.
-    fn opens_with(&self, kind: &str, instance: Option<&String>) -> bool {
+    fn opens_with(self, kind: &str, instance: Option<&String>) -> bool {
         self.context.messages.iter().any(|message| match message {
             Message::Data(data) => data.kind == kind && data.instance.as_ref() == instance,
             Message::Input(input) => kind == "input" && input.instance.as_ref() == instance,
@@ -152,23 +139,20 @@ impl Machine {
     }
 
     fn show_once(
-        &self,
+        self,
         kind: &str,
         instance: Option<&String>,
         shown: &mut BTreeSet<Key>,
         turns: &mut Vec<Turn>,
     ) {
         if shown.insert((kind.to_owned(), instance.cloned())) {
-            Turn::add(
-                turns,
-                Role::User,
-                &self.block(kind, instance.map(String::as_str), ""),
-            );
+            let block = self.block(kind, instance.map(String::as_str), "");
+            Turn::add(turns, Role::User, &block);
         }
     }
 
     /// `## Data: ¶user`, its description, its value and its schema.
-    fn block(&self, kind: &str, instance: Option<&str>, again: &str) -> String {
+    fn block(self, kind: &str, instance: Option<&str>, again: &str) -> String {
         let of = instance.map_or(String::new(), |instance| format!(" (instance {instance})"));
         let mut text = format!("## Data: ¶{kind}{of}{again}");
         let (schema, description) = self.context.note_of(kind, instance);
@@ -176,19 +160,17 @@ impl Machine {
             text.push('\n');
             text.push_str(description);
         }
-        let value = self.context.data.own(kind, instance);
-        let max = self.request.settings.result_chars;
         text.push('\n');
-        match value {
+        match self.context.data.own(kind, instance) {
             Some(value) => {
                 let value = value.to_string();
-                text.push_str(&part(&value, self.vault.clear(&value, max)));
+                text.push_str(&part(&value, self.privacy.clear(&value, self.max)));
             }
             None => text.push_str("(nothing yet)"),
         }
         if let Some(schema) = schema {
             text.push_str("\nSchema: ");
-            text.push_str(&cut(&schema.to_string(), max));
+            text.push_str(&cut(&schema.to_string(), self.max));
         }
         text
     }
@@ -202,4 +184,119 @@ fn part(value: &str, max: usize) -> String {
     }
     let shown: String = value.chars().take(max).collect();
     format!("{shown}\n[{max} of {length} characters shown; references reach all of it]")
+}
+
+/// The data that calls wrote, by kind; that of an instance under `@` and its name, because no kind
+/// is called like that.
+pub(super) fn written(context: &Context) -> Map<String, Value> {
+    let mut output = Map::new();
+    let mut shown = HashSet::new();
+    for write in context.written() {
+        let (kind, instance) = (write.path.kind.as_str(), write.instance.as_deref());
+        if !shown.insert((kind, instance)) {
+            continue;
+        }
+        let value = context.data.own(kind, instance);
+        let value = value.cloned().unwrap_or_default();
+        let Some(instance) = instance else {
+            output.insert(kind.to_owned(), value);
+            continue;
+        };
+        let own = output.entry(format!("@{instance}"));
+        if let Value::Object(own) = own.or_insert_with(|| json!({})) {
+            own.insert(kind.to_owned(), value);
+        }
+    }
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::data::{Method, Write};
+    use toolhold_protocol::solution::Call;
+
+    fn context(messages: Value) -> Context {
+        Context::new(Message::parse_all(&messages).unwrap()).unwrap()
+    }
+
+    fn write(context: &mut Context, path: &str, instance: Option<&str>, value: Value) {
+        let write = Write {
+            path: path.parse().unwrap(),
+            instance: instance.map(str::to_owned),
+            method: Method::Set,
+            value,
+        };
+        let written = context.write_result(vec![write], &Call::default(), None);
+        written.unwrap();
+    }
+
+    fn view<'a>(context: &'a Context, privacy: &'a RunPrivacy) -> ContextView<'a> {
+        ContextView {
+            context,
+            privacy,
+            max: 20,
+        }
+    }
+
+    #[test]
+    fn the_opening_stays_as_it_was_and_what_calls_wrote_comes_last() {
+        let mut context = context(json!([
+            {"type": "text", "role": "user", "text": "Count."},
+            {"type": "data", "kind": "user", "data": {"name": "Ada"}},
+            {"type": "state", "state": {"n": 0}},
+        ]));
+        let privacy = RunPrivacy::default();
+        let opening = view(&context, &privacy).opening(true, false);
+        let [Turn::Text { text, .. }] = opening.as_slice() else {
+            panic!("{opening:?}");
+        };
+        assert!(text.starts_with(WIRING), "{text}");
+        assert!(
+            text.contains("Count.\n\n## Data: ¶user\n{\"name\":\"Ada\"}"),
+            "{text}"
+        );
+        assert!(!text.contains("¶state"), "{text}");
+
+        write(
+            &mut context,
+            "†user.name",
+            None,
+            json!("Grace Hopper, R. Adm."),
+        );
+        write(&mut context, "†found", None, json!(7));
+        let now = view(&context, &privacy).now(&PlanProgress::default());
+        assert_eq!(view(&context, &privacy).opening(true, false).len(), 1);
+        let expected = "## Data: ¶state\n{\"n\":0}\n\n## Data: ¶user, as it is now\n{\"name\":\"Grace Hoppe\n\
+                        [20 of 32 characters shown; references reach all of it]\n\n## Data: ¶found\n7";
+        assert_eq!(now, expected);
+    }
+
+    #[test]
+    fn each_instance_has_its_own_data() {
+        let mut context = context(json!([
+            {"type": "data", "kind": "user", "data": 1, "_instance": "one"},
+            {"type": "data", "kind": "user", "data": 2, "_instance": "two"},
+        ]));
+        let privacy = RunPrivacy::default();
+        let opening = view(&context, &privacy).opening(false, true);
+        let [Turn::Text { text, .. }] = opening.as_slice() else {
+            panic!("{opening:?}");
+        };
+        for part in [
+            "In a plan, a call without one is made for each",
+            "¶user (instance one)\n1",
+            "¶user (instance two)\n2",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(
+            written(&context).is_empty(),
+            "what was given is not written"
+        );
+        write(&mut context, "†found", Some("two"), json!(7));
+        write(&mut context, "†all", None, json!(8));
+        let expected = json!({"@two": {"found": 7}, "all": 8});
+        assert_eq!(Value::from(written(&context)), expected);
+    }
 }
