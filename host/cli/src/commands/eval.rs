@@ -7,7 +7,7 @@ use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::progress::Loading;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -143,12 +143,11 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Loads the configuration with `file` and `flags`; each compared configuration adds its own settings.
-/// its own settings over them.
 pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<Exit> {
     let set = set(&args)?;
     if args.list {
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&set)?);
+            output::json(&set)?;
         } else {
             table::list(&set);
         }
@@ -191,7 +190,7 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
     let stopped = (attempts.len() < all).then(|| stop.reason());
     let report = Report::new(&set, &arms, &attempts, all, stopped);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
     } else {
         table::report(&report);
     }
@@ -210,10 +209,8 @@ fn exit(report: &Report<'_>, stop: &EarlyEnd, min_success: Option<f64>) -> Exit 
     match (min_success, total) {
         (Some(least), Some(total)) if total.rate < least => {
             let (rate, least) = (total.rate * 100.0, least * 100.0);
-            eprintln!(
-                "{} {rate:.1} % is less than {least:.1} %",
-                style::bad("failed:")
-            );
+            let text = format!("{rate:.1} % is less than {least:.1} %");
+            output::note(&style::bad("failed:"), &text);
             Exit::Failed
         }
         _ => Exit::Ok,
@@ -243,8 +240,7 @@ async fn compile(config: &Configuration, set: &Set, tells: bool) -> Result<Regis
     })
     .await?;
     for failed in registry.failures().iter().filter(|_| tells) {
-        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
-        eprintln!("{} {text}", style::warn("left out:"));
+        output::left_out(&format!("{}: {}", failed.origin, failed.error));
     }
     Ok(registry)
 }

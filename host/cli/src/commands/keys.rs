@@ -1,7 +1,7 @@
 //! `toolhold keys`: who may use the server.
 
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -104,10 +104,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 bail!("there is, or was, a key named {name:?}; `toolhold keys list` shows them");
             }
             println!("{key}");
-            eprintln!(
-                "{}",
-                style::dim("kept nowhere: this is the only time that it is shown")
-            );
+            output::remark("kept nowhere: this is the only time that it is shown");
         }
         KeysCommand::List { json } => {
             let keys = store.keys().await?;
@@ -122,7 +119,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                         })
                     })
                     .collect();
-                println!("{}", serde_json::to_string_pretty(&keys)?);
+                output::json(&keys)?;
                 return Ok(Exit::Ok);
             }
             for key in &keys {
@@ -132,14 +129,11 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                     (None, true) => style::good("valid"),
                 };
                 let permits = serde_json::to_string(&key.permits)?;
-                println!(
-                    "{}  {state}  {}",
-                    style::bold(&key.name),
-                    style::dim(&permits)
-                );
+                let name = style::bold(&key.name);
+                println!("{name}  {state}  {}", style::dim(&permits));
             }
             if keys.is_empty() {
-                eprintln!("{}", style::dim("no keys; toolhold keys create NAME"));
+                output::remark("no keys; toolhold keys create NAME");
             }
         }
         KeysCommand::Revoke { name } => {

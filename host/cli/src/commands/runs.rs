@@ -4,8 +4,8 @@ use crate::commands::run::ResumeArgs;
 use crate::commands::{record, run};
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::style;
 use crate::terminal::view::EventPrinter;
+use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
@@ -128,7 +128,7 @@ pub async fn list(config: &Configuration, last: Option<u32>, is_json: bool) -> R
         }
     }
     if runs.is_empty() {
-        eprintln!("{}", style::dim(&RecordError::None.to_string()));
+        output::remark(&RecordError::None.to_string());
     }
     Ok(Exit::Ok)
 }

@@ -2,7 +2,7 @@
 
 use super::PlanArgs;
 use super::found::{By, CallableTool, Finder, Unusable, disabled, module_of, name_of};
-use crate::terminal::progress::Loading;
+use crate::commands::loaded;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,10 +187,7 @@ async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Regis
     let only: Vec<String> = only.collect();
     // A tool that the context defines may belong to any module.
     let only = (!all).then_some(only.as_slice());
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
-    Ok(registry)
+    loaded::modules(config, only).await
 }
 
 /// The tools that the context defines, with their implementations, as a run of the plan resolves them.

@@ -2,12 +2,13 @@
 
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
-use crate::commands::plan;
-use crate::commands::run::{Shown, launch, warn_of_failures};
+use crate::commands::run::{Shown, launch};
+use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
+use crate::terminal::output;
 use crate::terminal::progress::Loading;
-use crate::terminal::style::{bad, plain, warn};
+use crate::terminal::style::bad;
 use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
@@ -95,7 +96,7 @@ async fn with(
     );
     let (tools, notes) = servers.offered(tools).await;
     for note in notes {
-        eprintln!("{} {}", warn("left out:"), plain(&note));
+        output::left_out(&note);
     }
     let driver = Driver {
         approver: Arc::new(TerminalApprover::new(store.clone(), !json)),
@@ -109,7 +110,7 @@ async fn with(
 /// Reports that nothing was run: exit code 1.
 fn refused(reasons: &[String]) -> Exit {
     for reason in reasons.iter().take(plan::check::MAX_SHOWN_FAULTS) {
-        eprintln!("{} {}", bad("fault:"), plain(reason));
+        output::note(&bad("fault:"), reason);
     }
     eprintln!("the plan cannot be run, and nothing of it was");
     Exit::Failed
@@ -136,7 +137,6 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         .collect();
     let defined = Context::new(request.context.clone())?.tools;
     let is_defined = |name: &str| defined.iter().any(|(known, _)| known == name);
-    let registry = host::registry(config)?;
     let modules: BTreeSet<String> = steps
         .iter()
         .filter_map(|(_, tool, _)| Some(name_of(module_of(tool)?).to_owned()))
@@ -144,11 +144,11 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
     let only: Vec<String> = modules.into_iter().collect();
     // A tool that the context defines may belong to any module.
     let only = defined.is_empty().then_some(only.as_slice());
-    let loading = Loading::default();
-    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
+    let registry = loaded::modules(config, only).await?;
     if only.is_none() {
-        warn_of_failures(&registry);
+        loaded::warn_of_failures(&registry);
     } else {
+        let loading = Loading::default();
         host::load_callees(&registry, config, &|event| loading.on_event(event)).await?;
     }
     let mut found: BTreeMap<&str, Tool> = BTreeMap::new();

@@ -6,12 +6,11 @@ mod resume;
 pub use options::{Means, Options, RequestArgs, ResumeArgs, RunArgs, Shown};
 pub use resume::resume;
 
-use crate::commands::plan;
+use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
-use crate::terminal::progress::Loading;
 use crate::terminal::view::EventPrinter;
-use crate::terminal::{input, style};
+use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -30,7 +29,6 @@ use toolhold_runtime::requests;
 use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
-use toolhold_sandbox::{LoadError, Registry};
 use toolhold_storage::{Label, Source, Store};
 use toolhold_telemetry::{Observer, Subject, Telemetry};
 use uuid::Uuid;
@@ -176,10 +174,7 @@ pub async fn launch(
     let id = run.id;
     let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
-        eprintln!(
-            "{}",
-            style::dim(&format!("run {id}; toolhold show last prints it again"))
-        );
+        output::remark(&format!("run {id}; toolhold show last prints it again"));
     }
     Ok(exit)
 }
@@ -216,7 +211,7 @@ async fn driver(
     let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
-        eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+        output::left_out(&note);
     }
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
@@ -231,18 +226,13 @@ async fn driver(
 
 /// The loaded modules, or only those that `allowed` names.
 pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
     // With an allow-list, only the named modules are loaded.
     let only: Option<Vec<String>> = allowed.map(|tools| {
         let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
         tools.iter().map(module).collect()
     });
-    host::load(&registry, config, only.as_deref(), &|event| {
-        loading.on_event(event);
-    })
-    .await?;
-    warn_of_failures(&registry);
+    let registry = loaded::modules(config, only.as_deref()).await?;
+    loaded::warn_of_failures(&registry);
     let mut toolbox = SandboxTools::new(registry)
         .with_sources(host::sources(config))
         .with_requests(Requests::new(config.requests_folder()));
@@ -314,29 +304,5 @@ pub fn exit_of(reason: StopReason) -> Exit {
         | StopReason::MaxCost
         | StopReason::MaxToolCalls
         | StopReason::Timeout => Exit::Limit,
-    }
-}
-
-/// A module that fails to load is reported, and does not hide the others.
-pub fn warn_of_failures(registry: &Registry) {
-    for failed in registry.failures() {
-        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
-        let mark = match failed.error {
-            LoadError::Missing { .. } => style::dim("not built:"),
-            _ => style::warn("left out:"),
-        };
-        eprintln!("{mark} {text}");
-    }
-    for module in registry.modules() {
-        let standing = module.standing();
-        if !standing.may_run() {
-            eprintln!(
-                "{} {}: {}; toolhold modules approve {}",
-                style::warn("disabled:"),
-                module.slot,
-                style::plain(&standing.reason()),
-                module.slot
-            );
-        }
     }
 }
