@@ -1,4 +1,6 @@
-use super::layers::{self, Files, Flags};
+use super::files::Files;
+use super::flags::Flags;
+use super::layers;
 use std::io::Write as _;
 use toolhold_runtime::config::{Configuration, Endpoint};
 
