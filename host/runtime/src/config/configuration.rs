@@ -5,13 +5,13 @@ use crate::config::endpoint::Endpoint;
 use crate::config::fallback;
 use crate::config::fallback::{FallbackTable, Named};
 use crate::config::mcp::McpTable;
-use crate::config::modules::{Approval, CompilerTable, ModuleTable, ModulesTable, OciTable};
+use crate::config::modules::{CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
 use crate::config::price::Money;
 use crate::config::router::RouterTable;
 use crate::config::routes::{Routes, Target};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
-use crate::config::surroundings::{ConfigFault, Surroundings, Variables};
+use crate::config::surroundings::{ConfigFault, Surroundings, Variables, at_least_one};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -174,16 +174,12 @@ impl Configuration {
                 is_untrusted("paths.state"),
                 surroundings.variable,
             );
-            let settings = settings
-                .map_err(|(leaf, reason)| ConfigFault::new(format!("{key}.{leaf}"), reason))?;
-            servers.push(settings);
+            servers.push(settings.map_err(|fault| fault.below(&key))?);
         }
         let mut screening = Vec::new();
         for (name, table) in &tables.shields {
-            let settings = table.settings(name).map_err(|(leaf, reason)| {
-                ConfigFault::new(format!("shields.{name}.{leaf}"), reason)
-            })?;
-            screening.push(settings);
+            let settings = table.settings(name);
+            screening.push(settings.map_err(|fault| fault.below(&format!("shields.{name}")))?);
         }
         screening.sort_by_key(|shield| shield.order);
         let folder = |own: &PathBuf, usual: &PathBuf| {
@@ -211,59 +207,47 @@ impl Configuration {
             cache_folder: folder(&tables.paths.cache, &surroundings.cache_folder),
             tables,
         };
-        match configuration.fault() {
-            Some((key, reason)) => Err(ConfigFault { key, reason }),
-            None => Ok(configuration),
-        }
+        configuration.check()?;
+        Ok(configuration)
     }
 
-    /// The first key with a wrong value, and the reason.
-    fn fault(&self) -> Option<(String, String)> {
+    fn check(&self) -> Result<(), ConfigFault> {
         let tables = &self.tables;
-        let below = |table: &'static str| {
-            move |(leaf, reason): (&'static str, String)| (format!("{table}.{leaf}"), reason)
-        };
         let routes = self.routes();
-        if let Err(fault) = routes.check() {
-            return Some(fault);
-        }
+        routes.check()?;
         if routes.target(&self.endpoint).is_none() {
-            return Some(("endpoint".into(), routes.unknown(&self.endpoint)));
+            let reason = routes.unknown(&self.endpoint);
+            return Err(ConfigFault::new("endpoint", reason));
         }
+        self.check_prices()?;
         let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
-        let fallback = || {
-            let endpoints = &tables.endpoints;
-            tables.fallback.fault(endpoints, &self.endpoint, is_many)
-        };
-        let missing_endpoint = |shield: &ShieldSettings| {
-            let reason = self.missing_endpoint(shield)?;
-            Some((format!("shields.{}.endpoint", shield.name), reason))
-        };
-        self.price_fault()
-            .or_else(|| fallback().map(below("fallback")))
-            .or_else(|| tables.telemetry.fault().map(below("telemetry")))
-            .or_else(|| self.agents_fault())
-            .or_else(|| self.screening.iter().find_map(missing_endpoint))
-            .or_else(|| self.time_fault())
-            .or_else(|| self.run_fault())
+        let fallback = &tables.fallback;
+        let fallback = fallback.check(&tables.endpoints, &self.endpoint, is_many);
+        fallback.map_err(|fault| fault.below("fallback"))?;
+        let telemetry = tables.telemetry.check();
+        telemetry.map_err(|fault| fault.below("telemetry"))?;
+        self.check_agents()?;
+        for shield in &self.screening {
+            self.check_endpoint(shield)?;
+        }
+        self.check_times()?;
+        self.check_runs()
     }
 
-    fn run_fault(&self) -> Option<(String, String)> {
+    fn check_runs(&self) -> Result<(), ConfigFault> {
         let run = &self.tables.run;
         if run.examples > MAX_EXAMPLES {
             let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
-            return Some(("run.examples".into(), reason));
+            return Err(ConfigFault::new("run.examples", reason));
         }
         let concurrent_calls = self.tables.modules.concurrent_calls;
-        let zero = [
+        at_least_one([
             ("run.max_steps", run.max_steps == 0),
             ("run.max_tokens", run.max_tokens == 0),
             ("run.parallel_calls", run.parallel_calls == 0),
             ("run.max_calls", run.max_calls == 0),
             ("modules.concurrent_calls", concurrent_calls == 0),
-        ];
-        let (key, _) = zero.into_iter().find(|(_, is_zero)| *is_zero)?;
-        Some((key.into(), "must be at least 1".into()))
+        ])
     }
 
     /// All endpoints, pools and the router.
@@ -360,24 +344,27 @@ impl Configuration {
         &mut self,
         shares: BTreeMap<String, Share>,
         shields: Vec<ShieldSettings>,
-    ) -> Result<(), (String, String)> {
+    ) -> Result<(), ConfigFault> {
         self.shares = shares;
         self.screening.extend(shields);
         self.screening
             .sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
         // The agent's guard model may have no price.
-        let fault = self.price_fault();
-        fault.map_or(Ok(()), |(_, reason)| Err(("shields".into(), reason)))
+        let prices = self.check_prices();
+        prices.map_err(|fault| ConfigFault::new("shields", fault.reason))
     }
 
-    /// What is wrong with the endpoint of a shield.
-    pub(super) fn missing_endpoint(&self, shield: &ShieldSettings) -> Option<String> {
-        match &shield.what {
-            ShieldWhat::Model { endpoint, .. } if !self.tables.endpoints.contains_key(endpoint) => {
-                Some(format!("there is no [endpoints.{endpoint}]"))
-            }
-            _ => None,
+    /// # Errors
+    /// The shield asks a model of an endpoint that does not exist.
+    pub(super) fn check_endpoint(&self, shield: &ShieldSettings) -> Result<(), ConfigFault> {
+        if let ShieldWhat::Model { endpoint, .. } = &shield.what
+            && !self.tables.endpoints.contains_key(endpoint)
+        {
+            let key = format!("shields.{}.endpoint", shield.name);
+            let reason = format!("there is no [endpoints.{endpoint}]");
+            return Err(ConfigFault::new(key, reason));
         }
+        Ok(())
     }
 
     /// What is hidden from the model: everything that any shield hides, revealed only to tools that all of
@@ -427,8 +414,8 @@ impl Configuration {
         Some(self.tables.run.max_cost.0).filter(|most| !most.is_zero())
     }
 
-    /// A timeout too short to be met: the key, and the remedy.
-    fn time_fault(&self) -> Option<(String, String)> {
+    /// Refuses timeouts that cannot be met.
+    fn check_times(&self) -> Result<(), ConfigFault> {
         let endpoints = self.tables.endpoints.iter().flat_map(|(name, endpoint)| {
             [
                 ("connect_timeout_ms", endpoint.connect_timeout_ms),
@@ -461,32 +448,34 @@ impl Configuration {
         ]
         .map(|(key, time)| (key.to_owned(), Some(time)));
         let mut all = endpoints.chain(limits).chain(others);
-        let (key, _) = all.find(|(_, time)| *time == Some(0))?;
+        let Some((key, _)) = all.find(|(_, time)| *time == Some(0)) else {
+            return Ok(());
+        };
         let reason = "must be at least 1: 0 is no time at all, and not time without limit; leave it out for the default, or write \
                       a large number";
-        Some((key, reason.into()))
+        Err(ConfigFault::new(key, reason))
     }
 
-    /// A wrong price, or a setting that needs a missing one: the key, and the reason.
-    fn price_fault(&self) -> Option<(String, String)> {
-        let faults = self.tables.endpoints.iter().find_map(|(name, endpoint)| {
-            let (leaf, reason) = endpoint.price_fault()?;
-            Some((format!("endpoints.{name}.{leaf}"), reason))
-        });
-        if faults.is_some() {
-            return faults;
+    /// Refuses wrong prices, and settings that need a missing one.
+    fn check_prices(&self) -> Result<(), ConfigFault> {
+        for (name, endpoint) in &self.tables.endpoints {
+            let price = endpoint.check_price();
+            price.map_err(|fault| fault.below(&format!("endpoints.{name}")))?;
         }
         let is_priced = |endpoint: &Endpoint| endpoint.price().is_some();
         if self.tables.run.currency.trim().is_empty()
             && self.tables.endpoints.values().any(is_priced)
         {
             let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
-            return Some(("run.currency".into(), reason.into()));
+            return Err(ConfigFault::new("run.currency", reason));
         }
-        self.max_cost()?;
         let mut asked = self.asked().into_iter();
-        let reason = asked.find_map(|name| self.routes().unpriced(name))?;
-        Some(("run.max_cost".into(), reason))
+        let unpriced = self
+            .max_cost()
+            .and_then(|_| asked.find_map(|name| self.routes().unpriced(name)));
+        unpriced.map_or(Ok(()), |reason| {
+            Err(ConfigFault::new("run.max_cost", reason))
+        })
     }
 
     /// The endpoints and pools whose replies a run pays for, with those of the router and of shields.
@@ -521,13 +510,8 @@ impl Configuration {
 
     /// The pins of MCP servers, and when they need approval.
     pub fn pins(&self) -> mcp::Pins {
-        let trust = match self.tables.modules.approval {
-            Approval::FirstSight => mcp::Trust::FirstSight,
-            Approval::Always => mcp::Trust::Always,
-            Approval::Never => mcp::Trust::Never,
-        };
         let approvals = ApprovalFolder::new(self.state_folder().join("mcp"));
-        mcp::Pins::new(Arc::new(approvals), trust)
+        mcp::Pins::new(Arc::new(approvals), self.tables.modules.approval)
     }
 
     /// The folder of compiled modules, fetched components and toolchains.
