@@ -1,6 +1,6 @@
 //! Inputs of the formulas, each number with its source.
 
-use crate::capacity::Point;
+use crate::capacity::formulas::{Point, Quantities};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -31,18 +31,7 @@ pub struct Sourced {
 }
 
 /// Every input of a [`Point`]; unknown ones are absent.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Inputs {
-    pub first_token: Option<Sourced>,
-    pub between_tokens: Option<Sourced>,
-    pub prompt_tokens: Option<Sourced>,
-    pub cached_tokens: Option<Sourced>,
-    pub completion_tokens: Option<Sourced>,
-    pub requests: Option<Sourced>,
-    pub in_tools: Option<Sourced>,
-    pub in_flight: Option<Sourced>,
-    pub utilisation: Option<Sourced>,
-}
+pub type Inputs = Quantities<Option<Sourced>>;
 
 impl Spread {
     pub fn of(number: f64) -> Self {
@@ -130,38 +119,16 @@ impl Inputs {
             ("--in-flight", &self.in_flight),
             ("--utilization", &self.utilisation),
         ];
-        let missing: Vec<&str> = all
-            .iter()
-            .filter(|(_, input)| input.is_none())
-            .map(|(flag, _)| *flag)
-            .collect();
+        let missing = all.iter().filter(|(_, input)| input.is_none());
+        let missing: Vec<&str> = missing.map(|(flag, _)| *flag).collect();
         if !missing.is_empty() {
             return Err(format!(
                 "nothing says {}: give them, or --measure the endpoint, or take them --from-runs",
                 missing.join(", ")
             ));
         }
-        let [
-            first_token,
-            between_tokens,
-            prompt_tokens,
-            cached_tokens,
-            completion_tokens,
-            requests,
-            in_tools,
-            in_flight,
-            utilisation,
-        ] = all.map(|(_, input)| input.as_ref().map_or(Spread::of(0.0), |input| input.spread));
-        let at = |which: fn(Spread) -> f64| Point {
-            first_token: which(first_token),
-            between_tokens: which(between_tokens),
-            prompt_tokens: which(prompt_tokens),
-            cached_tokens: which(cached_tokens),
-            completion_tokens: which(completion_tokens),
-            requests: which(requests),
-            in_tools: which(in_tools),
-            in_flight: which(in_flight),
-            utilisation: which(utilisation),
+        let at = |which: fn(Spread) -> f64| {
+            self.map(|input| input.as_ref().map_or(0.0, |input| which(input.spread)))
         };
         let points = [
             at(|spread| spread.mean),
