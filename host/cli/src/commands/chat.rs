@@ -148,7 +148,7 @@ impl Chat {
         }
         request.context.push(Message::user(text));
         request.allowed = self.agent.allowed(&behalf);
-        let mut observer = self.telemetry.observe(Subject {
+        let observer = self.telemetry.observe(Subject {
             run: request.id,
             agent: self.agent.name.clone(),
             conversation: Some(self.session.id),
@@ -171,13 +171,8 @@ impl Chat {
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
         });
-        let mut run = match driver.start(request, Box::new(journal)).await {
-            Ok(run) => run,
-            Err(refused) => {
-                observer.not_begun();
-                return Err(refused.into());
-            }
-        };
+        let started = driver.start(request, Box::new(journal)).await;
+        let (mut run, mut observer) = observer.begun(started)?;
         let (cancel, id) = (run.cancel.clone(), run.id);
         let mut view = EventPrinter::default();
         let mut exit = Exit::Failed;

@@ -7,11 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
-use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::Since;
+use toolhold_runtime::stats::{Since, now_ms};
 use toolhold_server::http::digest;
 use toolhold_storage::{Permits, Scope};
 
@@ -159,8 +158,7 @@ fn permitted(names: &[String]) -> Result<Vec<Permit>> {
 
 /// Milliseconds since 1970 of a duration from now, or of a date.
 fn until(time: Since) -> Result<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let now = u64::try_from(now.as_millis())?;
+    let now = now_ms();
     let at = match time {
         Since::Ago(seconds) => now.saturating_add(seconds.saturating_mul(1_000)),
         Since::At(at_ms) => at_ms,

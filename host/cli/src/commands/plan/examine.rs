@@ -19,8 +19,6 @@ use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::tool::Scopes;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::requests::Requests;
-use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
 
 /// A plan and its analysis.
@@ -197,10 +195,7 @@ async fn bound(
     registry: &Registry,
     servers: &Servers,
 ) -> Result<Vec<Bound>, RunError> {
-    let requests = Requests::new(config.requests_folder());
-    let toolbox = SandboxTools::new(registry.clone())
-        .with_requests(requests)
-        .with_sources(host::sources(config));
+    let toolbox = host::toolbox(config, registry.clone());
     let activities = servers.activities(Activities::default());
     let (bound, _) = bind(context, Vec::new(), &toolbox, &activities).await?;
     Ok(bound)

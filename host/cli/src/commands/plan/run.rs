@@ -26,7 +26,6 @@ use toolhold_protocol::tool::Tool;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
-use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
@@ -185,9 +184,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         }
     }
     Ok(PlanTools {
-        modules: SandboxTools::new(registry)
-            .with_sources(host::sources(config))
-            .with_requests(Requests::new(config.requests_folder())),
+        modules: host::toolbox(config, registry),
         tools: found.into_values().collect(),
         of_servers: defined.is_empty().then_some(of_servers),
         faults,

@@ -164,13 +164,7 @@ pub async fn launch(
         ..Label::default()
     };
     let journal = store.journal(request.id, label);
-    let run = match driver.start(request, Box::new(journal)).await {
-        Ok(run) => run,
-        Err(refused) => {
-            observer.not_begun();
-            return Err(refused.into());
-        }
-    };
+    let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
     let id = run.id;
     let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
@@ -199,9 +193,7 @@ async fn driver(
 ) -> Result<(Driver, Servers, Known)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
-        SandboxTools::new(host::registry(config)?)
-            .with_sources(host::sources(config))
-            .with_requests(Requests::new(config.requests_folder()))
+        host::toolbox(config, host::registry(config)?)
     } else {
         toolbox(config, tools).await?
     };
@@ -233,9 +225,7 @@ pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Resu
     });
     let registry = loaded::modules(config, only.as_deref()).await?;
     loaded::warn_of_failures(&registry);
-    let mut toolbox = SandboxTools::new(registry)
-        .with_sources(host::sources(config))
-        .with_requests(Requests::new(config.requests_folder()));
+    let mut toolbox = host::toolbox(config, registry);
     if let Some(allowed) = allowed {
         toolbox = toolbox.allowing(allowed);
     }
