@@ -31,12 +31,12 @@ mod repeats;
 pub(crate) mod screen;
 mod tools;
 
-pub use approve::{CallApprover, Undecided};
+pub use approve::{CallApprover, NoDecision};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, NotCalled};
-pub use privacy::Hiding;
+pub use privacy::CallerPrivacy;
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use repeats::Repeats;
 pub use tools::{CallableTool, CallableTools};

@@ -1,8 +1,8 @@
 //! Makes the calls that no run's machine makes: an MCP client's, a person's at the terminal, and those that
 //! modules make of other modules' tools.
 
-use crate::calls::approve::{self, CallApprover, Decided, Undecided};
-use crate::calls::privacy::{Hiding, hidden};
+use crate::calls::approve::{self, CallApprover, DecisionEffect, NoDecision};
+use crate::calls::privacy::{CallerPrivacy, hidden};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{admitted, released, screen};
 use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
@@ -41,7 +41,7 @@ pub struct CallPipeline {
     pub recorder: Arc<dyn CallRecorder>,
     /// Hides data from the caller. Absent for a module that calls a tool: it receives the whole
     /// result.
-    pub hiding: Option<Arc<dyn Hiding>>,
+    pub hiding: Option<Arc<dyn CallerPrivacy>>,
 }
 
 /// A call as its caller asks for it.
@@ -237,8 +237,8 @@ impl CallPipeline {
             recording.event(question).await;
             let decision = match self.approver.decide(&pending).await {
                 Ok(decision) => decision,
-                Err(Undecided::Refused(failure)) => return Err(failure.into()),
-                Err(Undecided::HandedBack) => {
+                Err(NoDecision::Refused(failure)) => return Err(failure.into()),
+                Err(NoDecision::HandedBack) => {
                     return Err(CallStop::NotCalled(NotCalled::HandedBack));
                 }
             };
@@ -251,8 +251,8 @@ impl CallPipeline {
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
             arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
-                Decided::Make(arguments) => return Ok((arguments, is_other)),
-                Decided::Edited(edited) => {
+                DecisionEffect::Make(arguments) => return Ok((arguments, is_other)),
+                DecisionEffect::Edited(edited) => {
                     is_other = true;
                     match self.screened(request, edited, recording).await? {
                         (arguments, false) => return Ok((arguments, is_other)),
@@ -260,9 +260,9 @@ impl CallPipeline {
                         (left, true) => left,
                     }
                 }
-                Decided::Replaced(result) => return Err(CallStop::Replaced(result)),
-                Decided::Refused(failure) => return Err(failure.into()),
-                Decided::Void(message) => {
+                DecisionEffect::Replaced(result) => return Err(CallStop::Replaced(result)),
+                DecisionEffect::Refused(failure) => return Err(failure.into()),
+                DecisionEffect::Void(message) => {
                     let notice = EventKind::Notice {
                         step: STEP,
                         message,

@@ -10,7 +10,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolOutput;
 
 /// Takes out of values and texts what a caller must not see.
-pub trait Hiding: Send + Sync + Debug {
+pub trait CallerPrivacy: Send + Sync + Debug {
     /// Whether there is nothing to hide.
     fn is_off(&self) -> bool;
 
@@ -21,7 +21,7 @@ pub trait Hiding: Send + Sync + Debug {
 
 /// The outcome of a call as its caller is told of it.
 pub(super) fn hidden(
-    hiding: &dyn Hiding,
+    hiding: &dyn CallerPrivacy,
     outcome: Result<ToolOutput, ToolFailure>,
     check: &ToolCheck,
 ) -> Result<ToolOutput, ToolFailure> {

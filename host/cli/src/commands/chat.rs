@@ -21,13 +21,13 @@ use toolhold_agent::run::approval::Approver;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
-use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
+use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_runtime::stored_approver::stored_decision;
 use toolhold_server::sessions::left_by;
 use toolhold_storage::{Label, Origin, Session, Store};
-use toolhold_telemetry::{Subject, Telemetry};
+use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
 #[derive(Debug, Args)]
@@ -138,9 +138,9 @@ impl Chat {
 
     async fn turn(&self, text: &str) -> Result<Exit> {
         let turns = self.store.turns(self.session.id).await?;
-        let behalf = OnBehalf {
+        let behalf = RunClient {
             session: self.session.id.to_string(),
-            ..OnBehalf::default()
+            ..RunClient::default()
         };
         let mut request = self.agent.request();
         if let Some(last) = turns.last() {
@@ -152,7 +152,7 @@ impl Chat {
             run: request.id,
             agent: self.agent.name.clone(),
             conversation: Some(self.session.id),
-            ..Subject::default()
+            ..ObservedRun::default()
         });
         let label = Label {
             agent: self.agent.name.clone(),
@@ -166,7 +166,7 @@ impl Chat {
         for note in notes {
             output::left_out(&note);
         }
-        driver.approver = Arc::new(AtPrompt {
+        driver.approver = Arc::new(PromptApprover {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
@@ -238,7 +238,7 @@ impl Chat {
     }
 
     async fn tools(&self) {
-        for tool in self.agent.tools(&OnBehalf::default()).await {
+        for tool in self.agent.tools(&RunClient::default()).await {
             println!(
                 "{}  {}",
                 style::bold(&tool.name),
@@ -340,14 +340,14 @@ impl Prompt {
 
 /// Asks at the terminal, or applies a decision that was recorded elsewhere.
 #[derive(Debug)]
-struct AtPrompt {
+struct PromptApprover {
     prompt: Prompt,
     store: Store,
     /// Serializes questions: an answer belongs to the last question asked.
     asking: tokio::sync::Mutex<()>,
 }
 
-impl AtPrompt {
+impl PromptApprover {
     async fn asked(&self, pending: &Pending) -> Decision {
         let _alone = self.asking.lock().await;
         question(pending);
@@ -364,14 +364,14 @@ impl AtPrompt {
                         by: Some("terminal".into()),
                     };
                 }
-                Err(Unclear::Nothing) => question(pending),
-                Err(Unclear::Because(reason)) => unclear(&reason),
+                Err(InvalidAnswer::Nothing) => question(pending),
+                Err(InvalidAnswer::Because(reason)) => unclear(&reason),
             }
         }
     }
 }
 
-impl Approver for AtPrompt {
+impl Approver for PromptApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {

@@ -254,7 +254,7 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
 
 /// Merges all layers. [`known`](Merged::known) needs the grants among them.
 pub fn merge(
-    files: &Files,
+    files: &ConfigFiles,
     flags: &Flags,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Merged, ConfigError> {

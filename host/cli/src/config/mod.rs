@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
-    AgentConfiguration, AgentTable, ConfigFault, Configuration, InvalidAgent, Surroundings, Tables,
+    AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent, Tables,
 };
 use toolhold_sandbox::CompilerProcess;
 use toolhold_server::settings as serve;
@@ -55,7 +55,7 @@ fn load_granting(
     flags: &Flags,
     grants: Option<&Path>,
 ) -> Result<Loaded, ConfigError> {
-    let mut files = Files::read(file)?;
+    let mut files = ConfigFiles::read(file)?;
     // The folder of the grants is itself a setting.
     let merged = layers::merge(&files, flags, variables())?;
     match grants {
@@ -138,7 +138,7 @@ fn configuration(
         program,
         arguments: vec![COMPILER_COMMAND.into()],
     });
-    let surroundings = Surroundings {
+    let surroundings = ConfigContext {
         variable: &variable,
         secret_file: &|path| std::fs::read_to_string(path),
         state_folder: users_state_folder(),
@@ -155,7 +155,7 @@ fn configuration(
 
 /// The configuration of an agent: the same layers, and the agent's own values last.
 fn resolve_agent(
-    files: &Files,
+    files: &ConfigFiles,
     flags: &Flags,
     name: &str,
     agent: &AgentTable,

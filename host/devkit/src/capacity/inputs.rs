@@ -6,13 +6,13 @@ use thiserror::Error;
 
 /// A number's mean, median and 95th percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub struct Distribution {
     pub mean: f64,
     pub p50: f64,
     pub p95: f64,
 }
 
-/// Why a text is not a [`Spread`].
+/// Why a text is not a [`Distribution`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpreadError {
     #[error("{0:?} is no number; write one, or two as P50,P95")]
@@ -25,15 +25,15 @@ pub enum SpreadError {
 
 /// A spread, and a description of its source.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sourced {
-    pub spread: Spread,
+pub struct SourcedDistribution {
+    pub spread: Distribution,
     pub source: String,
 }
 
 /// Every input of a [`Point`]; unknown ones are absent.
 pub type Inputs = Quantities<Option<Sourced>>;
 
-impl Spread {
+impl Distribution {
     pub fn of(number: f64) -> Self {
         Self {
             mean: number,
@@ -53,7 +53,7 @@ impl Spread {
 }
 
 /// Parses `120`, or `120,300` for p50 and p95; the mean is then the p50.
-impl FromStr for Spread {
+impl FromStr for Distribution {
     type Err = SpreadError;
 
     fn from_str(text: &str) -> Result<Self, SpreadError> {
@@ -80,8 +80,8 @@ impl FromStr for Spread {
     }
 }
 
-impl Sourced {
-    pub fn new(spread: Spread, source: impl Into<String>) -> Self {
+impl SourcedDistribution {
+    pub fn new(spread: Distribution, source: impl Into<String>) -> Self {
         Self {
             spread,
             source: source.into(),
@@ -107,7 +107,7 @@ impl Inputs {
     }
 
     /// The points at the means, at p50 and at p95, or the flags of missing or invalid inputs.
-    pub fn points(&self) -> Result<[Point; 3], String> {
+    pub fn points(&self) -> Result<[OperatingPoint; 3], String> {
         let all = [
             ("--ttft-ms", &self.first_token),
             ("--itl-ms", &self.between_tokens),
@@ -142,7 +142,7 @@ impl Inputs {
     }
 }
 
-impl Point {
+impl OperatingPoint {
     fn check(&self) -> Result<(), String> {
         for (flag, number, least) in [
             ("--completion-tokens", self.completion_tokens, 1.0),
@@ -176,8 +176,8 @@ impl Point {
 mod tests {
     use super::*;
 
-    fn known(number: f64) -> Sourced {
-        Sourced::new(Spread::of(number), "a test")
+    fn known(number: f64) -> SourcedDistribution {
+        SourcedDistribution::new(Distribution::of(number), "a test")
     }
 
     type Change = fn(&mut Inputs);
@@ -200,7 +200,7 @@ mod tests {
     fn spreads_are_read() {
         for (text, p50, p95) in [("120", 120.0, 120.0), ("1.5, 3", 1.5, 3.0), ("0", 0.0, 0.0)] {
             let mean = p50;
-            assert_eq!(text.parse(), Ok(Spread { mean, p50, p95 }), "{text}");
+            assert_eq!(text.parse(), Ok(Distribution { mean, p50, p95 }), "{text}");
         }
         for (text, part) in [
             ("", "no number"),
@@ -211,7 +211,7 @@ mod tests {
             ("-1", "below zero"),
             ("3,1", "below the p50"),
         ] {
-            let error = text.parse::<Spread>().unwrap_err().to_string();
+            let error = text.parse::<Distribution>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_is_known_first_counts() {
         let flags = Inputs {
-            requests: Some(Sourced::new(Spread::of(3.0), "a flag")),
+            requests: Some(SourcedDistribution::new(Distribution::of(3.0), "a flag")),
             ..Inputs::default()
         };
         let merged = flags.or(inputs());

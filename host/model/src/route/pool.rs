@@ -9,12 +9,12 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 
 use super::counters;
-use super::course::Course;
+use super::course::PooledRequest;
 use super::endpoint::{Endpoint, EndpointLease};
 use super::retry::{RetryPolicy, retry};
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, RunContext, Watch};
+use crate::model::{CompletionObserver, Model, RunContext};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_protocol::completion::Completion;
@@ -77,11 +77,11 @@ pub enum Relief {
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<PoolState>,
-    home: Home,
+    home: LastMember,
 }
 
 /// The member that the run's last request went to.
-pub(super) type Home = Mutex<Option<usize>>;
+pub(super) type LastMember = Mutex<Option<usize>>;
 
 #[derive(Debug)]
 pub(super) struct PoolState {
@@ -102,7 +102,7 @@ impl Pool {
                 policy,
                 turns: Mutex::new(Turns { credits }),
             }),
-            home: Home::default(),
+            home: LastMember::default(),
         }
     }
 }
@@ -115,9 +115,9 @@ impl Model for Pool {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        let course = Course::new(&self.shared, &self.home, request);
+        let course = PooledRequest::new(&self.shared, &self.home, request);
         let PoolState { name, policy, .. } = self.shared.as_ref();
         retry(name, &policy.retry, course, watch).boxed()
     }
@@ -125,7 +125,7 @@ impl Model for Pool {
     fn session(&self, _: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         Some(Arc::new(Self {
             shared: self.shared.clone(),
-            home: Home::default(),
+            home: LastMember::default(),
         }))
     }
 

@@ -57,7 +57,7 @@ pub fn one() -> u32 {
     1
 }
 
-impl Endpoint {
+impl EndpointTable {
     /// The price of its replies, if one is configured.
     pub fn price(&self) -> Option<Price> {
         if let TokenPrices {
@@ -141,7 +141,7 @@ mod tests {
                 }),
             ),
         ] {
-            let endpoint = Endpoint::of_test(text).unwrap();
+            let endpoint = EndpointTable::of_test(text).unwrap();
             assert_eq!(endpoint.price(), price, "{text}");
             assert_eq!(endpoint.check_price(), Ok(()), "{text}");
         }
@@ -176,7 +176,7 @@ mod tests {
             ),
             ("price_per_million = { promt = 1 }", "promt"),
         ] {
-            let error = Endpoint::of_test(text).unwrap_err().to_string();
+            let error = EndpointTable::of_test(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

@@ -3,7 +3,7 @@
 //! All targets are checked when the configuration is read, whether a run uses them or not: names, members and
 //! contracts.
 
-use crate::config::endpoint::{ContractChoice, Endpoint};
+use crate::config::endpoint::{ContractChoice, EndpointTable};
 use crate::config::pool::PoolTable;
 use crate::config::router::RouterTable;
 use crate::config::surroundings::{ConfigFault, at_least_one};
@@ -16,8 +16,8 @@ pub const ROUTER: &str = "router";
 
 /// The target of a name.
 #[derive(Debug, Clone, Copy)]
-pub enum Target<'a> {
-    Endpoint(&'a Endpoint),
+pub enum RouteTarget<'a> {
+    Endpoint(&'a EndpointTable),
     Pool(&'a PoolTable),
     Router,
 }
@@ -25,19 +25,19 @@ pub enum Target<'a> {
 /// All targets of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Routes<'a> {
-    pub endpoints: &'a BTreeMap<String, Endpoint>,
+    pub endpoints: &'a BTreeMap<String, EndpointTable>,
     pub pools: &'a BTreeMap<String, PoolTable>,
     pub router: &'a RouterTable,
 }
 
 impl<'a> Routes<'a> {
     /// The target with this name.
-    pub fn target(self, name: &str) -> Option<Target<'a>> {
+    pub fn target(self, name: &str) -> Option<RouteTarget<'a>> {
         if name == ROUTER && !self.router.classes.is_empty() {
-            return Some(Target::Router);
+            return Some(RouteTarget::Router);
         }
-        let endpoint = self.endpoints.get(name).map(Target::Endpoint);
-        endpoint.or_else(|| self.pools.get(name).map(Target::Pool))
+        let endpoint = self.endpoints.get(name).map(RouteTarget::Endpoint);
+        endpoint.or_else(|| self.pools.get(name).map(RouteTarget::Pool))
     }
 
     /// The contract of the answering endpoints, if one is configured for any of them.
@@ -93,7 +93,7 @@ impl<'a> Routes<'a> {
 
     /// The model that the router asks, for runs with `name`.
     pub fn picker(self, name: &str) -> Option<&'a str> {
-        let is_router = matches!(self.target(name), Some(Target::Router));
+        let is_router = matches!(self.target(name), Some(RouteTarget::Router));
         Some(self.router.model.as_str()).filter(|model| is_router && !model.is_empty())
     }
 
@@ -108,8 +108,8 @@ impl<'a> Routes<'a> {
 
     /// The endpoints that may answer requests to `name`, without the router's deciding model. Those of a pool
     /// in its order, its smaller model last; each once.
-    pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
-        let mut found: Vec<(&str, &Endpoint)> = Vec::new();
+    pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a EndpointTable)> {
+        let mut found: Vec<(&str, &EndpointTable)> = Vec::new();
         let mut seen = BTreeSet::new();
         // A stack: the first is pushed last.
         let mut rest = vec![name.to_owned()];
@@ -118,16 +118,16 @@ impl<'a> Routes<'a> {
                 continue;
             }
             match self.target(&name) {
-                Some(Target::Endpoint(_)) => found.extend(
+                Some(RouteTarget::Endpoint(_)) => found.extend(
                     self.endpoints
                         .get_key_value(&name)
                         .map(|(name, endpoint)| (name.as_str(), endpoint)),
                 ),
-                Some(Target::Pool(pool)) => {
+                Some(RouteTarget::Pool(pool)) => {
                     rest.extend(pool.smaller.iter().cloned());
                     rest.extend(pool.members.iter().rev().cloned());
                 }
-                Some(Target::Router) => {
+                Some(RouteTarget::Router) => {
                     let classes = self.router.classes.values().rev();
                     rest.extend(classes.map(|class| class.to.clone()));
                 }
@@ -138,7 +138,7 @@ impl<'a> Routes<'a> {
     }
 
     /// All endpoints that a run with `name` may use, including the router's deciding model.
-    pub fn reached(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
+    pub fn reached(self, name: &str) -> Vec<(&'a str, &'a EndpointTable)> {
         let mut found = self.endpoints_of(name);
         for (name, endpoint) in self
             .picker(name)
@@ -152,12 +152,12 @@ impl<'a> Routes<'a> {
     }
 
     /// The members of a pool; a nested pool is replaced by its members.
-    pub fn members(self, pool: &str) -> Vec<(&'a str, &'a Endpoint)> {
+    pub fn members(self, pool: &str) -> Vec<(&'a str, &'a EndpointTable)> {
         self.flat(pool).0
     }
 
     /// As [`Self::members`], with the first name that occurs twice. Each pool is visited once.
-    fn flat(self, pool: &str) -> (Vec<(&'a str, &'a Endpoint)>, Option<String>) {
+    fn flat(self, pool: &str) -> (Vec<(&'a str, &'a EndpointTable)>, Option<String>) {
         let (mut found, mut twice) = (Vec::new(), None);
         let mut seen = BTreeSet::new();
         let mut rest = vec![pool.to_owned()];
@@ -250,7 +250,7 @@ impl<'a> Routes<'a> {
         let Some(((first, one), rest)) = endpoints.split_first() else {
             return Ok(());
         };
-        let is_other = |own: &Endpoint| match (own.contract.fixed(), one.contract.fixed()) {
+        let is_other = |own: &EndpointTable| match (own.contract.fixed(), one.contract.fixed()) {
             (Some(own), Some(one)) => own != one,
             _ => false,
         };

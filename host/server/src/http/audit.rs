@@ -58,13 +58,13 @@ struct AuditItem {
 
 /// Returns audit entries, the newest first.
 #[utoipa::path(
-    get, path = "/v1/audit", tag = "audit", security(("key" = [])), params(Which),
+    get, path = "/v1/audit", tag = "audit", security(("key" = [])), params(EntryFilter),
     responses((status = 200, body = AuditList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(
     State(app): State<App>,
     client: Client,
-    QueryParams(which): QueryParams<Which>,
+    QueryParams(which): QueryParams<EntryFilter>,
 ) -> Result<Json<AuditList>, ApiError> {
     client.may(Scope::Admin)?;
     check_limit(which.limit)?;

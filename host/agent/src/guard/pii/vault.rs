@@ -36,7 +36,7 @@ pub struct Vault {
     by_value: HashMap<String, usize>,
     by_placeholder: HashMap<String, usize>,
     numbers: BTreeMap<&'static str, usize>,
-    known: Option<Known>,
+    known: Option<KnownValues>,
 }
 
 struct VaultEntry {
@@ -49,7 +49,7 @@ struct VaultEntry {
 }
 
 /// Finds the values of the first `entries`.
-struct Known {
+struct KnownValues {
     entries: usize,
     automaton: AhoCorasick,
     /// By pattern.
@@ -58,7 +58,7 @@ struct Known {
 
 /// The placeholders that a tool was given instead of values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Masked(BTreeMap<String, String>);
+pub struct GivenPlaceholders(BTreeMap<String, String>);
 
 /// In whose data a value is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,8 +182,8 @@ impl Vault {
     }
 
     /// The placeholders in what a tool is given.
-    pub fn masked<'a>(&self, given: impl IntoIterator<Item = &'a Value>) -> Masked {
-        let mut masked = Masked::default();
+    pub fn masked<'a>(&self, given: impl IntoIterator<Item = &'a Value>) -> GivenPlaceholders {
+        let mut masked = GivenPlaceholders::default();
         for value in given {
             strings(value, 0, &mut |text| {
                 replaced(text, |placeholder| {
@@ -312,7 +312,7 @@ impl Vault {
             .match_kind(MatchKind::LeftmostLongest)
             .build(patterns)
             .ok()
-            .map(|automaton| Known {
+            .map(|automaton| KnownValues {
                 entries: self.entries.len(),
                 automaton,
                 of,
@@ -462,7 +462,7 @@ impl VaultEntry {
     }
 }
 
-impl Masked {
+impl GivenPlaceholders {
     /// Replaces the tool's placeholders in its result by their values.
     pub fn reveal(&self, text: &str) -> String {
         replaced(text, |placeholder| {

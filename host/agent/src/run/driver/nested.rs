@@ -5,10 +5,10 @@ use super::CallEventSender;
 use crate::calls::pipeline::STEP;
 use crate::calls::{
     CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
-    Undecided,
+    NoDecision,
 };
 use crate::run::approval::Approver;
-use crate::run::budget_tracker::{BudgetTracker, Spent};
+use crate::run::budget_tracker::{BudgetTracker, RunUsage};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
@@ -24,10 +24,10 @@ use uuid::Uuid;
 
 /// What the calls took that one call of a run made, and the calls of those: it is part of that call's usage.
 #[derive(Debug, Default)]
-pub(super) struct NestedUsage(Mutex<Spent>);
+pub(super) struct NestedUsage(Mutex<RunUsage>);
 
 impl NestedUsage {
-    fn add(&self, more: Spent) {
+    fn add(&self, more: RunUsage) {
         let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *spent = spent.plus(more);
     }
@@ -50,7 +50,7 @@ pub(super) struct RunApprover {
 }
 
 impl CallApprover for RunApprover {
-    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move { Ok(self.approver.decide(self.run, pending).await) })
     }
 
@@ -72,9 +72,9 @@ pub(super) struct RunBudget {
 impl CallBudget for RunBudget {
     fn take(&self) -> Result<CallPermit, NoBudget> {
         self.budget.take_call().map_err(NoBudget::Refused)?;
-        self.usage.add(Spent {
+        self.usage.add(RunUsage {
             calls: 1,
-            ..Spent::default()
+            ..RunUsage::default()
         });
         Ok(Box::new(()))
     }
@@ -170,7 +170,7 @@ impl CallRecording for RunRecording {
             let RunBudget { budget, usage } = &self.recorder.budget;
             if let EventKind::SideRequest(request) = &event {
                 budget.note(&event);
-                usage.add(Spent::beside(request, budget.counts_money()));
+                usage.add(RunUsage::beside(request, budget.counts_money()));
             }
             match event {
                 event @ EventKind::Approval { .. } => self.recorder.record(event).await,

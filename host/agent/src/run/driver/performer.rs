@@ -2,16 +2,16 @@
 
 use super::call_events::CallEvent;
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
-use super::{Begin, CallEventSender, Driver, Sink};
+use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::screen::{released, screen};
 use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
-use crate::guard::pii::Masked;
-use crate::run::Spent;
+use crate::guard::pii::GivenPlaceholders;
+use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::{self, Ended, Left};
+use crate::run::sub_agent::{self, SubAgentEnd, SubAgentLimits};
 use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use toolhold_model::{Model, RunContext, Watch};
+use toolhold_model::{CompletionObserver, Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::Runner;
@@ -32,7 +32,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::{Screened, ShieldPlace};
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
@@ -57,13 +57,13 @@ pub(super) struct Performer {
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
     pub(super) work: JoinSet<Input>,
-    pub(super) doing: HashMap<Id, Doing>,
+    pub(super) doing: HashMap<Id, TaskKind>,
     /// Calls that go on when what they told is recorded.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// What a task does, kept for the case that it panics.
-pub(super) enum Doing {
+pub(super) enum TaskKind {
     Ask,
     Call(String),
     Decide(Box<Pending>),
@@ -76,10 +76,10 @@ impl Performer {
     pub(super) async fn perform(
         mut self,
         mut machine: Machine,
-        begin: Begin,
+        begin: StartingPoint,
         mut call_events: mpsc::Receiver<CallEvent>,
         cancel: CancellationToken,
-    ) -> Result<Ended, RunError> {
+    ) -> Result<SubAgentEnd, RunError> {
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
@@ -151,7 +151,7 @@ impl Performer {
                 input
             }
             Err(error) => match self.doing.remove(&error.id()) {
-                Some(Doing::Call(id)) => Input::Called {
+                Some(TaskKind::Call(id)) => Input::Called {
                     id,
                     result: ToolResult::failed(ToolFailure {
                         kind: "crash".into(),
@@ -159,7 +159,7 @@ impl Performer {
                         message: "the host's code for this tool crashed; do without it".into(),
                     }),
                 },
-                Some(Doing::Decide(pending)) => Input::Decided {
+                Some(TaskKind::Decide(pending)) => Input::Decided {
                     id: pending.call.id,
                     decision: Decision {
                         digest: pending.digest,
@@ -169,18 +169,18 @@ impl Performer {
                         by: None,
                     },
                 },
-                Some(Doing::Screen(call)) => Input::Screened {
+                Some(TaskKind::Screen(call)) => Input::Screened {
                     call,
-                    screened: Screened::Blocked {
+                    screened: ScreeningResult::Blocked {
                         shield: "host".into(),
                         reason: "its code that asks the shields crashed".into(),
                     },
                 },
-                Some(Doing::Count) => Input::Counted(Counted {
+                Some(TaskKind::Count) => Input::Counted(Counted {
                     tokens: Vec::new(),
                     failure: Some("the host's code that asks for counts crashed".into()),
                 }),
-                Some(Doing::Ask) | None => Input::ModelFailed(RunFailure::new(
+                Some(TaskKind::Ask) | None => Input::ModelFailed(RunFailure::new(
                     ErrorClass::Fatal,
                     "the host's code that asks the model crashed",
                 )),
@@ -198,7 +198,7 @@ impl Performer {
         session.clone()
     }
 
-    fn spawn(&mut self, doing: Doing, work: impl Future<Output = Input> + Send + 'static) {
+    fn spawn(&mut self, doing: TaskKind, work: impl Future<Output = Input> + Send + 'static) {
         let task = self.work.spawn(work);
         self.doing.insert(task.id(), doing);
     }
@@ -207,13 +207,13 @@ impl Performer {
     async fn carry_out(
         &mut self,
         effects: Effects,
-        spent: Spent,
+        spent: RunUsage,
         heard: &mpsc::UnboundedSender<TaskUpdate>,
-    ) -> Result<Option<Ended>, RunError> {
+    ) -> Result<Option<SubAgentEnd>, RunError> {
         let mut ended = None;
         for kind in &effects.events {
             self.budget.note(kind);
-            ended = ended.or_else(|| Ended::of(kind, spent));
+            ended = ended.or_else(|| SubAgentEnd::of(kind, spent));
         }
         if !effects.events.is_empty() {
             self.sink.publish(effects.events).await?;
@@ -235,7 +235,7 @@ impl Performer {
                         && let Some(budget) = self.budget.overdrawn()
                     {
                         let told = std::future::ready(Input::OutOf(budget));
-                        self.spawn(Doing::Ask, told);
+                        self.spawn(TaskKind::Ask, told);
                         continue;
                     }
                     let model = match &candidate {
@@ -248,11 +248,11 @@ impl Performer {
                             "this host does not know the model any more: [fallback] models has changed since the run began",
                         );
                         let failed = std::future::ready(Input::ModelFailed(failure));
-                        self.spawn(Doing::Ask, failed);
+                        self.spawn(TaskKind::Ask, failed);
                         continue;
                     };
                     let mut heard = Listener::new(heard.clone());
-                    self.spawn(Doing::Ask, async move {
+                    self.spawn(TaskKind::Ask, async move {
                         match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
@@ -278,11 +278,11 @@ impl Performer {
                             result: ToolResult::failed(failure),
                         })),
                     };
-                    self.spawn(Doing::Call(id), call);
+                    self.spawn(TaskKind::Call(id), call);
                 }
                 Action::Decide(pending) => {
                     let (approver, run) = (self.driver.approver.clone(), self.parent.id);
-                    self.spawn(Doing::Decide(pending.clone()), async move {
+                    self.spawn(TaskKind::Decide(pending.clone()), async move {
                         let decision = approver.decide(run, &pending).await;
                         Input::Decided {
                             id: pending.call.id,
@@ -293,7 +293,7 @@ impl Performer {
                 Action::Screen(screening) => {
                     let (shields, events) = (self.driver.shields.clone(), self.events.clone());
                     let call = screening.call_id();
-                    self.spawn(Doing::Screen(call.clone()), async move {
+                    self.spawn(TaskKind::Screen(call.clone()), async move {
                         let (screened, said) = screen(&shields, *screening).await;
                         events.tell_all(said).await;
                         Input::Screened { call, screened }
@@ -301,7 +301,7 @@ impl Performer {
                 }
                 Action::Count(texts) => {
                     let counter = self.driver.model.counter();
-                    self.spawn(Doing::Count, async move {
+                    self.spawn(TaskKind::Count, async move {
                         Input::Counted(count(counter, texts).await)
                     });
                 }
@@ -363,7 +363,7 @@ impl Performer {
                     "whoever asked for the run makes this call, once the run is over",
                 )),
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
-                    let left = Left {
+                    let left = SubAgentLimits {
                         time: deadline.saturating_duration_since(Instant::now()),
                         budget,
                     };
@@ -386,7 +386,7 @@ impl Performer {
 
 /// What a call came to, with the data in it that its tool was given placeholders for.
 fn revealed(
-    masked: &Masked,
+    masked: &GivenPlaceholders,
     outcome: Result<ToolOutput, ToolFailure>,
 ) -> Result<ToolOutput, ToolFailure> {
     match outcome {
@@ -451,7 +451,7 @@ impl Listener {
     }
 }
 
-impl Watch for Listener {
+impl CompletionObserver for Listener {
     fn delta(&mut self, delta: Delta) {
         self.tell(TaskUpdate::Wrote(delta));
     }

@@ -3,7 +3,7 @@
 use super::Finding::{self, Broken, Fine, Lacking};
 use crate::terminal::style::plural;
 use futures_util::future::join_all;
-use toolhold_mcp::{Ready, Server, Servers, reason};
+use toolhold_mcp::{McpServer, ReadySession, Servers, reason};
 use toolhold_policy::{ApprovedBy, Standing};
 use toolhold_runtime::config::Configuration;
 
@@ -22,7 +22,7 @@ pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
     found
 }
 
-async fn finding(server: &Server) -> Finding {
+async fn finding(server: &McpServer) -> Finding {
     let settings = &server.settings;
     if let Some(fault) = &settings.fault {
         let remedy = "name the file with --config if you trust it";
@@ -51,7 +51,7 @@ async fn finding(server: &Server) -> Finding {
     }
 }
 
-async fn usable(server: &Server, ready: &Ready) -> Finding {
+async fn usable(server: &McpServer, ready: &ReadySession) -> Finding {
     let settings = &server.settings;
     let name = &settings.name;
     if settings.tools.is_empty() {

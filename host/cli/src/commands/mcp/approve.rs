@@ -15,7 +15,7 @@ use toolhold_runtime::host;
 use toolhold_storage::Draft;
 
 /// Shows the command, starts the server if the person agrees, shows its tools, asks, and pins them.
-pub async fn approve(config: &Configuration, server: &Server, yes: bool) -> Result<Exit> {
+pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> Result<Exit> {
     let settings = &server.settings;
     let name = &settings.name;
     if settings.tools.is_empty() {
@@ -93,7 +93,7 @@ pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Re
 }
 
 /// What changed since the approval; [`Exit::Failed`] if something did.
-pub async fn diff(server: &Server, json: bool) -> Result<Exit> {
+pub async fn diff(server: &McpServer, json: bool) -> Result<Exit> {
     let settings = &server.settings;
     let changes = match server.pins().launch(settings).await {
         // What is not what was approved is not started; its tools cannot be compared.

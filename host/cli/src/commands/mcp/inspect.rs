@@ -10,7 +10,7 @@ use toolhold_mcp::{Offered, Ready, Server, Settings, reason};
 use toolhold_policy::Standing;
 
 /// Starts the server if it may be started, and shows its tools.
-pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {
+pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
     let settings = &server.settings;
     let launch = server.pins().launch(settings).await;
     if !launch.may_run() {
@@ -64,7 +64,7 @@ pub async fn look(server: &Server) -> Result<Arc<Ready>> {
 }
 
 /// Prints everything that the server says about its tools.
-pub fn print(server: &Server, ready: &Ready) {
+pub fn print(server: &McpServer, ready: &ReadySession) {
     let settings = &server.settings;
     heading(settings);
     println!("it calls itself {}", plain(ready.server()));

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::sync::Arc;
-use toolhold_mcp::{Server, Servers};
+use toolhold_mcp::{McpServer, Servers};
 
 pub const AFTER_HELP: &str = "\
 Without a command the modules are served: over stdin and stdout, for a client that starts this \
@@ -80,7 +80,7 @@ pub async fn mcp(loaded: &Loaded, args: McpArgs) -> Result<Exit> {
     exit
 }
 
-fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<Server>> {
+fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<McpServer>> {
     if let Some(server) = servers.named(name) {
         return Ok(server);
     }

@@ -1,7 +1,7 @@
 //! `toolhold plan check`.
 
 use super::PlanArgs;
-use super::examine::{Examined, examine};
+use super::examine::{PlanReport, examine};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bad, good, plain, plural, warn};
@@ -34,7 +34,7 @@ pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Resul
 }
 
 /// Prints faults and warnings.
-pub fn show(examined: &Examined) {
+pub fn show(examined: &PlanReport) {
     for fault in examined.faults.iter().take(MAX_SHOWN_FAULTS) {
         // Names in a plan may contain line breaks.
         let line = fault.message.replace(['\n', '\r'], " ");

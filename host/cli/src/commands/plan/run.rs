@@ -56,7 +56,7 @@ pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
     }
     let store = host::store(config).await?;
     let (driver, servers) = with(config, &store, tools, args.json).await?;
-    let shown = Shown {
+    let shown = OutputOptions {
         json: args.json,
         budget: false,
     };
