@@ -5,7 +5,7 @@ use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::run::exit_of;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::approver::{Unclear, question, unclear, verdict};
+use crate::terminal::approver::{InvalidAnswer, question, unclear, verdict};
 use crate::terminal::view::EventPrinter;
 use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -148,7 +148,7 @@ impl Chat {
         }
         request.context.push(Message::user(text));
         request.allowed = self.agent.allowed(&behalf);
-        let observer = self.telemetry.observe(Subject {
+        let observer = self.telemetry.observe(ObservedRun {
             run: request.id,
             agent: self.agent.name.clone(),
             conversation: Some(self.session.id),

@@ -73,7 +73,7 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
         println!("{} {same} milestones", style::good("the same:"));
         return Ok(Exit::Ok);
     }
-    let text = |milestone: Option<&Milestone>| {
+    let text = |milestone: Option<&ComparedEvent>| {
         let text = milestone.map(|milestone| style::plain(&milestone.to_string()));
         text.unwrap_or_else(|| "(nothing)".into())
     };

@@ -10,13 +10,13 @@ pub const FOUND: &str = "toolhold.toml";
 
 /// The parsed configuration files: each with its origin, the weakest first.
 #[derive(Debug)]
-pub struct Files {
+pub struct ConfigFiles {
     grants: Option<(String, Table)>,
     others: Vec<(String, Table)>,
     pub is_named: bool,
 }
 
-impl Files {
+impl ConfigFiles {
     /// Reads `file`, or else the existing ones of the user's and the folder's file.
     ///
     /// # Errors

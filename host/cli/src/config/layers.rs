@@ -1,6 +1,6 @@
 //! The layers of the configuration: defaults, files, environment, flags; a later layer overrides.
 
-use super::files::{FOUND, Files, flatten, parse};
+use super::files::{ConfigFiles, FOUND, flatten, parse};
 use super::flags::{Flags, scalar};
 use super::known;
 use serde::Serialize;

@@ -14,7 +14,7 @@ pub use flags::Flags;
 pub use layers::{ConfigError, Setting};
 
 use etcetera::BaseStrategy as _;
-use files::Files;
+use files::ConfigFiles;
 use layers::Merged;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-use super::files::Files;
+use super::files::ConfigFiles;
 use super::flags::Flags;
 use super::layers;
 use std::io::Write as _;

@@ -106,7 +106,7 @@ pub fn build(
     }
     let component = job.manifest.component;
     let metadata = fs::metadata(&component).map_err(BuildError::io("read", &component))?;
-    Ok(Built {
+    Ok(FinishedBuild {
         module: job.manifest.name,
         bytes: metadata.len(),
         component,

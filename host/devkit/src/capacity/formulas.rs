@@ -55,7 +55,7 @@ pub struct Quantities<T> {
 }
 
 /// One set of inputs.
-pub type Point = Quantities<f64>;
+pub type OperatingPoint = Quantities<f64>;
 
 impl<T> Quantities<T> {
     /// The same quantities of each.

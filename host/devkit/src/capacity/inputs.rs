@@ -1,6 +1,6 @@
 //! Inputs of the formulas, each number with its source.
 
-use crate::capacity::formulas::{Point, Quantities};
+use crate::capacity::formulas::{OperatingPoint, Quantities};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -30,8 +30,8 @@ pub struct SourcedDistribution {
     pub source: String,
 }
 
-/// Every input of a [`Point`]; unknown ones are absent.
-pub type Inputs = Quantities<Option<Sourced>>;
+/// Every input of a [`OperatingPoint`]; unknown ones are absent.
+pub type Inputs = Quantities<Option<SourcedDistribution>>;
 
 impl Distribution {
     pub fn of(number: f64) -> Self {
@@ -127,7 +127,7 @@ impl Inputs {
                 missing.join(", ")
             ));
         }
-        let at = |which: fn(Spread) -> f64| {
+        let at = |which: fn(Distribution) -> f64| {
             self.map(|input| input.as_ref().map_or(0.0, |input| which(input.spread)))
         };
         let points = [

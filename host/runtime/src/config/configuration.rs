@@ -11,7 +11,7 @@ use crate::config::price::Money;
 use crate::config::router::RouterTable;
 use crate::config::routes::{RouteTarget, Routes};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
-use crate::config::surroundings::{ConfigFault, Surroundings, Variables, at_least_one};
+use crate::config::surroundings::{ConfigContext, ConfigFault, Variables, at_least_one};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -220,7 +220,7 @@ impl Configuration {
             return Err(ConfigFault::new("endpoint", reason));
         }
         self.check_prices()?;
-        let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
+        let is_many = |name: &str| !matches!(routes.target(name), None | Some(RouteTarget::Endpoint(_)));
         let fallback = &tables.fallback;
         let fallback = fallback.check(&tables.endpoints, &self.endpoint, is_many);
         fallback.map_err(|fault| fault.below("fallback"))?;

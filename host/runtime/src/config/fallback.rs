@@ -1,6 +1,6 @@
 //! `[fallback]`: models that make a call which the run's own model keeps getting wrong.
 
-use crate::config::endpoint::Endpoint;
+use crate::config::endpoint::EndpointTable;
 use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ impl FallbackTable {
         let candidates = found.into_iter().map(
             |(
                 name,
-                Named {
+                FallbackCandidate {
                     endpoint, model, ..
                 },
             )| Candidate {

@@ -1,6 +1,6 @@
 //! Prices of an endpoint: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
-use crate::config::endpoint::Endpoint;
+use crate::config::endpoint::EndpointTable;
 use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, de};
@@ -164,7 +164,7 @@ mod tests {
             ),
             ("gpu_hour = 1\ngpus = 0", "at least 1"),
         ] {
-            let endpoint = Endpoint::of_test(text).unwrap();
+            let endpoint = EndpointTable::of_test(text).unwrap();
             let reason = endpoint.check_price().unwrap_err().reason;
             assert!(reason.contains(expected), "{text}: {reason}");
         }

@@ -143,7 +143,7 @@ impl App {
     }
 
     async fn begun(&self, prepared: &Prepared) -> Result<Watcher, ApiError> {
-        let OnBehalf { owner, session, .. } = &prepared.behalf;
+        let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {
             let carried = registry.carry_scratch(owner, &after.to_string(), session);

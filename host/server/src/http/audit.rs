@@ -22,7 +22,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Filter of entries; an absent field matches every entry.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Which {
+struct EntryFilter {
     /// The most entries of a page; 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     #[serde(default = "usual_limit")]

@@ -8,7 +8,7 @@ use crate::terminal::output;
 use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
-use toolhold_mcp::{Server, Servers};
+use toolhold_mcp::{McpServer, Servers};
 use toolhold_policy::{ApprovedBy, GrantChange, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;

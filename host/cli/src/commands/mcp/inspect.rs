@@ -6,7 +6,7 @@ use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use std::sync::Arc;
-use toolhold_mcp::{Offered, Ready, Server, Settings, reason};
+use toolhold_mcp::{McpServer, OfferedTool, ReadySession, Settings, reason};
 use toolhold_policy::Standing;
 
 /// Starts the server if it may be started, and shows its tools.
@@ -54,7 +54,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
 }
 
 /// Starts the server and asks for its tools. What a server prints that does not work is shown.
-pub async fn look(server: &Server) -> Result<Arc<Ready>> {
+pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
     server.look().await.map_err(|failure| {
         for line in server.printed() {
             eprintln!("{}", plain(&line));
@@ -105,7 +105,7 @@ fn heading(settings: &Settings) {
     );
 }
 
-fn print_tool(tool: &Offered) {
+fn print_tool(tool: &OfferedTool) {
     println!("  {}", bold(&plain(&tool.name)));
     println!("    {}", plain(&tool.description).replace('\n', "\n    "));
     println!("    arguments {}", plain(&tool.input_schema.to_string()));

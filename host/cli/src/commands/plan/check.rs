@@ -64,6 +64,6 @@ pub fn said<T: serde::Serialize + ToString>(items: &[T]) -> Vec<Value> {
     items.iter().map(said).collect()
 }
 
-pub fn exit_of(examined: &Examined) -> Exit {
+pub fn exit_of(examined: &PlanReport) -> Exit {
     Exit::of(examined.faults.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Static checks of a plan.
 
 use super::PlanArgs;
-use super::found::{By, CallableTool, Finder, Unusable, disabled, module_of, name_of};
+use super::found::{CallRunner, CallableTool, Finder, UnusableCall, disabled, module_of, name_of};
 use crate::commands::loaded;
 use anyhow::Result;
 use serde::Serialize;

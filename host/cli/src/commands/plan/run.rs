@@ -2,7 +2,7 @@
 
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
-use crate::commands::run::{Shown, launch};
+use crate::commands::run::{OutputOptions, launch};
 use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;

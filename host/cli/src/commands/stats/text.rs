@@ -153,7 +153,7 @@ fn cost_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
     text
 }
 
-fn cost(took: &Took) -> String {
+fn cost(took: &ModelUsage) -> String {
     match (took.replies, took.unpriced) {
         (0, _) => "-".into(),
         (_, 0) => took.cost.to_string(),

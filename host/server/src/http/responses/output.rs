@@ -119,7 +119,7 @@ impl Output {
         let (content, end) = (turn.content(), turn.end());
         let streamed = self.answer_stream.as_ref();
         match streamed.map(|streamed| streamed.rest(&content)) {
-            Some(Rest::More(rest)) => self.say(rest),
+            Some(AnswerRest::More(rest)) => self.say(rest),
             // The streamed text is not a prefix of the answer.
             Some(AnswerRest::Instead(_)) if end == TurnEnd::Called => {
                 self.close(ItemStatus::Completed, Some("commentary"));
