@@ -3,6 +3,7 @@
 mod table;
 
 use crate::commands::endpoint::EndpointArgs;
+use crate::commands::run;
 use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
@@ -334,21 +335,12 @@ struct EarlyEnd {
 }
 
 impl EarlyEnd {
-    /// A second Ctrl-C ends the process.
     fn watch(limit: Option<f64>) -> Self {
         let stop = Self {
             token: CancellationToken::new(),
             by_time: Arc::default(),
         };
-        let token = stop.token.clone();
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                token.cancel();
-            }
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        });
+        run::cancel_on_ctrl_c(stop.token.clone());
         if let Some(limit) = limit.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
             let (token, by_time) = (stop.token.clone(), stop.by_time.clone());
             tokio::spawn(async move {

@@ -112,7 +112,7 @@ mod tests {
         for name in ["b.c", "a.c", "a.h", "notes.txt"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let found = c_files(folder.path()).unwrap();
+        let found = Job::listed(folder.path(), ".c").unwrap();
         assert_eq!(
             found,
             [folder.path().join("a.c"), folder.path().join("b.c")]

@@ -148,10 +148,10 @@ impl ShieldTable {
                 }
             }
             ShieldKind::Domains => ShieldWhat::Domains {
-                allow: needed("allow", &self.allow)?,
+                allow: needed("allow", self.allow.as_ref())?,
             },
             ShieldKind::Wasm => ShieldWhat::Wasm {
-                module: needed("module", &self.module)?,
+                module: needed("module", self.module.as_ref())?,
                 settings: self.settings.clone().unwrap_or_default(),
             },
             ShieldKind::Model => {
@@ -161,7 +161,7 @@ impl ShieldTable {
                 });
                 let categories = self.categories.clone();
                 ShieldWhat::Model {
-                    endpoint: needed("endpoint", &self.endpoint)?,
+                    endpoint: needed("endpoint", self.endpoint.as_ref())?,
                     categories: categories.unwrap_or_else(|| known.collect()),
                     max_chars: self.max_chars.unwrap_or(MAX_CHARS),
                 }
@@ -214,9 +214,9 @@ impl ShieldTable {
     }
 }
 
-fn needed<T: Clone>(key: &str, value: &Option<T>) -> Result<T, ConfigFault> {
+fn needed<T: Clone>(key: &str, value: Option<&T>) -> Result<T, ConfigFault> {
     let needed = || ConfigFault::new(key, "is needed by a shield of this kind");
-    value.clone().ok_or_else(needed)
+    value.cloned().ok_or_else(needed)
 }
 
 #[cfg(test)]

@@ -146,7 +146,8 @@ impl App {
         let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = prepared.after {
-            let carried = registry.carry_scratch(owner, &after.to_string(), session);
+            let after = after.to_string();
+            let carried = registry.carry_scratch(owner, &after, session);
             carried.await.map_err(|error| ApiError::internal(&error))?;
         }
         let begun = self.dispatcher.start(

@@ -16,6 +16,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use toolhold_agent::{Activities, Driver, Run};
 use toolhold_mcp::Servers;
 use toolhold_protocol::context::Message;
@@ -241,7 +242,7 @@ pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Resu
 }
 
 /// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded; a
-/// cancelled run still has a last event. A second Ctrl-C ends the process.
+/// cancelled run still has a last event.
 pub async fn watch(
     mut run: Run,
     store: Option<&Store>,
@@ -255,15 +256,7 @@ pub async fn watch(
             cancel.cancel();
         });
     }
-    let cancel = run.cancel.clone();
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            cancel.cancel();
-        }
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(130);
-        }
-    });
+    cancel_on_ctrl_c(run.cancel.clone());
     let mut view = EventPrinter::default();
     view.show_budget(shown.budget);
     let mut exit = Exit::Failed;
@@ -280,6 +273,18 @@ pub async fn watch(
     }
     run.finished().await?;
     Ok(exit)
+}
+
+/// Cancels at Ctrl-C. A second one ends the process.
+pub fn cancel_on_ctrl_c(cancel: CancellationToken) {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            cancel.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
 }
 
 pub fn exit_of(reason: StopReason) -> Exit {
