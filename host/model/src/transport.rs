@@ -52,6 +52,24 @@ pub struct HttpRequest {
     pub body: Option<Value>,
 }
 
+impl HttpRequest {
+    pub fn get(path: &str) -> Self {
+        Self {
+            method: Method::Get,
+            path: path.to_owned(),
+            body: None,
+        }
+    }
+
+    pub fn post(path: &str, body: Value) -> Self {
+        Self {
+            method: Method::Post,
+            path: path.to_owned(),
+            body: Some(body),
+        }
+    }
+}
+
 /// The head of an answer, and its body to come.
 pub struct HttpResponse {
     pub status: u16,

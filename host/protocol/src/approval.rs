@@ -134,7 +134,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_waits() {
+    fn which_calls_wait() {
         let reads = Annotations {
             read_only: true,
             ..Annotations::default()

@@ -78,7 +78,7 @@ pub enum Stage {
     Succeeded {
         candidate: String,
     },
-    /// All candidates failed. The model is told the first error.
+    /// All candidates failed. The model gets the first error.
     Exhausted {
         first_error: String,
     },

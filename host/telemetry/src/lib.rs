@@ -9,10 +9,10 @@
 //! traces and metrics, `conventions` their names. `context` reads and writes W3C trace contexts.
 //!
 //! ```
-//! use toolhold_telemetry::{Subject, Telemetry};
+//! use toolhold_telemetry::{ObservedRun, Telemetry};
 //!
 //! let telemetry = Telemetry::off();
-//! let observer = telemetry.observe(Subject::default());
+//! let observer = telemetry.observe(ObservedRun::default());
 //! assert_eq!(observer.trace(), None);
 //! // For each event of the run that was begun: observer.take(&event);
 //! assert!(observer.begun(Err::<(), _>("refused")).is_err());
@@ -32,7 +32,7 @@ mod setup;
 mod spans;
 
 pub use call::CallSpan;
-pub use context::{named, parent_of, remote};
+pub use context::{client_context, parent_of, parse_context};
 pub use handle::Telemetry;
 pub use instruments::CacheLookups;
 pub use observer::{ObservedRun, Observer};

@@ -19,7 +19,7 @@ pub trait CallerPrivacy: Send + Sync + Debug {
     fn hide_text(&self, text: String) -> String;
 }
 
-/// The outcome of a call as its caller is told of it.
+/// The outcome of a call as its caller gets it.
 pub(super) fn hidden(
     hiding: &dyn CallerPrivacy,
     outcome: Result<ToolOutput, ToolFailure>,

@@ -301,7 +301,7 @@ async fn a_blocked_result_is_a_failure_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_blocked_input_is_sent_to_nobody() {
+async fn a_blocked_input_is_never_sent() {
     let script = Script::new([Reply::output("done")]);
     let words = Arc::new(Words {
         block: "bomb",

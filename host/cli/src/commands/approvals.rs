@@ -13,25 +13,32 @@ use toolhold_storage::{Store, WaitingApproval};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
-    /// The calls that wait, of all runs.
+    /// List the pending calls of all runs.
     List,
-    /// Let a call be made as it is.
-    Approve { call: String },
-    /// Let it be made with other arguments.
-    Edit {
+    /// Approve a call as it is.
+    Approve {
+        /// Id of the call.
         call: String,
-        /// JSON.
+    },
+    /// Approve a call with other arguments.
+    Edit {
+        /// Id of the call.
+        call: String,
+        /// New arguments, as JSON.
         arguments: String,
     },
-    /// Do not make it; this is its result.
+    /// Replace a call by this result, without making it.
     Replace {
+        /// Id of the call.
         call: String,
-        /// JSON.
+        /// Result of the call, as JSON.
         result: String,
     },
-    /// Do not make it.
+    /// Refuse a call.
     Refuse {
+        /// Id of the call.
         call: String,
+        /// Reason of the refusal; the model reads it.
         #[arg(default_value = "no reason given")]
         reason: String,
     },

@@ -16,46 +16,50 @@ use toolhold_storage::{Permits, Scope};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// Make a key and print it, this once.
+    /// Create a key and print it; it cannot be printed again.
     Create {
-        /// Whose it is: sessions, files and limits are kept apart by it.
+        /// Name of the key's owner; sessions, files and limits are separate per owner.
         name: String,
-        /// What it may do.
+        /// What the key permits.
         #[arg(long, value_enum, value_delimiter = ',', default_values = ["run", "approve"])]
         scopes: Vec<ScopeName>,
-        /// Only these agents.
+        /// Permit only these agents [default: all].
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         agents: Option<Vec<String>>,
-        /// Only these tools, or all tools of these modules.
+        /// Permit only these tools, or all tools of these modules [default: all].
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         tools: Option<Vec<String>>,
-        /// Of what modules are given, only these kinds may be used in its name: directories, scratch,
-        /// environment, http, secrets, key_value, tools, clocks; and mcp, calls of tools of MCP servers.
-        /// NAME:KIND for one module or server, NAME:* for all that it has; none for nothing. It never has more
-        /// than the agent.
+        /// Permit only these kinds of grants in calls for this key: directories, scratch, environment, http,
+        /// secrets, key_value, tools, clocks, and mcp for calls of MCP servers' tools. NAME:KIND is for one
+        /// module or server, NAME:* for all of its grants, none for no grants. A key never has more than its
+        /// agent [default: all that the agent has].
         #[arg(long, value_name = "KINDS", value_delimiter = ',')]
         grants: Option<Vec<String>>,
-        /// Valid for so long, such as 12h or 90d, instead of until it is revoked.
+        /// Time until the key expires, such as 12h or 90d [default: never].
         #[arg(long, value_name = "TIME")]
         expires: Option<Since>,
     },
-    /// All keys there ever were.
+    /// List all keys, expired and revoked ones included.
     List {
+        /// Print one JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// Take a key away. Its name is not given again: its runs are still its.
-    Revoke { name: String },
+    /// Revoke a key. Its name cannot be used again, because its runs keep it.
+    Revoke {
+        /// Name of the key.
+        name: String,
+    },
 }
 
 /// A scope as `--scopes` names it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum ScopeName {
-    /// Start runs and see its own.
+    /// Start runs, and read those of this key.
     Run,
-    /// Decide about calls of its own runs that wait for a person.
+    /// Decide pending calls of this key's runs.
     Approve,
-    /// See everything, of all keys; approve modules.
+    /// Read everything of all keys; approve modules.
     Admin,
 }
 

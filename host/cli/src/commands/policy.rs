@@ -27,16 +27,16 @@ use whose::{PolicySubject, is_meant};
 
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
-    /// As for a run: only these tools, or all tools of these modules.
+    /// Show the policy of a run with only these tools, or all tools of these modules.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["agent", "key"])]
     tools: Option<Vec<String>>,
-    /// What holds for runs of this agent of the server.
+    /// Show the policy of the server's runs of this agent.
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// What holds for runs in the name of this key, of the agent `default` if none is named.
+    /// Show the policy of runs that this key starts; --agent selects the agent [default: default].
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
-    /// One JSON object: the hash, and what it is the hash of.
+    /// Print one JSON object with the hash and the hashed policy.
     #[arg(long)]
     json: bool,
 }

@@ -80,7 +80,7 @@ fn user_file() -> Option<PathBuf> {
     Some(base.config_dir().join("toolhold").join("config.toml"))
 }
 
-/// The files that are read if none is named.
+/// The files that are read unless one is named.
 pub fn usual_files() -> Vec<PathBuf> {
     let found = PathBuf::from(FOUND);
     user_file().into_iter().chain([found]).collect()

@@ -128,14 +128,16 @@ impl Service {
     pub async fn answer(
         &self,
         request: RpcRequest,
-        terms: RequestMetadata,
+        metadata: RequestMetadata,
         session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
     ) -> Result<Value, RpcError> {
         let RpcRequest { id, method, params } = request;
-        let result = match (terms.era, method.as_str()) {
-            (_, "tools/list") => self.list(terms.era, &params),
-            (_, "tools/call") => Box::pin(self.call(params, &terms, session, client_sender)).await,
+        let result = match (metadata.era, method.as_str()) {
+            (_, "tools/list") => self.list(metadata.era, &params),
+            (_, "tools/call") => {
+                Box::pin(self.call(params, &metadata, session, client_sender)).await
+            }
             (ProtocolEra::Legacy, "ping") => Ok(json!({})),
             (ProtocolEra::Legacy, "logging/setLevel") => {
                 let least = level(params.get("level").unwrap_or(&Value::Null))?;
@@ -150,10 +152,10 @@ impl Service {
             }
             _ => Err(RpcError::new(
                 METHOD_NOT_FOUND,
-                format!("there is no method {:?} here", cut(&method)),
+                format!("there is no method {:?} here", shorten(&method)),
             )),
         };
-        match terms.era {
+        match metadata.era {
             ProtocolEra::Legacy => result,
             ProtocolEra::Modern => result.map(signed),
         }
@@ -234,6 +236,6 @@ fn signed(mut result: Value) -> Value {
 }
 
 /// The beginning of a client's text.
-pub fn cut(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -3,7 +3,8 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{
-    BATCHED, ProtocolEra, RequestMetadata, agreed, client, elicits, progress, server_info, trace,
+    BATCHED, ProtocolEra, RequestMetadata, client, elicits, negotiated_version, progress,
+    server_info, trace,
 };
 use super::rpc::{self, Id, RpcError, RpcRequest};
 use super::service::INSTRUCTIONS;
@@ -56,7 +57,7 @@ impl ClientSession {
         let capabilities = request.params.get("capabilities");
         Ok(Self {
             id,
-            version: agreed(version),
+            version: negotiated_version(version),
             elicits: capabilities.is_some_and(elicits),
             client: request.params.get("clientInfo").and_then(client),
             least: Mutex::new(LogLevel::Info),
@@ -82,7 +83,7 @@ impl ClientSession {
     }
 
     /// The metadata of a request of this session.
-    pub fn terms(&self, params: &Map<String, Value>) -> RequestMetadata {
+    pub fn metadata(&self, params: &Map<String, Value>) -> RequestMetadata {
         RequestMetadata {
             era: ProtocolEra::Legacy,
             elicits: self.elicits,

@@ -212,11 +212,11 @@ impl StdioClient {
         ),
         RpcError,
     > {
-        let (terms, session) = if revision::named(&request).is_some() {
+        let (metadata, session) = if revision::requested_version(&request).is_some() {
             (revision::modern(&request, self.id.clone())?, None)
         } else {
             let session = self.session.get().ok_or_else(not_initialized)?;
-            (session.terms(&request.params), Some(session.clone()))
+            (session.metadata(&request.params), Some(session.clone()))
         };
         let unanswered = self.unanswered.clone().try_acquire_owned();
         let unanswered = unanswered.map_err(|_| {
@@ -229,7 +229,7 @@ impl StdioClient {
         let work = async move {
             let answer = client
                 .service
-                .answer(request, terms, session.as_ref(), &client.sender);
+                .answer(request, metadata, session.as_ref(), &client.sender);
             flight.run(answer).await
         };
         Ok((work, unanswered))

@@ -69,7 +69,7 @@ impl Batch {
         let mut waits = self.waits.iter();
         let reason = if request.method == "initialize" {
             "\"initialize\" is no part of a batch"
-        } else if revision::named(request).is_some() {
+        } else if revision::requested_version(request).is_some() {
             "a request that names its revision is no part of a batch"
         } else if waits
             .any(|reply| matches!(reply, BatchReply::Awaited(id, _) if *id == request.id))

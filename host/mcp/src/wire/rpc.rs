@@ -1,6 +1,6 @@
 //! JSON-RPC 2.0, as far as MCP uses it: messages in and out, no batches.
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, one_line};
 use serde_json::{Map, Value, json};
 
 /// Bytes of a server's request id; a request with a longer one is ignored.
@@ -81,7 +81,7 @@ fn failure(error: &Value) -> Failure {
         (Some(code), Some(message)) => Failure::of_rpc(code, message),
         _ => Failure::Protocol(format!(
             "an error without code and message: {}",
-            words(&error.to_string())
+            one_line(&error.to_string())
         )),
     }
 }

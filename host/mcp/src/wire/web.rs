@@ -1,6 +1,6 @@
 //! A server over streamable HTTP: each message is a POST, answered with JSON or an event stream.
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, one_line};
 use crate::settings::Settings;
 use crate::wire::rpc::{self, Incoming};
 use futures_util::{Stream, StreamExt as _};
@@ -184,7 +184,7 @@ impl HttpSession {
             }
             other => Err(Failure::Protocol(format!(
                 "it answered with the content type {:?}",
-                words(other)
+                one_line(other)
             ))),
         }
     }
@@ -331,7 +331,7 @@ fn unreachable(error: reqwest::Error) -> Failure {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    Failure::Unreachable(words(&cause.to_string()))
+    Failure::Unreachable(one_line(&cause.to_string()))
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_there_counts_and_what_was_freed_is_noticed() {
+    fn existing_bytes_count_and_freed_ones_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), vec![0; 10_000]).unwrap();
         let quota = Quota::new(folder.path(), 30_000);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_yet_counts_beside_what_is_measured() {
+    fn unwritten_bytes_count_beside_measured_ones() {
         let folder = tempfile::tempdir().unwrap();
         let quota = Quota::new(folder.path(), 30_000);
         let first = quota.take(20_000).unwrap();

@@ -112,7 +112,7 @@ impl fmt::Debug for Module {
 
 impl Module {
     /// Compiles (or takes from `cache`) and links `source`, and asks it for its tools.
-    /// `compiling` is told when a compilation begins; it is the only slow part.
+    /// `compiling` is called when a compilation begins, which is the only slow part.
     pub(crate) async fn load(
         engine: &Engine,
         cache: Option<&Cache>,

@@ -1,7 +1,7 @@
 //! Rows that follow from a run's events.
 
 use super::call::{AuditedCall, audited, kept_arguments};
-use super::draft::{Draft, canonical, tool_name, who};
+use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ impl RunAudit {
     pub fn new(run: Uuid, owner: &str, redaction: Redaction) -> Self {
         Self {
             run,
-            owner: who(owner),
+            owner: logged_owner(owner),
             policy: String::new(),
             redaction,
             begun: HashMap::new(),

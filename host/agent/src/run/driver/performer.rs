@@ -3,7 +3,7 @@
 use super::call_events::CallEvent;
 use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
 use super::{CallEventSender, Driver, Sink, StartingPoint};
-use crate::calls::screen::{released, screen};
+use crate::calls::screen::{screen, screen_result};
 use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
 use crate::guard::pii::GivenPlaceholders;
 use crate::run::RunUsage;
@@ -360,7 +360,7 @@ impl Performer {
                 },
                 Runner::Client => ToolResult::failed(ToolFailure::correctable(
                     "activity",
-                    "whoever asked for the run makes this call, once the run is over",
+                    "the client makes this call itself, after the run has ended",
                 )),
                 Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
                     let left = SubAgentLimits {
@@ -376,7 +376,7 @@ impl Performer {
             let tool = &work.call.tool;
             let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(tool));
             let check = is_screened.then_some(&*work.check);
-            let (outcome, said) = released(&shields, &id, tool, outcome, check).await;
+            let (outcome, said) = screen_result(&shields, &id, tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = outcome;
             Input::Called { id, result }

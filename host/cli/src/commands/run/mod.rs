@@ -252,7 +252,7 @@ pub async fn watch(
     if let Some(store) = store.cloned() {
         let (cancel, id) = (run.cancel.clone(), run.id);
         tokio::spawn(async move {
-            toolhold_runtime::cancellation::requested(&store, id).await;
+            toolhold_runtime::cancellation::wait_for_request(&store, id).await;
             cancel.cancel();
         });
     }

@@ -1,6 +1,6 @@
 //! Sessions of clients that began with `initialize`.
 
-use crate::serve::approval::unguessable;
+use crate::serve::approval::random_token;
 use crate::serve::in_flight::InFlightRequests;
 use crate::serve::rpc::{RpcError, RpcRequest};
 use crate::serve::session::ClientSession;
@@ -39,7 +39,7 @@ impl Sessions {
     /// # Errors
     /// The request is invalid, or every session is busy.
     pub fn begin(&self, request: &RpcRequest) -> Result<Arc<HeldSession>, SessionRefusal> {
-        let id: Arc<str> = unguessable().map_err(SessionRefusal::Request)?.into();
+        let id: Arc<str> = random_token().map_err(SessionRefusal::Request)?.into();
         let session =
             ClientSession::new(id.clone(), request, Arc::new(InFlightRequests::default()))
                 .map_err(SessionRefusal::Request)?;
