@@ -252,7 +252,7 @@ fn an_invalid_plan_is_reported() {
         ),
         (
             vec!["dry-run", "cycle.json", "--input", "[]"],
-            "--input: [] cannot be read",
+            "--input must be a JSON object",
         ),
         (
             vec!["dry-run", "cycle.json", "--input", "{x}"],

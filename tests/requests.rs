@@ -471,7 +471,7 @@ fn faults_are_reported_with_their_place_before_any_request() {
         ),
         (
             &["broken.json"],
-            &["broken.json: this is not JSON", "line 1"],
+            &["broken.json  ✗ this is not JSON", "line 1"],
         ),
         (&["typo.json"], &["typo.json", "unknown field `scheme`"]),
         (
@@ -576,7 +576,7 @@ fn the_requests_of_the_folder_are_listed() {
     let listed = host.run(&["request", "list"]);
     assert_eq!(listed.code, Some(1), "{listed:?}");
     assert!(
-        listed.stdout.contains("broken.json: this is not JSON"),
+        listed.stdout.contains("broken.json  ✗ this is not JSON"),
         "{listed:?}"
     );
 }

@@ -35,7 +35,7 @@ mod tests;
 
 pub use error::Failure;
 pub use offer::{Offer, OfferedTool};
-pub use pin::{Pins, Trust, is_revoked, reason};
+pub use pin::{Pins, Trust, is_revoked};
 pub use server::{McpServer, ReadySession};
 pub use servers::Servers;
 pub use settings::{Launch, Secrets, Settings};

@@ -153,7 +153,6 @@ impl Transport for ReplayTransport {
                 Err(TransportError::Broken {
                     url: self.target().to_owned(),
                     reason: "the recording was cut here".into(),
-                    source: None,
                 })
             });
             Ok(HttpResponse {

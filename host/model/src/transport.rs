@@ -1,6 +1,5 @@
 //! The interface between the client and the source of responses: a server or a recording.
 
-use std::error::Error;
 use std::fmt::{self, Debug};
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -120,18 +119,13 @@ pub enum TransportError {
         url: String,
         /// The root cause, in the system's words.
         reason: String,
-        source: Box<dyn Error + Send + Sync>,
     },
     /// No connection was opened in time.
     #[error("no connection to {url} within {after:?}")]
     ConnectTimeout { url: String, after: Duration },
     /// The connection failed while it was in use.
     #[error("the connection broke: {reason}")]
-    Broken {
-        url: String,
-        reason: String,
-        source: Option<Box<dyn Error + Send + Sync>>,
-    },
+    Broken { url: String, reason: String },
     /// A replay was asked for something that was never recorded.
     #[error("{explanation}")]
     Unrecorded {

@@ -46,8 +46,8 @@ pub enum ApprovalsCommand {
 
 pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Result<Exit> {
     let store = host::store(config).await?;
-    let json = |text: &str| {
-        serde_json::from_str::<Value>(text).with_context(|| format!("{text:.200} is not JSON"))
+    let json = |text: &str, what: &str| {
+        serde_json::from_str::<Value>(text).with_context(|| format!("{what} not JSON"))
     };
     let (call, verdict) = match command {
         ApprovalsCommand::List => {
@@ -58,13 +58,13 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
         ApprovalsCommand::Edit { call, arguments } => (
             call,
             Verdict::Edit {
-                arguments: json(&arguments)?,
+                arguments: json(&arguments, "the arguments are")?,
             },
         ),
         ApprovalsCommand::Replace { call, result } => (
             call,
             Verdict::Replace {
-                result: json(&result)?,
+                result: json(&result, "the result is")?,
             },
         ),
         ApprovalsCommand::Refuse { call, reason } => (call, Verdict::Refuse { reason }),

@@ -84,14 +84,20 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
             .await
         }
         AuditCommand::Search { text, which, json } => {
-            each(&store, &which.filter(text), |entry| {
+            let mut is_found = false;
+            let exit = each(&store, &which.filter(text), |entry| {
+                is_found = true;
                 if json {
                     println!("{}", entry.text);
                 } else {
                     println!("{}", line(&entry));
                 }
             })
-            .await
+            .await?;
+            if !is_found {
+                eprintln!("{}", style::dim("there is no such entry"));
+            }
+            Ok(exit)
         }
     }
 }

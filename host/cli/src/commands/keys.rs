@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::{Since, now_ms};
+use toolhold_runtime::stats::{Since, date_text, now_ms};
 use toolhold_server::http::digest;
-use toolhold_storage::{Permits, Scope};
+use toolhold_storage::{Key, Permits, Scope};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -125,15 +125,15 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 output::json(&keys)?;
                 return Ok(Exit::Ok);
             }
+            let widest = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
             for key in &keys {
                 let state = match (key.revoked_ms, key.is_valid()) {
                     (Some(_), _) => style::bad("revoked"),
                     (None, false) => style::warn("expired"),
-                    (None, true) => style::good("valid"),
+                    (None, true) => style::good("valid  "),
                 };
-                let permits = serde_json::to_string(&key.permits)?;
-                let name = style::bold(&key.name);
-                println!("{name}  {state}  {}", style::dim(&permits));
+                let name = style::bold(&format!("{:<widest$}", key.name));
+                println!("{name}  {state}  {}", style::dim(&permitted_text(key)?));
             }
             if keys.is_empty() {
                 output::remark("no keys; toolhold keys create NAME");
@@ -141,12 +141,39 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
         }
         KeysCommand::Revoke { name } => {
             if !store.revoke_key(&name).await? {
-                bail!("there is no key {name:?} that could be revoked");
+                bail!(
+                    "there is no key {name:?} that could be revoked; `toolhold keys list` shows them"
+                );
             }
             println!("{} {name}", style::good("revoked:"));
         }
     }
     Ok(Exit::Ok)
+}
+
+/// `scopes run, approve; tools text; until Sat, 20 Feb 2027 12:00:00 GMT`.
+fn permitted_text(key: &Key) -> Result<String> {
+    let mut parts = Vec::new();
+    if let Value::Object(permits) = serde_json::to_value(&key.permits)? {
+        for (kind, names) in &permits {
+            let names: Vec<&str> = names
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let names = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            parts.push(format!("{kind} {names}"));
+        }
+    }
+    if let Some(expires_ms) = key.expires_ms {
+        parts.push(format!("until {}", date_text(expires_ms)));
+    }
+    Ok(style::line(&parts.join("; ")))
 }
 
 /// Parses `--grants`.
@@ -168,7 +195,7 @@ fn until(time: Since) -> Result<u64> {
         Since::At(at_ms) => at_ms,
     };
     if at <= now {
-        bail!("--expires: that time has passed");
+        bail!("--expires: that time has passed; name one to come, such as 90d");
     }
     Ok(at)
 }

@@ -16,15 +16,9 @@ pub async fn modules(config: &Configuration, only: Option<&[String]>) -> Result<
     Ok(registry)
 }
 
-/// A module that fails to load is reported, and does not hide the others.
+/// Modules that fail to load or may not run are reported, and do not hide the others.
 pub fn warn_of_failures(registry: &Registry) {
-    for failed in registry.failures() {
-        let mark = match failed.error {
-            LoadError::Missing { .. } => dim("not built:"),
-            _ => warn("left out:"),
-        };
-        note(&mark, &format!("{}: {}", failed.origin, failed.error));
-    }
+    warn_of_left_out(registry);
     for module in registry.modules() {
         let standing = module.standing();
         if !standing.may_run() {
@@ -32,5 +26,16 @@ pub fn warn_of_failures(registry: &Registry) {
             let text = format!("{slot}: {reason}; toolhold modules approve {slot}");
             note(&warn("disabled:"), &text);
         }
+    }
+}
+
+/// Modules that fail to load are reported.
+pub fn warn_of_left_out(registry: &Registry) {
+    for failed in registry.failures() {
+        let mark = match failed.error {
+            LoadError::Missing { .. } => dim("not built:"),
+            _ => warn("left out:"),
+        };
+        note(&mark, &format!("{}: {}", failed.origin, failed.error));
     }
 }

@@ -139,7 +139,7 @@ fn value(file: &str) -> Result<Value> {
 
 /// Parses `--input`: JSON, a file, or a file after an @ as elsewhere.
 fn input(argument: &str) -> Result<Value> {
-    let input = if argument.trim_start().starts_with('{') {
+    let input = if argument.trim_start().starts_with(['{', '[']) {
         serde_json::from_str(argument).context("--input is not JSON")?
     } else {
         value(argument.strip_prefix('@').unwrap_or(argument)).context("--input")?

@@ -167,7 +167,9 @@ fn post_words(post: &ShieldBinding, place: ShieldPlace, is_own: bool) -> String 
     let within = post.timeout.as_millis();
     format!(
         "{words}  {}",
-        dim(&format!("{otherwise} without a verdict within {within} ms"))
+        dim(&format!(
+            "({otherwise} without a verdict within {within} ms)"
+        ))
     )
 }
 
@@ -192,7 +194,7 @@ fn terms(terms: &Value) -> String {
             format!(
                 "component {} (sha256:{:.12}…){settings}",
                 text("module"),
-                text("digest")
+                text("digest").trim_start_matches("sha256:")
             )
         }
         Some("model") => {
@@ -239,7 +241,12 @@ fn waiting(approval: &Approvals) {
     for (when, tools) in by_rule {
         println!("  of {}: {}", list(tools), words(when));
     }
-    println!("  of other tools: {}", words(approval.default));
+    let others = if approval.tools.is_empty() {
+        "all"
+    } else {
+        "other"
+    };
+    println!("  of {others} tools: {}", words(approval.default));
     let plans = if approval.plans {
         "wait as a whole"
     } else {

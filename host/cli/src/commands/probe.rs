@@ -154,7 +154,7 @@ fn show(dialect: &Dialect) {
     let name = server.name.as_deref().unwrap_or("unknown");
     line(
         "server",
-        &format!("{name} {}", server.version.as_deref().unwrap_or_default()),
+        format!("{name} {}", server.version.as_deref().unwrap_or_default()).trim_end(),
     );
     line(
         "context",

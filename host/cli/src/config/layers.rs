@@ -42,7 +42,7 @@ pub enum ConfigError {
     },
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax { origin: String, reason: String },
-    #[error("{origin} has no meaning for {key:?}{suggestion}; `toolhold config` lists all keys")]
+    #[error("{origin} has no meaning for {key:?};{suggestion} `toolhold config` lists all keys")]
     UnknownKey {
         origin: String,
         key: String,
@@ -148,7 +148,19 @@ impl Merged {
     pub fn origin(&self, key: &str) -> String {
         // An error inside a value, such as a list of directories, names a deeper key.
         let mut nearest = self.leaves.iter().filter(|(own, _)| key.starts_with(*own));
+        // What is missing in a table has the origin of what is there.
+        let beside = || {
+            let (table, _) = key.rsplit_once('.')?;
+            let mut leaves = self.leaves.iter();
+            let is_own = |own: &str| {
+                own.strip_prefix(table)
+                    .is_some_and(|rest| rest.starts_with('.'))
+            };
+            let found = leaves.find(|(own, (_, origin))| origin != "default" && is_own(own));
+            Some(found?.1)
+        };
         let found = self.leaves.get(key).or_else(|| Some(nearest.next()?.1));
+        let found = found.or_else(beside);
         found.map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
     }
 
@@ -158,8 +170,7 @@ impl Merged {
             let meant = known::nearest(&self.order, &key);
             return Err(ConfigError::UnknownKey {
                 origin: origin.to_owned(),
-                suggestion: meant
-                    .map_or_else(String::new, |key| format!("; did you mean {key:?}?")),
+                suggestion: meant.map_or_else(String::new, |key| format!(" did you mean {key:?}?")),
                 key,
             });
         }

@@ -131,7 +131,7 @@ fn what_cannot_work_is_named_with_its_key_and_the_remedy() {
         (
             "[pools.p]\nmembers = [\"a\"]\noverload = [\"less\"]",
             "pools.p.overload",
-            "unknown variant",
+            "unknown value",
         ),
         (
             "[pools.p]\nmembers = [\"a\"]\nattempts = 0",

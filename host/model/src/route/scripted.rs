@@ -122,7 +122,6 @@ impl Model for Scripted {
                 Act::Unreachable => Err(TransportError::Broken {
                     url: "http://scripted".into(),
                     reason: "connection reset".into(),
-                    source: None,
                 }
                 .into()),
                 Act::Break(text) => Err(ModelError::Truncated {

@@ -6,7 +6,7 @@ use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use std::sync::Arc;
-use toolhold_mcp::{McpServer, OfferedTool, ReadySession, Settings, reason};
+use toolhold_mcp::{McpServer, OfferedTool, ReadySession, Settings};
 use toolhold_policy::Standing;
 
 /// Starts the server if it may be started, and shows its tools.
@@ -23,7 +23,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
         println!(
             "  {} {}; it was not started, see `toolhold mcp approve {}`",
             warn("disabled:"),
-            plain(&reason(&launch)),
+            plain(&launch.reason()),
             settings.name
         );
         return Ok(Exit::Failed);
@@ -90,7 +90,7 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
         Standing::Trusted => println!("  nothing is pinned"),
         Standing::Approved => println!("  it is what was approved or first seen"),
         Standing::Pending { .. } => {
-            let reason = plain(&reason(&ready.standing));
+            let reason = plain(&ready.standing.reason());
             println!("  {} {reason}", warn("disabled:"));
         }
     }

@@ -289,6 +289,8 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
         Ok(output) => println!("{}", plain(&view::answer(&output.value))),
         Err(failure) => output::note(&bad(&format!("{}:", failure.kind)), &failure.message),
     }
-    output::remark(&view::cost(&result.usage));
+    if reported.is_some() {
+        output::remark(&view::cost(&result.usage));
+    }
     Ok(exit)
 }

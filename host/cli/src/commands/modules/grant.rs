@@ -16,7 +16,7 @@ use toml::{Table, Value};
 use toolhold_policy::{Approval, ApprovalStore as _, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{Module, Registry};
+use toolhold_sandbox::{LoadError, Module, Registry};
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
@@ -136,7 +136,10 @@ async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc
     let failures = registry.failures();
     let reason = failures.first().map_or_else(
         || "the module is gone".to_owned(),
-        |failed| plain(&failed.error.to_string()),
+        |failed| match &failed.error {
+            LoadError::Grant { reason } => plain(reason),
+            other => plain(&other.to_string()),
+        },
     );
     bail!("this cannot be granted: {reason}")
 }

@@ -15,8 +15,9 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let manifest = &module.manifest;
-    let version = manifest.version.as_deref().unwrap_or_default();
-    println!("{} {version}", bold(&module.name));
+    let version = manifest.version.as_deref();
+    let version = version.map_or(String::new(), |version| format!(" {version}"));
+    println!("{}{version}", bold(&module.name));
     if let Some(description) = &manifest.description {
         println!("{}", plain(description));
     }

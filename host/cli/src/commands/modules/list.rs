@@ -1,6 +1,6 @@
 //! `toolhold modules list`.
 
-use crate::commands::loaded::warn_of_failures;
+use crate::commands::loaded::warn_of_left_out;
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bold, bytes, dim, headline, plain, warn};
@@ -46,6 +46,6 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
             println!("  {}  {}", tool.name, dim(&headline));
         }
     }
-    warn_of_failures(registry);
+    warn_of_left_out(registry);
     Ok(Exit::Ok)
 }

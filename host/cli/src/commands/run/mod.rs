@@ -58,7 +58,7 @@ pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> 
     let requests = Requests::new(config.requests_folder());
     let path = PathBuf::from(&args.request);
     let saved = if path.is_file() {
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = input::file(&args.request)?;
         requests::parse(&text).map_err(|reason| anyhow!("{}: {reason}", path.display()))?
     } else {
         match requests.find(&args.request) {
@@ -113,7 +113,8 @@ pub fn requests(config: &Configuration) -> Exit {
             }
             Err(reason) => {
                 exit = Exit::Failed;
-                println!("{name}  {} {}", style::bad("✗"), style::plain(&reason));
+                let reason = reason.trim_start_matches(path).trim_start_matches(": ");
+                println!("{name}  {} {}", style::bad("✗"), style::plain(reason));
             }
         }
     }
