@@ -2,7 +2,7 @@
 
 use super::Terminal;
 use serde_json::json;
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::sandbox::repository;
 
 #[test]
@@ -146,5 +146,5 @@ fn probed() -> Scenario {
         Reply::error(400, refusal).expecting(tools),
         Reply::content("Hello!"),
     ])
-    .in_order(Order::FirstMatch)
+    .in_order(ReplyOrder::FirstMatch)
 }

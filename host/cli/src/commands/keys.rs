@@ -12,7 +12,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, date_text, now_ms};
 use toolhold_server::http::digest;
-use toolhold_storage::{Key, Permits, Scope};
+use toolhold_storage::{Permits, Scope, StoredKey};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -152,7 +152,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
 }
 
 /// `scopes run, approve; tools text; until Sat, 20 Feb 2027 12:00:00 GMT`.
-fn permitted_text(key: &Key) -> Result<String> {
+fn permitted_text(key: &StoredKey) -> Result<String> {
     let mut parts = Vec::new();
     if let Value::Object(permits) = serde_json::to_value(&key.permits)? {
         for (kind, names) in &permits {
