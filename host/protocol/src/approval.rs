@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use strum::IntoStaticStr;
 use toolhold_json::hex::sha256;
 
 /// When a tool's calls wait.
@@ -62,8 +63,9 @@ pub struct Decision {
     pub by: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     Approve,
     /// Run it with these arguments.
@@ -126,66 +128,4 @@ fn digest(call: &Call, arguments: &Value) -> String {
     let mut what = serde_json::json!([call.id, call.tool, call.instance, arguments]);
     what.sort_all_objects();
     sha256(what.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn which_calls_wait() {
-        let reads = Annotations {
-            read_only: true,
-            ..Annotations::default()
-        };
-        let writes = Annotations::default();
-        let policy: Approvals = serde_json::from_value(json!({
-            "default": "on-write",
-            "tools": {"files": "always", "files.list": "never"},
-        }))
-        .unwrap();
-        for (tool, annotations, waits) in [
-            ("text.count", reads, false),
-            ("text.count", writes, true),
-            ("files.read", reads, true),
-            ("files.list", writes, false),
-        ] {
-            assert_eq!(policy.apply_to(tool, annotations), waits, "{tool}");
-        }
-        assert!(!Approvals::default().apply_to("files.write", writes));
-    }
-
-    #[test]
-    fn no_other_name_takes_a_tool_out_of_a_rule() {
-        let writes = Annotations::default();
-        let policy: Approvals = serde_json::from_value(json!({
-            "default": "never",
-            "tools": {"files": "always", "files.list": "never", "note": "never"},
-        }))
-        .unwrap();
-        for (own, waits) in [
-            ("files.write", true),
-            ("files@1.2.write", true),
-            ("files@1.2.list", false),
-            ("text.count", false),
-        ] {
-            let names = ["note", own];
-            assert_eq!(policy.apply_to_any(&names, writes), waits, "{own}");
-        }
-    }
-
-    #[test]
-    fn a_decision_is_bound_to_what_would_run() {
-        let of = |arguments: Value| {
-            let call = Call {
-                id: "c".into(),
-                tool: "t".into(),
-                ..Call::default()
-            };
-            Pending::new(call, arguments, Annotations::default()).digest
-        };
-        assert_eq!(of(json!({"a": 1, "b": 2})), of(json!({"b": 2, "a": 1})));
-        assert_ne!(of(json!({"a": 1})), of(json!({"a": 2})));
-    }
 }

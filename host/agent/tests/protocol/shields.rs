@@ -100,7 +100,7 @@ fn shielded(
 fn private(context: impl IntoIterator<Item = Message>, reveal: &[&str]) -> RunRequest {
     let mut request = request(context);
     request.settings.privacy = Privacy {
-        hide: Kind::ALL.into(),
+        hide: Kind::ALL.iter().copied().collect(),
         reveal: reveal.iter().map(|name| (*name).to_owned()).collect(),
         ..Privacy::default()
     };

@@ -68,12 +68,12 @@ fn load_granting(
     if let Some((leaf, reason)) = serve.fault() {
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
-    let mcp_server: mcp_server::Table = section(&merged, &table, "mcp_server")?;
-    let token_env = mcp_server.token_env();
-    let mut configuration = configuration(&merged, table.clone(), token_env)?;
-    let mcp_server = mcp_server
-        .settings(variable(token_env).map(Into::into))
-        .map_err(|(leaf, reason)| merged.wrong(&format!("mcp_server.{leaf}"), reason))?;
+    let mut mcp_server: mcp_server::Settings = section(&merged, &table, "mcp_server")?;
+    let mut configuration = configuration(&merged, table.clone(), &mcp_server.token_env)?;
+    if let Some((leaf, reason)) = mcp_server.fault() {
+        return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
+    }
+    mcp_server.token = variable(&mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
         let resolved = resolve_agent(&files, flags, &name, &agent, table.get("agents"));
         configuration.add_agent(name, resolved);

@@ -70,7 +70,8 @@ impl<'a> Coercion<'a> {
                     let Some(schema) = own.or_else(|| schema.get("items")) else {
                         break;
                     };
-                    place.push_str(&format!("/{index}"));
+                    place.push('/');
+                    place.push_str(&index.to_string());
                     self.value(schema, item, place, depth + 1);
                     place.truncate(length);
                 }

@@ -6,12 +6,13 @@
 
 use super::client_sender::ClientSender;
 use super::revision::{ProtocolEra, RequestMetadata};
-use super::rpc::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
 use super::session::{ClientSession, ElicitationOutcome};
+use crate::rpc::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolhold_agent::calls::{CallApprover, NoDecision};
@@ -110,19 +111,13 @@ impl CallerApprover {
 
     /// Takes the question that the client is to be sent instead of a result.
     pub fn handed_back(&self) -> Result<Value, RpcError> {
-        let mut answer = self
-            .handed_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut answer = self.handed_back.lock();
         let nothing = || Err(RpcError::new(INTERNAL_ERROR, "the question got lost"));
         answer.take().unwrap_or_else(nothing)
     }
 
     fn hand_back(&self, answer: Result<Value, RpcError>) -> NoDecision {
-        *self
-            .handed_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self.handed_back.lock() = Some(answer);
         NoDecision::HandedBack
     }
 
@@ -337,7 +332,7 @@ impl Questions {
         time: Duration,
     ) -> Result<Option<Value>, RpcError> {
         let state = random_token()?;
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let now = Instant::now();
         if waiting.len() >= MAX_OPEN_QUESTIONS {
             waiting.retain(|_, asked| asked.until > now);
@@ -371,7 +366,7 @@ impl Questions {
             (Some(Value::String(state)), answers) => (state, answers),
             _ => return Err(RpcError::params("inputResponses need their requestState")),
         };
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let is_ours = waiting
             .get(state)
             .is_some_and(|asked| asked.digest == pending.digest && asked.until > Instant::now());

@@ -3,8 +3,8 @@
 use super::mask::Mask;
 use super::request::{OfferedRequest, tool_name};
 use super::revision::ProtocolEra;
-use super::rpc::RpcError;
 use super::schema::{self, ObjectSchema, of_object};
+use crate::rpc::RpcError;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};

@@ -2,7 +2,7 @@
 
 use super::mask::Mask;
 use super::revision::{RequestMetadata, level_name};
-use super::rpc;
+use crate::rpc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::future::Future;

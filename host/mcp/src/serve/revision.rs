@@ -1,6 +1,6 @@
 //! The protocol revision of a request, and the metadata of its sender.
 
-use super::rpc::{INVALID_REQUEST, RpcError, RpcRequest, UNSUPPORTED_VERSION};
+use crate::rpc::{INVALID_REQUEST, RpcError, RpcRequest, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -187,7 +187,7 @@ fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::{INVALID_PARAMS, Id};
+    use crate::rpc::{INVALID_PARAMS, Id};
 
     fn request(params: Value) -> RpcRequest {
         RpcRequest {

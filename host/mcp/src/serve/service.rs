@@ -7,12 +7,13 @@ use super::mask::Mask;
 use super::revision::{
     MODERN, ProtocolEra, RequestMetadata, SERVER_INFO_KEY, SUBSCRIPTION_KEY, level, server_info,
 };
-use super::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
 use super::seams::{CallRecords, ModuleHost, RequestRunner};
 use super::session::ClientSession;
 use super::settings::Settings;
+use crate::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
+use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use toolhold_agent::calls::{CallRules, CallableTools};
 
@@ -68,7 +69,7 @@ impl Service {
             rules: RwLock::new(Arc::new(rules)),
             allowed,
             asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
-            slots: Arc::new(Semaphore::new(settings.calls)),
+            slots: Arc::new(Semaphore::new(settings.calls.min(Semaphore::MAX_PERMITS))),
             tools: Arc::default(),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
@@ -77,15 +78,12 @@ impl Service {
 
     /// The settings for a call that begins now.
     pub(super) fn rules(&self) -> Arc<Rules> {
-        self.rules
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.rules.read().clone()
     }
 
     /// Replaces the settings for later calls.
     pub fn renew(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.rules.write() = Arc::new(rules);
     }
 
     pub fn settings(&self) -> &Settings {

@@ -6,13 +6,13 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
-use super::rpc::{
-    self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
-    Transmission,
-};
 use super::service::Service;
 use super::session::ClientSession;
 use super::work::{Batch, RequestOutcome, RequestTask};
+use crate::rpc::{
+    self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
+    Transmission,
+};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -135,8 +135,8 @@ impl StdioClient {
                 self.notified(&method, params);
                 None
             }
-            Message::Answer { id, result } => {
-                self.answered(&id, result);
+            Message::Answer { id, outcome } => {
+                self.answered(&id, outcome.ok());
                 None
             }
         }
@@ -162,7 +162,7 @@ impl StdioClient {
                     batch.begun(id, work);
                 }
                 Ok(Message::Notification { method, params }) => self.notified(&method, params),
-                Ok(Message::Answer { id, result }) => self.answered(&id, result),
+                Ok(Message::Answer { id, outcome }) => self.answered(&id, outcome.ok()),
                 Err(malformed) => batch.refused(malformed),
             }
         }

@@ -1,7 +1,7 @@
 //! Requests in progress, each in a task of its own, and batches of them.
 
-use super::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
 use super::{revision, session::ClientSession};
+use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;

@@ -12,9 +12,10 @@ pub use config::{Compiler, CompilerProcess, EngineConfig};
 pub use ticker::TickingCall;
 
 use crate::error::LoadError;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use toolhold_admission::{FairQueue, Rate};
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
@@ -101,10 +102,7 @@ impl Engine {
             return Ok(self.clone());
         }
         let family = &self.inner.family;
-        let mut siblings = family
-            .siblings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut siblings = family.siblings.lock();
         if let Some(inner) = siblings.get(&variant).and_then(Weak::upgrade) {
             return Ok(Self { inner });
         }

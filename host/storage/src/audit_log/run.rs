@@ -6,7 +6,6 @@ use crate::column::signed;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use toolhold_policy::redaction::Redaction;
-use toolhold_protocol::approval::Verdict;
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind};
@@ -95,12 +94,7 @@ impl RunAudit {
                 ("call", Some(tool_name(tool)), details.into())
             }
             EventKind::Decided { id, decision, .. } => {
-                let verdict = match &decision.verdict {
-                    Verdict::Approve => "approve",
-                    Verdict::Edit { .. } => "edit",
-                    Verdict::Replace { .. } => "replace",
-                    Verdict::Refuse { .. } => "refuse",
-                };
+                let verdict: &str = (&decision.verdict).into();
                 let details = json!({
                     "call": id,
                     "verdict": verdict,

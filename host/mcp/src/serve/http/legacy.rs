@@ -3,11 +3,11 @@
 use super::reply::{self, RequestWork};
 use super::sessions::{HeldSession, SessionRefusal};
 use super::{HttpEndpoint, HttpRejection, SESSION, VERSION, accepts, remote};
+use crate::rpc;
+use crate::rpc::{INTERNAL_ERROR, InvalidMessage, Message, RpcError, RpcRequest};
 use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, RequestMetadata};
-use crate::serve::rpc;
-use crate::serve::rpc::{INTERNAL_ERROR, InvalidMessage, Message, RpcError, RpcRequest};
 use crate::serve::service::Service;
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
@@ -39,8 +39,8 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
             notified(&held, &method, params);
             StatusCode::ACCEPTED.into_response()
         }
-        Message::Answer { id, result } => {
-            held.session.answer(&id, result);
+        Message::Answer { id, outcome } => {
+            held.session.answer(&id, outcome.ok());
             StatusCode::ACCEPTED.into_response()
         }
     }
@@ -76,7 +76,7 @@ pub async fn batch(
                 batch.begun(id, work);
             }
             Ok(Message::Notification { method, params }) => notified(&held, &method, params),
-            Ok(Message::Answer { id, result }) => held.session.answer(&id, result),
+            Ok(Message::Answer { id, outcome }) => held.session.answer(&id, outcome.ok()),
             Err(malformed) => batch.refused(malformed),
         }
     }

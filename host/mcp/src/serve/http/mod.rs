@@ -14,8 +14,8 @@ mod sessions;
 pub use connections::{Bound, serve};
 
 use super::revision::RequestMetadata;
-use super::rpc::{self, INVALID_REQUEST, RpcError, Transmission};
 use super::service::Service;
+use crate::rpc::{self, INVALID_REQUEST, RpcError, Transmission};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};

@@ -2,9 +2,9 @@
 
 use super::reply::{self, RequestWork};
 use super::{HttpEndpoint, VERSION, accepts, remote};
+use crate::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
-use crate::serve::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -130,7 +130,7 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::Id;
+    use crate::rpc::Id;
     use serde_json::json;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {

@@ -1,11 +1,11 @@
 //! The HTTP response of a request: JSON, or a stream of events that ends with the reply.
 
-use crate::serve::client_sender::ClientSender;
-use crate::serve::rpc;
-use crate::serve::rpc::{
+use crate::rpc;
+use crate::rpc::{
     HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND, MISSING_CAPABILITY,
     PARSE_ERROR, RpcError, UNSUPPORTED_VERSION,
 };
+use crate::serve::client_sender::ClientSender;
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
