@@ -19,6 +19,13 @@ pub enum Exit {
     Interrupted,
 }
 
+impl Exit {
+    /// [`Exit::Ok`], or [`Exit::Failed`].
+    pub fn of(is_fine: bool) -> Self {
+        if is_fine { Self::Ok } else { Self::Failed }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         // 2 is clap's code for an invalid command line.

@@ -2,7 +2,7 @@
 
 use crate::lingering::LingeringStream;
 use crate::settings::Settings;
-use crate::write_timeout::WriteTimeout;
+use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
 use axum::{Router, middleware};
 use hyper::server::conn::http1;
@@ -111,7 +111,7 @@ async fn connection(
 ) -> Result<(), hyper::Error> {
     // A response is one write; Nagle's algorithm would delay it.
     let _ = stream.set_nodelay(true);
-    let stream = WriteTimeout::new(LingeringStream::new(stream), settings.write_timeout);
+    let stream = write_timeout(LingeringStream::new(stream), settings.write_timeout);
     let router = TowerToHyperService::new(router);
     let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(own.clone());

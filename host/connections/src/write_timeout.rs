@@ -1,89 +1,18 @@
 //! A timeout for writes: a client that does not read its response would keep its connection for ever.
 
-use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio_io_timeout::TimeoutWriter;
 
-/// A stream whose writes fail with [`io::ErrorKind::TimedOut`] if the peer takes nothing for `timeout`. A stream
-/// without a pending write may be idle for ever.
-#[derive(Debug)]
-pub struct WriteTimeout<S> {
-    stream: S,
-    timeout: Duration,
-    /// The timer of a pending write.
-    waiting: Option<Pin<Box<Sleep>>>,
-}
-
-impl<S> WriteTimeout<S> {
-    pub fn new(stream: S, timeout: Duration) -> Self {
-        Self {
-            stream,
-            timeout,
-            waiting: None,
-        }
-    }
-
-    fn in_time(
-        &mut self,
-        written: Poll<io::Result<usize>>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.waiting = None;
-            return written;
-        }
-        let timeout = self.timeout;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
-        ready!(waiting.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.in_time(written, context)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.stream).poll_write_vectored(context, pieces);
-        this.in_time(written, context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-    }
+/// A stream whose writes fail with [`TimedOut`](std::io::ErrorKind::TimedOut) if the peer takes nothing for
+/// `timeout`. A stream without a pending write may be idle for ever.
+pub fn write_timeout<S>(stream: S, timeout: Duration) -> Pin<Box<TimeoutWriter<S>>>
+where
+    S: tokio::io::AsyncWrite,
+{
+    let mut stream = TimeoutWriter::new(stream);
+    stream.set_timeout(Some(timeout));
+    Box::pin(stream)
 }
 
 #[cfg(test)]
@@ -94,9 +23,9 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(30);
     const BUFFER_BYTES: usize = 1_000;
 
-    fn pair() -> (DuplexStream, WriteTimeout<DuplexStream>) {
+    fn pair() -> (DuplexStream, Pin<Box<TimeoutWriter<DuplexStream>>>) {
         let (client, server) = duplex(BUFFER_BYTES);
-        (client, WriteTimeout::new(server, TIMEOUT))
+        (client, write_timeout(server, TIMEOUT))
     }
 
     #[tokio::test(start_paused = true)]
@@ -105,7 +34,7 @@ mod tests {
         server.write_all(&[7; BUFFER_BYTES]).await.unwrap();
         let started = tokio::time::Instant::now();
         let failed = server.write_all(&[7]).await.unwrap_err();
-        assert_eq!(failed.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(failed.kind(), std::io::ErrorKind::TimedOut);
         assert!(started.elapsed() >= TIMEOUT);
     }
 

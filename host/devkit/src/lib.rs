@@ -10,6 +10,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The text of a file below `templates/`.
+macro_rules! template {
+    ($path:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/templates/", $path))
+    };
+}
+
 pub mod build;
 pub mod capacity;
 pub mod demo;

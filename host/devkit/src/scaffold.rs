@@ -36,20 +36,15 @@ pub fn create(
         (Offers::Shield, _) => return Err(ScaffoldError::NoShield { language }),
     };
     if !is_name(name) {
-        return Err(ScaffoldError::Name {
-            name: name.to_owned(),
-        });
+        let name = name.to_owned();
+        return Err(ScaffoldError::Name { name });
     }
     let folder = parent.join(name);
     fs::create_dir_all(parent).map_err(ScaffoldError::io(parent))?;
+    let path = folder.clone();
     fs::create_dir(&folder).map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => ScaffoldError::Exists {
-            path: folder.clone(),
-        },
-        _ => ScaffoldError::Io {
-            path: folder.clone(),
-            source,
-        },
+        io::ErrorKind::AlreadyExists => ScaffoldError::Exists { path },
+        _ => ScaffoldError::Io { path, source },
     })?;
     let written = write(&folder, name, language, template);
     if written.is_err() {
@@ -96,39 +91,28 @@ struct Template {
     /// The end of the README.
     notes: &'static str,
     /// Files of modules in every language.
-    common: &'static [(&'static str, &'static str)],
-    files: &'static [(&'static str, &'static str)],
-    support: SupportFiles,
+    common: Files,
+    files: Files,
+    /// The folder of the source's support, and the files in it.
+    support: (&'static str, Files),
 }
 
-/// Support files of a module's source, and their folder.
-struct SupportFiles {
-    folder: &'static str,
-    files: &'static [(&'static str, &'static str)],
-}
+/// Name and text of each file.
+type Files = &'static [(&'static str, &'static str)];
 
-const NO_SUPPORT: SupportFiles = SupportFiles {
-    folder: "",
-    files: &[],
-};
+const NO_SUPPORT: (&str, Files) = ("", &[]);
 
 /// A file that cargo or git would act on has the suffix `.in` in our tree, which is removed here.
-const COMMON: &[(&str, &str)] = &[
-    ("module.toml", include_str!("../templates/module.toml.in")),
-    ("README.md", include_str!("../templates/README.md.in")),
+const COMMON: Files = &[
+    ("module.toml", template!("module.toml.in")),
+    ("README.md", template!("README.md.in")),
     ("wit/toolhold.wit", WIT),
 ];
 
 /// The same of a shield.
-const COMMON_OF_SHIELDS: &[(&str, &str)] = &[
-    (
-        "module.toml",
-        include_str!("../templates/shield/module.toml.in"),
-    ),
-    (
-        "README.md",
-        include_str!("../templates/shield/README.md.in"),
-    ),
+const COMMON_OF_SHIELDS: Files = &[
+    ("module.toml", template!("shield/module.toml.in")),
+    ("README.md", template!("shield/README.md.in")),
     ("wit/toolhold.wit", WIT),
 ];
 
@@ -139,17 +123,11 @@ const RUST: Template = Template {
             derives\nschemas and exports the world: an ordinary crate, yours to change.",
     common: COMMON,
     files: &[
-        (
-            "Cargo.toml",
-            include_str!("../templates/rust/Cargo.toml.in"),
-        ),
-        ("src/lib.rs", include_str!("../templates/rust/lib.rs.in")),
+        ("Cargo.toml", template!("rust/Cargo.toml.in")),
+        ("src/lib.rs", template!("rust/lib.rs.in")),
         (".gitignore", "/target/\n"),
     ],
-    support: SupportFiles {
-        folder: "",
-        files: RUST_SUPPORT,
-    },
+    support: ("", RUST_SUPPORT),
 };
 
 const RUST_SHIELD: Template = Template {
@@ -157,47 +135,33 @@ const RUST_SHIELD: Template = Template {
             crate that exports the world: an ordinary crate, yours to change.",
     common: COMMON_OF_SHIELDS,
     files: &[
-        (
-            "Cargo.toml",
-            include_str!("../templates/shield/Cargo.toml.in"),
-        ),
-        ("src/lib.rs", include_str!("../templates/shield/lib.rs.in")),
+        ("Cargo.toml", template!("shield/Cargo.toml.in")),
+        ("src/lib.rs", template!("shield/lib.rs.in")),
         (".gitignore", "/target/\n"),
     ],
     ..RUST
 };
 
+/// The text of a file of the helper crate.
+macro_rules! sdk {
+    ($path:literal) => {
+        include_str!(concat!("../../../modules/sdk/", $path))
+    };
+}
+
 /// The helper crate, and the world that it finds beside `toolhold.wit`.
-const RUST_SUPPORT: &[(&str, &str)] = &[
+const RUST_SUPPORT: Files = &[
     ("wit/shield.wit", include_str!("../../../wit/shield.wit")),
-    (
-        "vendor/toolhold-guest/Cargo.toml",
-        include_str!("../../../modules/sdk/Cargo.toml"),
-    ),
-    (
-        "vendor/toolhold-guest/src/lib.rs",
-        include_str!("../../../modules/sdk/src/lib.rs"),
-    ),
-    (
-        "vendor/toolhold-guest/src/check.rs",
-        include_str!("../../../modules/sdk/src/check.rs"),
-    ),
+    ("vendor/toolhold-guest/Cargo.toml", sdk!("Cargo.toml")),
+    ("vendor/toolhold-guest/src/lib.rs", sdk!("src/lib.rs")),
+    ("vendor/toolhold-guest/src/check.rs", sdk!("src/check.rs")),
     (
         "vendor/toolhold-guest/src/current_call.rs",
-        include_str!("../../../modules/sdk/src/current_call.rs"),
+        sdk!("src/current_call.rs"),
     ),
-    (
-        "vendor/toolhold-guest/src/schema.rs",
-        include_str!("../../../modules/sdk/src/schema.rs"),
-    ),
-    (
-        "vendor/toolhold-guest/src/shield.rs",
-        include_str!("../../../modules/sdk/src/shield.rs"),
-    ),
-    (
-        "vendor/toolhold-guest/src/tool.rs",
-        include_str!("../../../modules/sdk/src/tool.rs"),
-    ),
+    ("vendor/toolhold-guest/src/schema.rs", sdk!("src/schema.rs")),
+    ("vendor/toolhold-guest/src/shield.rs", sdk!("src/shield.rs")),
+    ("vendor/toolhold-guest/src/tool.rs", sdk!("src/tool.rs")),
 ];
 
 const C: Template = Template {
@@ -207,16 +171,10 @@ const C: Template = Template {
             and\nwrites JSON and exports the world; it is yours to change.",
     common: COMMON,
     files: &[
-        ("module.c", include_str!("../templates/c/module.c")),
-        (
-            "compile_flags.txt",
-            include_str!("../templates/c/compile_flags.txt"),
-        ),
+        ("module.c", template!("c/module.c")),
+        ("compile_flags.txt", template!("c/compile_flags.txt")),
     ],
-    support: SupportFiles {
-        folder: "toolhold",
-        files: build::C_SUPPORT,
-    },
+    support: ("toolhold", build::C_SUPPORT),
 };
 
 const GO: Template = Template {
@@ -226,13 +184,10 @@ const GO: Template = Template {
             the\nworld; `toolhold/abi_wasip1.go` is delicate and says why.",
     common: COMMON,
     files: &[
-        ("main.go", include_str!("../templates/go/main.go")),
-        ("go.mod", include_str!("../templates/go/go.mod.in")),
+        ("main.go", template!("go/main.go")),
+        ("go.mod", template!("go/go.mod.in")),
     ],
-    support: SupportFiles {
-        folder: "toolhold",
-        files: build::GO_SUPPORT,
-    },
+    support: ("toolhold", build::GO_SUPPORT),
 };
 
 const PYTHON: Template = Template {
@@ -242,7 +197,7 @@ const PYTHON: Template = Template {
             pure Python\npackages copied into this folder.",
     common: COMMON,
     files: &[
-        ("app.py", include_str!("../templates/python/app.py")),
+        ("app.py", template!("python/app.py")),
         (".gitignore", "__pycache__/\n"),
     ],
     support: NO_SUPPORT,
@@ -254,10 +209,7 @@ const JAVASCRIPT: Template = Template {
     notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
     common: COMMON,
     files: &[
-        (
-            "module.js",
-            include_str!("../templates/javascript/module.js"),
-        ),
+        ("module.js", template!("javascript/module.js")),
         (".gitignore", "/node_modules/\n"),
     ],
     support: NO_SUPPORT,
@@ -270,14 +222,8 @@ const TYPESCRIPT: Template = Template {
             `package.json` beside them, npm packages are installed and bundled by the build.",
     common: COMMON,
     files: &[
-        (
-            "module.ts",
-            include_str!("../templates/typescript/module.ts"),
-        ),
-        (
-            "tsconfig.json",
-            include_str!("../templates/typescript/tsconfig.json"),
-        ),
+        ("module.ts", template!("typescript/module.ts")),
+        ("tsconfig.json", template!("typescript/tsconfig.json")),
         ("toolhold.d.ts", DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
@@ -290,11 +236,11 @@ fn write(
     language: Language,
     template: &Template,
 ) -> Result<(), ScaffoldError> {
+    let (support_folder, support) = template.support;
     let own = template.common.iter().chain(template.files);
-    let own = own.map(|(file, text)| (Path::new(file).to_owned(), *text));
-    let support = template.support.files.iter();
-    let support =
-        support.map(|(file, text)| (Path::new(template.support.folder).join(file), *text));
+    let own = own.map(|(file, text)| (PathBuf::from(file), text));
+    let support = support.iter();
+    let support = support.map(|(file, text)| (Path::new(support_folder).join(file), text));
     for (file, text) in own.chain(support) {
         let text = text
             .replace("{{name}}", name)

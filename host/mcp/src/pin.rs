@@ -7,6 +7,7 @@
 use crate::error::Failure;
 use crate::offer::{Offer, OfferedTool};
 use crate::settings::Settings;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use toolhold_json::hex::sha256;
 use toolhold_policy::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 
 /// When a person must approve a server before its tools run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Trust {
     /// If it is in a configuration file that was found in the working folder. Other servers are pinned when first seen.
     FirstSight,

@@ -3,6 +3,8 @@
 use crate::components::{Sources, fetch};
 use crate::config::{Configuration, EndpointTable};
 use crate::recorded::{AuditMode, Recorder};
+use crate::requests::Requests;
+use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::stream::{self, StreamExt as _};
 use std::collections::BTreeSet;
@@ -19,23 +21,24 @@ use toolhold_telemetry::Telemetry;
 
 /// An engine with an empty registry: modules are loaded into it.
 pub fn registry(config: &Configuration) -> Result<Registry> {
-    let engine =
-        Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     let policy = config.policy();
     let storage = policy.storage.clone();
     tokio::task::spawn_blocking(move || storage.sweep());
-    Ok(Registry::new(engine, cache(config), policy))
+    Ok(Registry::new(engine(config)?, cache(config), policy))
 }
 
 /// As [`registry`], for components that come with this binary and need no approval.
 pub fn trusting_registry(config: &Configuration) -> Result<Registry> {
-    let engine =
-        Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
     let policy = Policy {
         trust: Trust::All,
         ..config.policy()
     };
-    Ok(Registry::new(engine, cache(config), policy))
+    Ok(Registry::new(engine(config)?, cache(config), policy))
+}
+
+/// The engine, as configured.
+pub fn engine(config: &Configuration) -> Result<Engine> {
+    Engine::new(config.engine()).context("the WebAssembly engine could not be started")
 }
 
 /// Most references fetched at the same time: each may hold a whole component in memory.
@@ -152,6 +155,13 @@ pub fn sources(config: &Configuration) -> Sources {
             .map(|(name, reference)| (name.to_owned(), reference.to_owned()))
             .collect(),
     }
+}
+
+/// The tools of a registry's modules, and all that tools may name beside them.
+pub fn toolbox(config: &Configuration, registry: Registry) -> SandboxTools {
+    SandboxTools::new(registry)
+        .with_sources(sources(config))
+        .with_requests(Requests::new(config.requests_folder()))
 }
 
 /// Opens the store of runs.

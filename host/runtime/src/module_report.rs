@@ -3,6 +3,13 @@
 use serde_json::{Value, json};
 use toolhold_sandbox::Module;
 
+/// Why a module may not run, and what to do.
+pub fn disabled(module: &Module) -> Option<String> {
+    let (slot, standing) = (&module.slot, module.standing());
+    let reason = standing.reason();
+    (!standing.may_run()).then(|| format!("disabled: {reason}; toolhold modules approve {slot}"))
+}
+
 /// Everything about a module: its tools, limits, what it asks for, and what it may do.
 pub fn describe(module: &Module) -> Value {
     json!({

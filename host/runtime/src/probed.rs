@@ -1,11 +1,10 @@
 //! What probes found out about endpoints: one file for each model and base URL.
 
-use crate::stats::date_text;
+use crate::stats::{date_text, now_ms};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_model::Dialect;
 
 /// The probed dialect of a model at an endpoint.
@@ -24,11 +23,10 @@ pub struct Probed {
 impl Probed {
     /// A dialect that was found now.
     pub fn now(base_url: &str, model: &str, dialect: Dialect) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             base_url: base_url.to_owned(),
             model: model.to_owned(),
-            found_at_s: now.unwrap_or_default().as_secs(),
+            found_at_s: now_ms() / 1_000,
             dialect,
         }
     }

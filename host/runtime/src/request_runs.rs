@@ -106,14 +106,11 @@ impl Runs {
             store: store.clone(),
             client: asked.approver,
         });
-        let run = match driver.start(request, Box::new(journal)).await {
-            Ok(run) => run,
-            Err(refused) => {
-                observer.not_begun();
-                let message = format!("the Request cannot be run: {refused}");
-                return Err(ToolFailure::correctable("request", message));
-            }
-        };
+        let started = driver.start(request, Box::new(journal)).await;
+        let (run, observer) = observer.begun(started).map_err(|refused| {
+            let message = format!("the Request cannot be run: {refused}");
+            ToolFailure::correctable("request", message)
+        })?;
         let _cancels = run.cancel.clone().drop_guard();
         let (ended, done) = oneshot::channel();
         // A run whose client is gone still ends with an event, which is recorded.
@@ -283,6 +280,8 @@ fn not_recorded(reason: &str) -> ToolFailure {
 
 /// Each begin or end of a step is a unit of progress. The total is unknown.
 fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
+    let level = LogLevel::Warn;
+    let warned = |message| listener.logged(LogLine { level, message });
     let note = match &event.kind {
         EventKind::Request { step, .. } => format!("step {step}: the model is asked"),
         EventKind::ToolStart { call, .. } => format!("{} is called", call.tool),
@@ -292,17 +291,9 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
             pending.call.tool, pending.call.id
         ),
         EventKind::UnusableReply(reply) => {
-            return listener.logged(LogLine {
-                level: LogLevel::Warn,
-                message: reply.to_string(),
-            });
+            return warned(reply.to_string());
         }
-        EventKind::Notice { message, .. } => {
-            return listener.logged(LogLine {
-                level: LogLevel::Warn,
-                message: message.clone(),
-            });
-        }
+        EventKind::Notice { message, .. } => return warned(message.clone()),
         _ => return,
     };
     *told += 1;

@@ -4,6 +4,7 @@ use crate::components::Components;
 use crate::config::{Configuration, ShieldSettings, ShieldWhat};
 use crate::host;
 use crate::models::Guards;
+use crate::module_report::disabled;
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -142,14 +143,8 @@ async fn module(
     if module.kind != ModuleKind::Shield {
         bail!("the module {name:?} is no shield: it does not export toolhold:module/shields");
     }
-    let standing = module.standing();
-    if !standing.may_run() {
-        bail!(
-            "its module {} is disabled: {}; toolhold modules approve {}",
-            module.slot,
-            standing.reason(),
-            module.slot
-        );
+    if let Some(disabled) = disabled(&module) {
+        bail!("its module {} is {disabled}", module.slot);
     }
     Ok(module)
 }

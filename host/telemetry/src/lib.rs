@@ -12,10 +12,10 @@
 //! use toolhold_telemetry::{ObservedRun, Telemetry};
 //!
 //! let telemetry = Telemetry::off();
-//! let mut observer = telemetry.observe(ObservedRun::default());
-//! // For each event of the run: observer.take(&event);
+//! let observer = telemetry.observe(ObservedRun::default());
 //! assert_eq!(observer.trace(), None);
-//! observer.not_begun();
+//! // For each event of the run that was begun: observer.take(&event);
+//! assert!(observer.begun(Err::<(), _>("refused")).is_err());
 //! ```
 #![forbid(unsafe_code)]
 

@@ -120,10 +120,16 @@ impl Observer {
         parent_of(&self.root.as_ref()?.span.as_parent())
     }
 
-    /// Ends the span of a run that did not begin.
-    pub fn not_begun(self) {
-        if let Some(mut root) = self.root {
-            root.end(now_ms(), Some("not_begun"));
+    /// Observes the run that was begun, or ends the span of a run that was not.
+    pub fn begun<R, E>(self, run: Result<R, E>) -> Result<(R, Self), E> {
+        match run {
+            Ok(run) => Ok((run, self)),
+            Err(refused) => {
+                if let Some(mut root) = self.root {
+                    root.end(now_ms(), Some("not_begun"));
+                }
+                Err(refused)
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! `toolhold approvals`: calls that wait for a person, from any terminal.
 
 use crate::exit::Exit;
-use crate::terminal::style;
 use crate::terminal::view::bound_call;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use serde_json::Value;
@@ -125,6 +125,6 @@ async fn list(store: &Store) -> Result<()> {
     } else {
         return Ok(());
     };
-    eprintln!("{}", style::dim(hint));
+    output::remark(hint);
     Ok(())
 }

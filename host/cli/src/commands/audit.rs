@@ -149,11 +149,7 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
             );
         }
     }
-    Ok(if faults.is_empty() {
-        Exit::Ok
-    } else {
-        Exit::Failed
-    })
+    Ok(Exit::of(faults.is_empty()))
 }
 
 /// Time, actor, action, and the remaining members.

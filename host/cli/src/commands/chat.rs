@@ -1,13 +1,13 @@
 //! `toolhold chat`: a session at the terminal.
 
 use crate::commands::endpoint::EndpointArgs;
-use crate::commands::run::{exit_of, warn_of_failures};
+use crate::commands::loaded::{self, warn_of_failures};
+use crate::commands::run::exit_of;
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::approver::{InvalidAnswer, question, unclear, verdict};
-use crate::terminal::progress::Loading;
-use crate::terminal::style;
 use crate::terminal::view::EventPrinter;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use futures_util::future::BoxFuture;
@@ -58,9 +58,7 @@ const HELP: &str = "\
 Ctrl-C stops a turn that goes on. A line that ends in \\ goes on with the next.";
 
 pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
+    let registry = loaded::modules(config, None).await?;
     warn_of_failures(&registry);
     let agents = Box::pin(Agents::new(config, registry)).await?;
     let agent = agents.named(&args.agent).ok_or_else(|| {
@@ -78,14 +76,8 @@ pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
     };
     let telemetry = host::telemetry(config, false)?;
     let prompt = Prompt::new(config.state_folder().join("chat_history"))?;
-    eprintln!(
-        "{}",
-        style::dim(&format!(
-            "{} asks {}; /help lists commands",
-            agent.name,
-            style::line(agent.model())
-        ))
-    );
+    let (name, model) = (&agent.name, style::line(agent.model()));
+    output::remark(&format!("{name} asks {model}; /help lists commands"));
     let chat = Chat {
         agent,
         store,
@@ -111,13 +103,8 @@ impl Chat {
         let mut exit = Exit::Ok;
         loop {
             let Some(line) = self.prompt.read("› ").await? else {
-                eprintln!(
-                    "{}",
-                    style::dim(&format!(
-                        "toolhold chat --session {} goes on",
-                        self.session.id
-                    ))
-                );
+                let id = self.session.id;
+                output::remark(&format!("toolhold chat --session {id} goes on"));
                 return Ok(exit);
             };
             let line = line.trim();
@@ -161,7 +148,7 @@ impl Chat {
         }
         request.context.push(Message::user(text));
         request.allowed = self.agent.allowed(&behalf);
-        let mut observer = self.telemetry.observe(ObservedRun {
+        let observer = self.telemetry.observe(ObservedRun {
             run: request.id,
             agent: self.agent.name.clone(),
             conversation: Some(self.session.id),
@@ -177,20 +164,15 @@ impl Chat {
         let journal = self.store.journal(request.id, label);
         let (mut driver, notes) = self.agent.driver(&self.store, &behalf).await;
         for note in notes {
-            eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+            output::left_out(&note);
         }
         driver.approver = Arc::new(PromptApprover {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
         });
-        let mut run = match driver.start(request, Box::new(journal)).await {
-            Ok(run) => run,
-            Err(refused) => {
-                observer.not_begun();
-                return Err(refused.into());
-            }
-        };
+        let started = driver.start(request, Box::new(journal)).await;
+        let (mut run, mut observer) = observer.begun(started)?;
         let (cancel, id) = (run.cancel.clone(), run.id);
         let mut view = EventPrinter::default();
         let mut exit = Exit::Failed;

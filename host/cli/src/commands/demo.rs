@@ -63,13 +63,11 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
             let recording: Arc<dyn Transport> =
                 Arc::new(ReplayTransport::parse(demo::RECORDING)?.with_pace(demo::PACE));
             let model = demo::recorded_model()?;
-            eprintln!(
-                "{}",
-                style::warn(&format!(
-                    "This replays what {model} really answered when this was recorded. The tools are not recorded: \
-                     they run now, in the sandbox. For a live model: cargo xtask quickstart, or toolhold run --base-url URL."
-                ))
+            let text = format!(
+                "This replays what {model} really answered when this was recorded. The tools are not recorded: \
+                 they run now, in the sandbox. For a live model: cargo xtask quickstart, or toolhold run --base-url URL."
             );
+            eprintln!("{}", style::warn(&text));
             Arc::new(OpenAiModel::new(recording, model, timeouts))
         }
     };

@@ -84,7 +84,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
     for (name, finding) in toolchains().await {
         report(name, finding);
     }
-    Ok(if broken == 0 { Exit::Ok } else { Exit::Failed })
+    Ok(Exit::of(broken == 0))
 }
 
 async fn modules(config: &Configuration) -> Vec<Finding> {

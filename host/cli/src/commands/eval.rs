@@ -3,11 +3,12 @@
 mod table;
 
 use crate::commands::endpoint::EndpointArgs;
+use crate::commands::run;
 use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::progress::Loading;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -143,12 +144,11 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Loads the configuration with `file` and `flags`; each compared configuration adds its own settings.
-/// its own settings over them.
 pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<Exit> {
     let set = set(&args)?;
     if args.list {
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&set)?);
+            output::json(&set)?;
         } else {
             table::list(&set);
         }
@@ -191,7 +191,7 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
     let stopped = (attempts.len() < all).then(|| stop.reason());
     let report = Report::new(&set, &arms, &attempts, all, stopped);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        output::json(&report)?;
     } else {
         table::report(&report);
     }
@@ -210,10 +210,8 @@ fn exit(report: &Report<'_>, stop: &EarlyEnd, min_success: Option<f64>) -> Exit 
     match (min_success, total) {
         (Some(least), Some(total)) if total.rate < least => {
             let (rate, least) = (total.rate * 100.0, least * 100.0);
-            eprintln!(
-                "{} {rate:.1} % is less than {least:.1} %",
-                style::bad("failed:")
-            );
+            let text = format!("{rate:.1} % is less than {least:.1} %");
+            output::note(&style::bad("failed:"), &text);
             Exit::Failed
         }
         _ => Exit::Ok,
@@ -243,8 +241,7 @@ async fn compile(config: &Configuration, set: &Set, tells: bool) -> Result<Regis
     })
     .await?;
     for failed in registry.failures().iter().filter(|_| tells) {
-        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
-        eprintln!("{} {text}", style::warn("left out:"));
+        output::left_out(&format!("{}: {}", failed.origin, failed.error));
     }
     Ok(registry)
 }
@@ -338,21 +335,12 @@ struct EarlyEnd {
 }
 
 impl EarlyEnd {
-    /// A second Ctrl-C ends the process.
     fn watch(limit: Option<f64>) -> Self {
         let stop = Self {
             token: CancellationToken::new(),
             by_time: Arc::default(),
         };
-        let token = stop.token.clone();
-        tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                token.cancel();
-            }
-            if tokio::signal::ctrl_c().await.is_ok() {
-                std::process::exit(130);
-            }
-        });
+        run::cancel_on_ctrl_c(stop.token.clone());
         if let Some(limit) = limit.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
             let (token, by_time) = (stop.token.clone(), stop.by_time.clone());
             tokio::spawn(async move {

@@ -1,17 +1,16 @@
 //! `toolhold keys`: who may use the server.
 
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::{Since, date_text};
+use toolhold_runtime::stats::{Since, date_text, now_ms};
 use toolhold_server::http::digest;
 use toolhold_storage::{Permits, Scope, StoredKey};
 
@@ -108,10 +107,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 bail!("there is, or was, a key named {name:?}; `toolhold keys list` shows them");
             }
             println!("{key}");
-            eprintln!(
-                "{}",
-                style::dim("kept nowhere: this is the only time that it is shown")
-            );
+            output::remark("kept nowhere: this is the only time that it is shown");
         }
         KeysCommand::List { json } => {
             let keys = store.keys().await?;
@@ -126,7 +122,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                         })
                     })
                     .collect();
-                println!("{}", serde_json::to_string_pretty(&keys)?);
+                output::json(&keys)?;
                 return Ok(Exit::Ok);
             }
             let widest = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
@@ -136,14 +132,11 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                     (None, false) => style::warn("expired"),
                     (None, true) => style::good("valid  "),
                 };
-                println!(
-                    "{}  {state}  {}",
-                    style::bold(&format!("{:<widest$}", key.name)),
-                    style::dim(&permitted_text(key)?)
-                );
+                let name = style::bold(&format!("{:<widest$}", key.name));
+                println!("{name}  {state}  {}", style::dim(&permitted_text(key)?));
             }
             if keys.is_empty() {
-                eprintln!("{}", style::dim("no keys; toolhold keys create NAME"));
+                output::remark("no keys; toolhold keys create NAME");
             }
         }
         KeysCommand::Revoke { name } => {
@@ -196,8 +189,7 @@ fn permitted(names: &[String]) -> Result<Vec<Permit>> {
 
 /// Milliseconds since 1970 of a duration from now, or of a date.
 fn until(time: Since) -> Result<u64> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let now = u64::try_from(now.as_millis())?;
+    let now = now_ms();
     let at = match time {
         Since::Ago(seconds) => now.saturating_add(seconds.saturating_mul(1_000)),
         Since::At(at_ms) => at_ms,

@@ -10,6 +10,7 @@ pub mod endpoint;
 pub mod eval;
 pub mod generate;
 pub mod keys;
+pub mod loaded;
 pub mod mcp;
 pub mod module_flags;
 pub mod modules;

@@ -7,7 +7,7 @@ mod sources;
 use crate::commands::endpoint::EndpointArgs;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::time::Duration;
@@ -190,27 +190,20 @@ async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Res
         patience,
     )
     .await?;
-    eprintln!(
-        "{}",
-        style::dim(&style::plain(&format!(
-            "asking {} at {} for up to {} s, prompts of about {} tokens, replies of up to {}",
-            model.name(),
-            model.target(),
-            args.measure_seconds,
-            probe.prompt_tokens,
-            probe.completion_tokens
-        )))
-    );
+    output::remark(&format!(
+        "asking {} at {} for up to {} s, prompts of about {} tokens, replies of up to {}",
+        model.name(),
+        model.target(),
+        args.measure_seconds,
+        probe.prompt_tokens,
+        probe.completion_tokens
+    ));
     let measured = measure::measure(&model, &probe).await?;
     if let (Some(stopped), true) = (&measured.stopped, measured.levels.is_empty()) {
         bail!("nothing could be measured: {stopped}; give it more --measure-seconds");
     }
     if let Some(stopped) = &measured.stopped {
-        eprintln!(
-            "{} {}",
-            style::warn("measured less:"),
-            style::plain(stopped)
-        );
+        output::note(&style::warn("measured less:"), stopped);
     }
     Ok(measured)
 }

@@ -3,8 +3,9 @@
 
 mod whose;
 
-use crate::commands::run::warn_of_failures;
+use crate::commands::loaded::warn_of_failures;
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bold, dim, line, warn};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -69,7 +70,7 @@ pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
             let tool = |(name, waits)| json!({"name": name, "waits": waits});
             all["tools"] = offered.into_iter().map(tool).collect();
         }
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        output::json(&all)?;
         return Ok(Exit::Ok);
     }
     println!("{} {hash}", bold("policy"));

@@ -5,7 +5,8 @@ use crate::commands::doctor::Finding;
 use crate::commands::endpoint::EndpointArgs;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::style::{bad, bold, dim, good, plain, warn};
+use crate::terminal::output;
+use crate::terminal::style::{bad, bold, good, plain, warn};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
@@ -60,7 +61,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     let nonce = Uuid::now_v7().simple().to_string()[20..].to_owned();
     let dialect = probe::probe(&model, &nonce, &mut |question: ProbeQuestion| {
         if !json {
-            eprintln!("{}", dim(&format!("… {}", question.subject())));
+            output::remark(&format!("… {}", question.subject()));
         }
     })
     .await?;

@@ -1,6 +1,7 @@
 //! `toolhold modules pull`: a component from a registry into the modules folder.
 
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::progress::Spinner;
 use crate::terminal::style::{bytes, dim, good, warn};
 use anyhow::{Context as _, Result, bail};
@@ -68,7 +69,7 @@ pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
             "from_cache": fetched.from_cache,
             "moved_from": fetched.moved_from.map(|digest| digest.to_string()),
         });
-        println!("{}", serde_json::to_string_pretty(&whole)?);
+        output::json(&whole)?;
     } else {
         say(&place, &fetched);
     }

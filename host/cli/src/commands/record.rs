@@ -1,11 +1,11 @@
 //! `toolhold show`, `replay`, `diff`: records of runs (docs/protocol.md, 11).
 
 use crate::exit::Exit;
-use crate::terminal::style;
 use crate::terminal::view::EventPrinter;
+use crate::terminal::{output, style};
 use anyhow::Result;
 use serde_json::{Value, json};
-use similar::{ChangeTag, TextDiff};
+use similar::TextDiff;
 use std::collections::HashMap;
 use toolhold_agent::run::replay::replay;
 use toolhold_protocol::event::Bodies;
@@ -38,11 +38,7 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
     match record.unchanged(&source) {
         Ok(_) => Ok(Exit::Ok),
         Err(error) => {
-            eprintln!(
-                "{} {}",
-                style::warn("not genuine:"),
-                style::plain(&error.to_string())
-            );
+            output::note(&style::warn("not genuine:"), &error.to_string());
             Ok(Exit::Failed)
         }
     }
@@ -71,35 +67,24 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
     let store = host::store(config).await?;
     let left = milestones(&store.read(&store.find(left).await?).await?);
     let right = milestones(&store.read(&store.find(right).await?).await?);
-    let mut same = 0;
-    for (index, pair) in (0..left.len().max(right.len()))
-        .map(|at| (left.get(at), right.get(at)))
-        .enumerate()
-    {
-        match pair {
-            (Some(a), Some(b)) if a == b => same += 1,
-            (a, b) => {
-                let text = |milestone: Option<&ComparedEvent>| {
-                    milestone.map_or_else(
-                        || "(nothing)".into(),
-                        |milestone| style::plain(&milestone.to_string()),
-                    )
-                };
-                println!(
-                    "{same} milestones are the same; number {} is not:",
-                    index + 1
-                );
-                println!("{} {}", style::bad("-"), text(a));
-                println!("{} {}", style::good("+"), text(b));
-                if let (Some(a), Some(b)) = (a, b) {
-                    parts(a, b);
-                }
-                return Ok(Exit::Failed);
-            }
-        }
+    let same = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
+    let (a, b) = (left.get(same), right.get(same));
+    if a.or(b).is_none() {
+        println!("{} {same} milestones", style::good("the same:"));
+        return Ok(Exit::Ok);
     }
-    println!("{} {same} milestones", style::good("the same:"));
-    Ok(Exit::Ok)
+    let text = |milestone: Option<&ComparedEvent>| {
+        let text = milestone.map(|milestone| style::plain(&milestone.to_string()));
+        text.unwrap_or_else(|| "(nothing)".into())
+    };
+    let number = same + 1;
+    println!("{same} milestones are the same; number {number} is not:");
+    println!("{} {}", style::bad("-"), text(a));
+    println!("{} {}", style::good("+"), text(b));
+    if let (Some(a), Some(b)) = (a, b) {
+        parts(a, b);
+    }
+    Ok(Exit::Failed)
 }
 
 /// The differing lines of two long milestones, because a word is hard to find in a long text.
@@ -113,16 +98,8 @@ fn parts(left: &ComparedEvent, right: &ComparedEvent) {
     let groups = diff.grouped_ops(1);
     let changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
     for change in changes.take(MAX_SHOWN_LINES) {
-        let line = change.value().trim_end_matches('\n');
-        let line: String = line.chars().take(MAX_LINE_CHARS).collect();
-        println!(
-            "  {}",
-            match change.tag() {
-                ChangeTag::Delete => style::bad(&format!("- {line}")),
-                ChangeTag::Insert => style::good(&format!("+ {line}")),
-                ChangeTag::Equal => style::dim(&format!("  {line}")),
-            }
-        );
+        let line: String = change.value().chars().take(MAX_LINE_CHARS).collect();
+        println!("  {}", output::changed_line(change.tag(), &line));
     }
 }
 

@@ -4,16 +4,16 @@ use crate::commands::run::ResumeArgs;
 use crate::commands::{record, run};
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::style;
 use crate::terminal::view::EventPrinter;
+use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde_json::json;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use toolhold_protocol::event::EventKind;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::Since;
+use toolhold_runtime::stats::{Since, now_ms};
 use toolhold_server::runs::cancel_orphan;
 use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
 
@@ -137,7 +137,7 @@ pub async fn list(config: &Configuration, last: Option<u32>, is_json: bool) -> R
         }
     }
     if runs.is_empty() {
-        eprintln!("{}", style::dim(&RecordError::None.to_string()));
+        output::remark(&RecordError::None.to_string());
     }
     Ok(Exit::Ok)
 }
@@ -173,9 +173,7 @@ fn summary(run: &RunRow) -> String {
             run.id
         ),
     };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
-    let age = style::ago(now.saturating_sub(run.began_ms / 1_000));
+    let age = style::ago(now_ms().saturating_sub(run.began_ms) / 1_000);
     let end = format!("{age:>11}  {end}");
     let short: String = run.task.chars().take(60).collect();
     format!("{}  {}", style::dim(&end), style::line(&short))

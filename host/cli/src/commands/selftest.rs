@@ -3,6 +3,7 @@
 mod table;
 
 use crate::exit::Exit;
+use crate::terminal::output;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -47,15 +48,11 @@ pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit
         }
         let report = Report::of(&done, &args);
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            output::json(&report)?;
         } else {
             table::foot(&report);
         }
-        Ok(if report.broke == 0 {
-            Exit::Ok
-        } else {
-            Exit::Failed
-        })
+        Ok(Exit::of(report.broke == 0))
     })
     .await?
 }

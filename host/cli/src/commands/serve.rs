@@ -4,7 +4,7 @@ use crate::commands::serving;
 use crate::commands::serving::{Serving, Signals};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::sync::Arc;
@@ -107,24 +107,19 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         })
     );
     for (name, agent) in &offered.waiting {
-        eprintln!(
-            "{} the agent {name} is offered as soon as its endpoint answers: {}",
-            style::warn("waiting:"),
-            style::line(&agent.reason)
-        );
+        let reason = style::line(&agent.reason);
+        let text = format!("the agent {name} is offered as soon as its endpoint answers: {reason}");
+        output::note(&style::warn("waiting:"), &text);
     }
     drop(offered);
     tokio::select! {
         () = stop_signal.received() => {}
         failed = serving::keep_up(loaded, watch, reload, agents.registry(), &dispatcher) => match failed? {},
     }
-    eprintln!(
-        "{}",
-        style::dim(&format!(
-            "stopping; runs have {} s to end, and go on at the next start if they do not",
-            serve.drain().as_secs()
-        ))
-    );
+    let seconds = serve.drain().as_secs();
+    output::remark(&format!(
+        "stopping; runs have {seconds} s to end, and go on at the next start if they do not"
+    ));
     let drained = async {
         let lame_duck = tokio::time::sleep(serve.lame_duck());
         tokio::join!(dispatcher.close(serve.drain()), lame_duck)

@@ -1,14 +1,12 @@
 //! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
-use crate::commands::run::warn_of_failures;
+use crate::commands::loaded::{self, warn_of_failures};
 use crate::config::Loaded;
-use crate::terminal::progress::Loading;
 use crate::terminal::style;
 use anyhow::Result;
 use std::convert::Infallible;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolhold_runtime::config::Configuration;
-use toolhold_runtime::host;
 use toolhold_runtime::renewal;
 use toolhold_runtime::watch::{Changed, ConfigStamps, ConfigWatch, Folders};
 use toolhold_sandbox::Registry;
@@ -43,9 +41,7 @@ pub trait Serving {
 pub async fn load_and_watch(loaded: &Loaded) -> Result<(Registry, ConfigWatch)> {
     let config = &loaded.configuration;
     let seen = ConfigStamps::now(&loaded.files());
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, None, &|event| loading.on_event(event)).await?;
+    let registry = loaded::modules(config, None).await?;
     // After loading, because the approvals file may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();

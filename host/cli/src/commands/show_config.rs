@@ -3,11 +3,11 @@
 use crate::config::Setting;
 use crate::exit::Exit;
 use crate::terminal::columns::{Column, aligned};
-use crate::terminal::style;
+use crate::terminal::{output, style};
 
 pub fn show(settings: &[Setting], json: bool) -> anyhow::Result<Exit> {
     if json {
-        println!("{}", serde_json::to_string_pretty(settings)?);
+        output::json(&settings)?;
         return Ok(Exit::Ok);
     }
     let rows = settings.iter().map(|Setting { key, value, origin }| {

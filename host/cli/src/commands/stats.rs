@@ -4,7 +4,7 @@ mod json;
 mod text;
 
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Args;
 use toolhold_runtime::config::Configuration;
@@ -46,11 +46,7 @@ pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
         Some(line) => {
             let what = source.to_string();
             let error = RecordError::Changed { what, line };
-            eprintln!(
-                "{} {}",
-                style::warn("not genuine:"),
-                style::plain(&error.to_string())
-            );
+            output::note(&style::warn("not genuine:"), &error.to_string());
             Ok(Exit::Failed)
         }
     }
@@ -92,15 +88,11 @@ async fn since_then(store: &Store, since: Since, is_json: bool) -> Result<Exit> 
         print!("{}", text::totals(&totals));
     }
     for reason in damaged.iter().take(MAX_NAMED) {
-        eprintln!("{} {}", style::warn("left out:"), style::plain(reason));
+        output::left_out(reason);
     }
     if damaged.len() > MAX_NAMED {
         let more = damaged.len() - MAX_NAMED;
-        eprintln!("{} {more} more", style::warn("left out:"));
+        output::left_out(&format!("{more} more"));
     }
-    Ok(if damaged.is_empty() {
-        Exit::Ok
-    } else {
-        Exit::Failed
-    })
+    Ok(Exit::of(damaged.is_empty()))
 }

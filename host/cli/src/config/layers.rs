@@ -1,9 +1,11 @@
 //! The layers of the configuration: defaults, files, environment, flags; a later layer overrides.
 
+use super::files::{ConfigFiles, FOUND, flatten, parse};
+use super::flags::{Flags, scalar};
 use super::known;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use thiserror::Error;
 use toml::{Table, Value};
 use toolhold_runtime::config::{DEFAULTS, ROUTER};
@@ -12,8 +14,6 @@ const PREFIX: &str = "TOOLHOLD_";
 /// Short variables of common settings, and variables that are not settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
 
-/// The file that is read from the working folder.
-const FOUND: &str = "toolhold.toml";
 const NOT_SETTINGS: [&str; 9] = [
     "CONFIG",
     "API_KEY",
@@ -65,57 +65,6 @@ pub struct Setting {
     pub origin: String,
 }
 
-/// Settings given on the command line: flag, key, value.
-#[derive(Debug, Clone, Default)]
-pub struct Flags(Vec<(String, String, Value)>);
-
-impl Flags {
-    pub fn set(&mut self, flag: &str, key: impl Into<String>, value: Option<impl Into<Value>>) {
-        if let Some(value) = value {
-            self.0.push((flag.to_owned(), key.into(), value.into()));
-        }
-    }
-
-    /// A setting whose value is parsed as in a variable.
-    pub fn set_text(&mut self, flag: &str, key: impl Into<String>, text: &str) {
-        self.set(flag, key, Some(scalar(text)));
-    }
-
-    /// Every setting of a file, as if given on the command line.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is not TOML.
-    pub fn set_file(&mut self, flag: &str, path: &Path) -> Result<(), ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
-        for (key, value) in flatten(&parse(&format!("file {}", path.display()), &text)?) {
-            self.set(flag, key, Some(value));
-        }
-        Ok(())
-    }
-
-    /// Every setting of a table at `key`.
-    pub fn set_table(&mut self, flag: &str, key: &str, value: &Value) {
-        let mut table = Table::new();
-        table.insert(key.to_owned(), value.clone());
-        for (key, value) in flatten(&table) {
-            self.set(flag, key, Some(value));
-        }
-    }
-
-    /// The number of set keys.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The keys that were set after the first `n`.
-    pub fn since(&self, n: usize) -> impl Iterator<Item = &str> {
-        self.0.iter().skip(n).map(|(_, key, _)| key.as_str())
-    }
-}
-
 /// All layers merged, each leaf with its origin.
 #[derive(Debug)]
 pub struct Merged {
@@ -143,19 +92,13 @@ impl Merged {
 
     /// In the order of the default file, then the added keys.
     pub fn settings(&self) -> Vec<Setting> {
-        let listed = self.order.iter();
         let added = self.leaves.keys().filter(|key| !self.order.contains(key));
-        listed
-            .chain(added)
-            .filter_map(|key| {
-                let (value, origin) = self.leaves.get(key)?;
-                Some(Setting {
-                    key: key.clone(),
-                    value: value.clone(),
-                    origin: origin.clone(),
-                })
-            })
-            .collect()
+        let settings = self.order.iter().chain(added).filter_map(|key| {
+            let (value, origin) = self.leaves.get(key)?.clone();
+            let key = key.clone();
+            Some(Setting { key, value, origin })
+        });
+        settings.collect()
     }
 
     pub fn table(&self) -> Table {
@@ -203,29 +146,22 @@ impl Merged {
     }
 
     pub fn origin(&self, key: &str) -> String {
-        let exact = self.leaves.get(key);
         // An error inside a value, such as a list of directories, names a deeper key.
-        let nearest = || {
-            self.leaves
-                .iter()
-                .find(|(k, _)| key.starts_with(k.as_str()))
-                .map(|(_, v)| v)
-        };
+        let mut nearest = self.leaves.iter().filter(|(own, _)| key.starts_with(*own));
         // What is missing in a table has the origin of what is there.
         let beside = || {
             let (table, _) = key.rsplit_once('.')?;
             let mut leaves = self.leaves.iter();
-            let own = |k: &str| {
-                k.strip_prefix(table)
+            let is_own = |own: &str| {
+                own.strip_prefix(table)
                     .is_some_and(|rest| rest.starts_with('.'))
             };
-            let found = leaves.find(|(k, (_, origin))| origin != "default" && own(k));
-            found.map(|(_, leaf)| leaf)
+            let found = leaves.find(|(own, (_, origin))| origin != "default" && is_own(own));
+            Some(found?.1)
         };
-        exact
-            .or_else(nearest)
-            .or_else(beside)
-            .map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
+        let found = self.leaves.get(key).or_else(|| Some(nearest.next()?.1));
+        let found = found.or_else(beside);
+        found.map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
     }
 
     fn put(&mut self, key: String, value: Value, origin: &str) -> Result<(), ConfigError> {
@@ -264,35 +200,29 @@ impl Merged {
 
     /// An endpoint that a file adds inherits the defaults, except those that identify an endpoint.
     fn complete_endpoints(&mut self) {
-        let names: Vec<String> = self
-            .leaves
-            .keys()
-            .filter_map(|key| {
-                key.strip_prefix("endpoints.")?
-                    .split('.')
-                    .next()
-                    .map(str::to_owned)
-            })
-            .collect();
-        for leaf in self
-            .order
-            .iter()
-            .filter_map(|key| key.strip_prefix("endpoints.default."))
-        {
-            let (value, origin) = match leaf {
+        let name = |key: &String| {
+            let name = key.strip_prefix("endpoints.")?.split('.').next();
+            name.map(str::to_owned)
+        };
+        let names: BTreeSet<String> = self.leaves.keys().filter_map(name).collect();
+        let listed = self.order.iter();
+        for leaf in listed.filter_map(|key| key.strip_prefix("endpoints.default.")) {
+            let own = match leaf {
                 "base_url" => continue,
-                "model" => (Value::String(String::new()), "default".to_owned()),
-                "weight" => (Value::Integer(1), "default".to_owned()),
+                "model" => Some(Value::String(String::new())),
+                "weight" => Some(Value::Integer(1)),
                 // Price and capacity of one endpoint do not apply to another.
-                "price_per_million" => (Value::Table(Table::new()), "default".to_owned()),
-                "gpu_hour" | "window" => (Value::Integer(0), "default".to_owned()),
-                _ => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
+                "price_per_million" => Some(Value::Table(Table::new())),
+                "gpu_hour" | "window" => Some(Value::Integer(0)),
+                _ => None,
+            };
+            let inherited = match own {
+                Some(value) => (value, "default".to_owned()),
+                None => self.leaves[&format!("endpoints.default.{leaf}")].clone(),
             };
             for name in &names {
                 let key = format!("endpoints.{name}.{leaf}");
-                self.leaves
-                    .entry(key)
-                    .or_insert_with(|| (value.clone(), origin.clone()));
+                self.leaves.entry(key).or_insert_with(|| inherited.clone());
             }
         }
     }
@@ -325,74 +255,12 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
     match key.split_once('.') {
         None => drop(table.insert(key.to_owned(), value.clone())),
         Some((first, rest)) => {
-            let inner = table
-                .entry(first.to_owned())
-                .or_insert_with(|| Value::Table(Table::new()));
+            let inner = table.entry(first).or_insert_with(|| Table::new().into());
             if let Value::Table(inner) = inner {
                 insert(inner, rest, value);
             }
         }
     }
-}
-
-/// The parsed configuration files: each with its origin, the weakest first.
-#[derive(Debug)]
-pub struct ConfigFiles {
-    grants: Option<(String, Table)>,
-    others: Vec<(String, Table)>,
-    is_named: bool,
-}
-
-impl ConfigFiles {
-    /// Reads `file`, or else the existing ones of the user's and the folder's file.
-    ///
-    /// # Errors
-    /// A file that cannot be read or parsed.
-    pub fn read(file: Option<&Path>) -> Result<Self, ConfigError> {
-        let mut others = Vec::new();
-        match file {
-            Some(file) => others.extend(read(file, true)?),
-            None => {
-                for file in usual_files() {
-                    others.extend(read(&file, false)?);
-                }
-            }
-        }
-        Ok(Self {
-            grants: None,
-            others,
-            is_named: file.is_some(),
-        })
-    }
-
-    /// Reads the file of `toolhold modules grant`. It is the weakest layer above the defaults: a person's
-    /// configuration overrides it.
-    ///
-    /// # Errors
-    /// A file that cannot be read or parsed.
-    pub fn read_grants(&mut self, file: &Path) -> Result<(), ConfigError> {
-        self.grants = read(file, false)?;
-        Ok(())
-    }
-}
-
-/// A file with its origin; `None` if it does not exist and is optional.
-fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, ConfigError> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_required => {
-            return Ok(None);
-        }
-        Err(source) => {
-            return Err(ConfigError::Read {
-                path: path.to_owned(),
-                source,
-            });
-        }
-    };
-    let origin = format!("file {}", path.display());
-    let table = parse(&origin, &text)?;
-    Ok(Some((origin, table)))
 }
 
 /// Merges all layers. [`known`](Merged::known) needs the grants among them.
@@ -412,7 +280,7 @@ pub fn merge(
         merged.order.push(key.clone());
         merged.leaves.insert(key, (value, "default".into()));
     }
-    for (origin, table) in files.grants.iter().chain(&files.others) {
+    for (origin, table) in files.all() {
         for (key, value) in flatten(table) {
             merged.put(key, value, origin)?;
         }
@@ -423,10 +291,9 @@ pub fn merge(
         .collect();
     variables.sort();
     // A short setting of the run's endpoint applies to the endpoint that the run finally uses.
-    let variable = variables
-        .iter()
-        .find(|(name, _)| name == "TOOLHOLD_ENDPOINT");
-    let flag = flags.0.iter().rfind(|(_, key, _)| key == "endpoint");
+    let mut named = variables.iter();
+    let variable = named.find(|(name, _)| name == "TOOLHOLD_ENDPOINT");
+    let flag = flags.all().iter().rfind(|(_, key, _)| key == "endpoint");
     let chosen = flag.map(|(flag, _, value)| (value.clone(), format!("flag {flag}")));
     let chosen = chosen.or_else(|| {
         let (name, text) = variable?;
@@ -453,10 +320,7 @@ pub fn merge(
             },
             None => short.to_ascii_lowercase().replace("__", "."),
         };
-        let is_list = merged
-            .leaves
-            .get(&key)
-            .is_some_and(|(value, _)| value.is_array());
+        let is_list = merged.leaves.get(&key).is_some_and(|(it, _)| it.is_array());
         let value = match scalar(&text) {
             Value::String(text) if is_list => listed(&text),
             value => value,
@@ -465,7 +329,7 @@ pub fn merge(
             merged.unknown.push((name, error));
         }
     }
-    for (flag, key, value) in &flags.0 {
+    for (flag, key, value) in flags.all() {
         if key == "endpoint" {
             continue;
         }
@@ -484,13 +348,9 @@ pub fn merge(
 
 /// The endpoint of runs, for settings without an endpoint's name.
 fn endpoint(merged: &Merged, flags: &Flags, origin: &str) -> Result<String, ConfigError> {
-    let name = merged
-        .leaves
-        .get("endpoint")
-        .and_then(|(value, _)| value.as_str())
-        .unwrap_or("default");
+    let name = merged.text("endpoint").unwrap_or("default");
     let has = |prefix: &str| {
-        let brought = flags.0.iter().map(|(_, key, _)| key);
+        let brought = flags.all().iter().map(|(_, key, _)| key);
         let mut keys = merged.leaves.keys().chain(brought);
         keys.any(|key| key.starts_with(prefix))
     };
@@ -512,68 +372,8 @@ fn endpoint(merged: &Merged, flags: &Flags, origin: &str) -> Result<String, Conf
     })
 }
 
-/// Path of the user's file, if there is a home folder.
-pub fn user_file() -> Option<PathBuf> {
-    use etcetera::BaseStrategy as _;
-    let base = etcetera::choose_base_strategy().ok()?;
-    Some(base.config_dir().join("toolhold").join("config.toml"))
-}
-
-/// The files that are read unless one is named.
-pub fn usual_files() -> Vec<PathBuf> {
-    let found = PathBuf::from(FOUND);
-    user_file().into_iter().chain([found]).collect()
-}
-
-fn parse(origin: &str, text: &str) -> Result<Table, ConfigError> {
-    text.parse::<Table>().map_err(|error| ConfigError::Syntax {
-        origin: origin.to_owned(),
-        reason: error.to_string().trim_end().to_owned(),
-    })
-}
-
-/// Leaves with their dotted keys. Lists, tables that are one value, and tables with nothing in them are leaves.
-fn flatten(table: &Table) -> Vec<(String, Value)> {
-    fn walk(prefix: &str, table: &Table, out: &mut Vec<(String, Value)>) {
-        for (name, value) in table {
-            let key = if prefix.is_empty() {
-                name.clone()
-            } else {
-                format!("{prefix}.{name}")
-            };
-            match value {
-                Value::Table(inner) if !inner.is_empty() && !known::is_value(&key) => {
-                    walk(&key, inner, out);
-                }
-                _ => out.push((key, value.clone())),
-            }
-        }
-    }
-    let mut out = Vec::new();
-    walk("", table, &mut out);
-    out
-}
-
 fn is_empty(value: &Value) -> bool {
     value.as_table().is_some_and(Table::is_empty)
-}
-
-/// A variable's text as the TOML value it looks like; a string otherwise.
-fn scalar(text: &str) -> Value {
-    let parsed = format!("v = {text}")
-        .parse::<Table>()
-        .ok()
-        .and_then(|mut table| table.remove("v"));
-    match parsed {
-        Some(
-            value @ (Value::Integer(_)
-            | Value::Float(_)
-            | Value::Boolean(_)
-            | Value::Array(_)
-            | Value::Table(_)),
-        ) => value,
-        _ => Value::String(text.to_owned()),
-    }
 }
 
 /// A comma-separated list, where a list is expected.

@@ -3,15 +3,19 @@
 //!
 //! Unknown keys are errors: in a host for hostile code a misspelt limit must not silently be no limit.
 
+mod files;
+mod flags;
 mod known;
 mod layers;
 #[cfg(test)]
 mod routes_tests;
 
-pub use layers::{ConfigError, Flags, Setting};
+pub use flags::Flags;
+pub use layers::{ConfigError, Setting};
 
 use etcetera::BaseStrategy as _;
-use layers::{ConfigFiles, Merged};
+use files::ConfigFiles;
+use layers::Merged;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -110,7 +114,7 @@ impl Loaded {
     pub fn files(&self) -> Vec<PathBuf> {
         let files = match &self.file {
             Some(file) => vec![file.clone()],
-            None => layers::usual_files(),
+            None => files::usual_files(),
         };
         files.into_iter().chain([self.grants_file()]).collect()
     }

@@ -1,4 +1,6 @@
-use super::layers::{self, ConfigFiles, Flags};
+use super::files::ConfigFiles;
+use super::flags::Flags;
+use super::layers;
 use std::io::Write as _;
 use toolhold_runtime::config::{Configuration, EndpointTable};
 

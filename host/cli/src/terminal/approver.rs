@@ -180,37 +180,21 @@ pub fn verdict(answer: &str) -> Result<Verdict, InvalidAnswer> {
 }
 
 pub fn question(pending: &Pending) {
-    say(&format!(
-        "{} {}\n  {}",
-        warn("approve?"),
-        bold(&bound_call(pending)),
-        dim(ANSWERS)
-    ));
+    let (mark, call) = (warn("approve?"), bold(&bound_call(pending)));
+    eprintln!("{mark} {call}\n  {}", dim(ANSWERS));
 }
 
 pub fn unclear(reason: &str) {
-    say(&format!(
-        "  {} {}\n  {}",
-        warn("?"),
-        line(reason),
-        dim(ANSWERS)
-    ));
+    let (mark, reason) = (warn("?"), line(reason));
+    eprintln!("  {mark} {reason}\n  {}", dim(ANSWERS));
 }
 
 fn gone(call: &str) {
-    say(&format!(
+    eprintln!(
         "  {} nothing more can be typed here: decide elsewhere with `toolhold approvals approve {call}` (or edit, \
          replace, refuse), or end the run with Ctrl-C",
         warn("!"),
-    ));
-}
-
-#[expect(
-    clippy::print_stderr,
-    reason = "a question to the person at the terminal"
-)]
-fn say(text: &str) {
-    eprintln!("{text}");
+    );
 }
 
 #[cfg(test)]

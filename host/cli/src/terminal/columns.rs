@@ -44,16 +44,7 @@ pub fn aligned(
 ) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(NOTHING).add_rows(rows);
-    for (at, (column, wanted)) in table.column_iter_mut().zip(layout).enumerate() {
-        let gap = if at == 0 { 0 } else { gap };
-        column.set_padding((gap, 0));
-        let (Column::Left(least) | Column::Right(least)) = *wanted;
-        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least + gap)));
-        if let Column::Right(_) = wanted {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    lines(&table)
+    laid_out(table, layout, gap, ColumnConstraint::LowerBoundary)
 }
 
 /// One row with cells of exactly these widths, wrapped between words; `gap` spaces between columns.
@@ -63,16 +54,27 @@ pub fn wrapped_row<const N: usize>(layout: [Column; N], gap: u16, cells: [&str; 
         .load_style(NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .add_row(cells.map(one_line));
+    laid_out(table, &layout, gap, ColumnConstraint::Absolute)
+}
+
+/// The lines of a table whose columns are laid out so.
+fn laid_out(
+    mut table: Table,
+    layout: &[Column],
+    gap: u16,
+    constraint: fn(Width) -> ColumnConstraint,
+) -> Vec<String> {
     for (at, (column, wanted)) in table.column_iter_mut().zip(layout).enumerate() {
         let gap = if at == 0 { 0 } else { gap };
         column.set_padding((gap, 0));
-        let (Column::Left(width) | Column::Right(width)) = wanted;
-        column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width + gap)));
+        let (Column::Left(width) | Column::Right(width)) = *wanted;
+        column.set_constraint(constraint(Width::Fixed(width + gap)));
         if let Column::Right(_) = wanted {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    lines(&table)
+    let line = |line: String| line.trim_end().to_owned();
+    table.lines().map(line).collect()
 }
 
 /// Lines of at most `width` cells, broken between words where there are any.
@@ -95,11 +97,6 @@ pub fn cut(text: &str, most: usize) -> String {
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn lines(table: &Table) -> Vec<String> {
-    let line = |line: String| line.trim_end().to_owned();
-    table.lines().map(line).collect()
 }
 
 #[cfg(test)]

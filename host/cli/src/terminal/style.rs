@@ -103,11 +103,12 @@ pub fn count(n: u64) -> String {
     }
 }
 
-/// 1 call, 2 calls.
+/// 1 call, 2 calls; 1 retry, 2 retries.
 pub fn plural(n: impl Into<u64>, what: &str) -> String {
-    match n.into() {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
+    match (n.into(), what.strip_suffix('y')) {
+        (1, _) => format!("1 {what}"),
+        (n, Some(stem)) => format!("{n} {stem}ies"),
+        (n, None) => format!("{n} {what}s"),
     }
 }
 
@@ -180,8 +181,12 @@ mod tests {
             "never 1000.0 of the smaller unit"
         );
         assert_eq!(
-            (plural(1_u64, "call"), plural(0_u64, "call")),
-            ("1 call".into(), "0 calls".into())
+            (
+                plural(1_u64, "call"),
+                plural(0_u64, "call"),
+                plural(2_u64, "reply")
+            ),
+            ("1 call".into(), "0 calls".into(), "2 replies".into())
         );
         for (seconds, expect) in [
             (59, "just now"),

@@ -20,46 +20,33 @@ pub const ZIG: PinnedPackage = PinnedPackage {
 
 /// What a module in C is written with; templates copy it.
 pub const SUPPORT: &[(&str, &str)] = &[
-    ("json.c", include_str!("../../templates/c/toolhold/json.c")),
-    ("json.h", include_str!("../../templates/c/toolhold/json.h")),
-    (
-        "tool_module.c",
-        include_str!("../../templates/c/toolhold/tool_module.c"),
-    ),
-    (
-        "tool_module.h",
-        include_str!("../../templates/c/toolhold/tool_module.h"),
-    ),
-    (
-        "toolhold.c",
-        include_str!("../../templates/c/toolhold/toolhold.c"),
-    ),
-    (
-        "toolhold.h",
-        include_str!("../../templates/c/toolhold/toolhold.h"),
-    ),
+    ("json.c", template!("c/toolhold/json.c")),
+    ("json.h", template!("c/toolhold/json.h")),
+    ("tool_module.c", template!("c/toolhold/tool_module.c")),
+    ("tool_module.h", template!("c/toolhold/tool_module.h")),
+    ("toolhold.c", template!("c/toolhold/toolhold.c")),
+    ("toolhold.h", template!("c/toolhold/toolhold.h")),
 ];
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let directory = &job.manifest.directory;
-    let mut files = c_files(directory)?;
+    let mut files = Job::listed(directory, ".c")?;
     if files.is_empty() {
+        let path = directory.join("module.c");
         let advice =
             "a C module is one or more `.c` files; `toolhold new-module NAME --lang c` makes one";
-        return Err(BuildError::NoSource {
-            path: directory.join("module.c"),
-            advice,
-        });
+        return Err(BuildError::NoSource { path, advice });
     }
     let mut include = vec![directory.clone()];
     if job.manifest.world.is_none() {
         let support = toolchain::support(job, "toolhold", SUPPORT)?;
-        files.extend(c_files(&support)?);
+        files.extend(Job::listed(&support, ".c")?);
         include.push(support);
     }
     if let Some(sources) = &job.manifest.sources {
         let folder = sources::fetched(job, sources)?;
-        files.extend(sources.files(&folder).filter(|path| is_c(path)));
+        let is_c = |path: &PathBuf| path.extension().is_some_and(|found| found == "c");
+        files.extend(sources.files(&folder).filter(is_c));
         include.push(folder);
     }
 
@@ -105,23 +92,6 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     component
 }
 
-/// The C files of a folder, in the order of their names.
-fn c_files(folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(BuildError::io("list", folder))? {
-        let path = entry.map_err(BuildError::io("list", folder))?.path();
-        if is_c(&path) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-fn is_c(path: &Path) -> bool {
-    path.extension().is_some_and(|found| found == "c")
-}
-
 fn flags(directory: &Path) -> Result<Vec<String>, BuildError> {
     let path = directory.join("compile_flags.txt");
     if !path.is_file() {
@@ -142,7 +112,7 @@ mod tests {
         for name in ["b.c", "a.c", "a.h", "notes.txt"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let found = c_files(folder.path()).unwrap();
+        let found = Job::listed(folder.path(), ".c").unwrap();
         assert_eq!(
             found,
             [folder.path().join("a.c"), folder.path().join("b.c")]

@@ -22,28 +22,16 @@ const GO: PinnedPackage = PinnedPackage {
 
 /// What a module in Go is written with; templates copy it.
 pub const SUPPORT: &[(&str, &str)] = &[
-    (
-        "abi_wasip1.go",
-        include_str!("../../templates/go/toolhold/abi_wasip1.go"),
-    ),
-    ("go.mod", include_str!("../../templates/go/toolhold/go.mod")),
-    (
-        "trap_wasm.s",
-        include_str!("../../templates/go/toolhold/trap_wasm.s"),
-    ),
-    (
-        "toolhold.go",
-        include_str!("../../templates/go/toolhold/toolhold.go"),
-    ),
+    ("abi_wasip1.go", template!("go/toolhold/abi_wasip1.go")),
+    ("go.mod", template!("go/toolhold/go.mod")),
+    ("trap_wasm.s", template!("go/toolhold/trap_wasm.s")),
+    ("toolhold.go", template!("go/toolhold/toolhold.go")),
 ];
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let directory = &job.manifest.directory;
-    let path = directory.join("go.mod");
-    if !path.is_file() {
-        let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
-        return Err(BuildError::NoSource { path, advice });
-    }
+    let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
+    job.source("go.mod", advice)?;
     let venv = GO.installed(job)?;
     job.compiling();
     let core = job.core_module();

@@ -13,15 +13,9 @@ const ADVICE: &str =
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let directory = &job.manifest.directory;
-    let source = directory.join("module.js");
-    if !source.is_file() {
-        let advice = "a JavaScript module is a file `module.js` that exports `tools`; \
-                      `toolhold new-module NAME --lang javascript` makes one";
-        return Err(BuildError::NoSource {
-            path: source,
-            advice,
-        });
-    }
+    let advice = "a JavaScript module is a file `module.js` that exports `tools`; \
+                  `toolhold new-module NAME --lang javascript` makes one";
+    let source = job.source("module.js", advice)?;
     // Packages are bundled: they come in forms that QuickJS's own resolver does not know.
     if directory.join(npm::PACKAGE).is_file() {
         let bundle = bundle::bundle(job, &source, ADVICE)?;

@@ -54,50 +54,34 @@ impl BuildManifest {
         let Some(build) = document.build else {
             return Err(BuildError::NoRecipe { path });
         };
-        let language = build
-            .language
-            .parse()
-            .map_err(|source| BuildError::Language {
-                path: path.clone(),
-                source,
-            })?;
-
-        if let Some((sources, wanted)) = build
-            .sources
-            .as_ref()
-            .and_then(|sources| Some((sources, sources.fault()?)))
+        let language = build.language.parse();
+        let language = language.map_err(|source| BuildError::Language {
+            path: path.clone(),
+            source,
+        })?;
+        let bad = |key, found, wanted| BuildError::BadValue {
+            path: path.clone(),
+            key,
+            found,
+            wanted,
+        };
+        if let Some(sources) = &build.sources
+            && let Some(wanted) = sources.fault()
         {
-            return Err(BuildError::BadValue {
-                path,
-                key: "build.sources",
-                found: format!("{sources:?}"),
-                wanted,
-            });
+            return Err(bad("build.sources", format!("{sources:?}"), wanted));
         }
-
-        let folder = directory
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
+        let folder = directory.file_name();
+        let folder = folder.map(|name| name.to_string_lossy().into_owned());
         let name = document.name.or(folder).unwrap_or_default();
         // The name becomes part of file names, the component's the target of a rename.
         if !is_name(&name) {
             let wanted = "a name of lower-case letters, digits and `_` that begins with a letter";
-            return Err(BuildError::BadValue {
-                path,
-                key: "name",
-                found: name,
-                wanted,
-            });
+            return Err(bad("name", name, wanted));
         }
         let component = document.component.unwrap_or_else(|| format!("{name}.wasm"));
         if Path::new(&component).file_name() != Some(component.as_ref()) {
             let wanted = "the name of a file in the module's folder, without a path";
-            return Err(BuildError::BadValue {
-                path,
-                key: "component",
-                found: component,
-                wanted,
-            });
+            return Err(bad("component", component, wanted));
         }
         Ok(Self {
             name,

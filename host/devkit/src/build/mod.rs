@@ -105,13 +105,11 @@ pub fn build(
         Language::TypeScript => typescript::build(&job)?,
     }
     let component = job.manifest.component;
-    let bytes = fs::metadata(&component)
-        .map_err(BuildError::io("read", &component))?
-        .len();
+    let metadata = fs::metadata(&component).map_err(BuildError::io("read", &component))?;
     Ok(FinishedBuild {
         module: job.manifest.name,
+        bytes: metadata.len(),
         component,
-        bytes,
         log: job.log.path,
     })
 }
@@ -127,9 +125,8 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn installing(&self, tool: &str) {
-        (self.progress)(BuildStep::Install {
-            tool: tool.to_owned(),
-        });
+        let tool = tool.to_owned();
+        (self.progress)(BuildStep::Install { tool });
     }
 
     fn world(&self) -> &str {
@@ -142,12 +139,31 @@ impl Job<'_> {
         self.toolchains.join("logs").join(name)
     }
 
+    /// A file of the module's folder, without which there is nothing to build.
+    fn source(&self, name: &str, advice: &'static str) -> Result<PathBuf, BuildError> {
+        let path = self.manifest.directory.join(name);
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(BuildError::NoSource { path, advice })
+    }
+
+    /// The paths in a folder with this end, sorted.
+    fn listed(folder: &Path, end: &str) -> Result<Vec<PathBuf>, BuildError> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder).map_err(BuildError::io("list", folder))? {
+            let path = entry.map_err(BuildError::io("list", folder))?.path();
+            if path.to_string_lossy().ends_with(end) {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     fn compiling(&self) {
-        let module = self.manifest.name.clone();
-        (self.progress)(BuildStep::Compile {
-            module,
-            language: self.manifest.language,
-        });
+        let (module, language) = (self.manifest.name.clone(), self.manifest.language);
+        (self.progress)(BuildStep::Compile { module, language });
     }
 
     /// Lets `make` write the component beside its place, then renames it.

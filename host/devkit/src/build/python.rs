@@ -1,38 +1,26 @@
 //! Python: `componentize-py` links the source, its imports and CPython into one component.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::command::Tool;
-use super::venv::ALONE;
+use super::venv::{self, PinnedPackage};
 use super::{BuildError, Job, toolchain};
 
 /// Pinned: the generated bindings that `app.py` imports are this version's.
-const VERSION: &str = "0.25.1";
-
-const PYTHON: Tool = Tool {
-    program: if cfg!(windows) { "python" } else { "python3" },
+const COMPONENTIZE: PinnedPackage = PinnedPackage {
+    name: "componentize-py",
+    version: "0.25.1",
     language: "python",
-    install: "install Python 3.10 or newer with its venv module, then build again",
 };
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
-    let source = job.manifest.directory.join("app.py");
-    if !source.is_file() {
-        let advice = "a Python module is a file `app.py` with a class `Tools`; \
-                      `toolhold new-module NAME --lang python` makes one";
-        return Err(BuildError::NoSource {
-            path: source,
-            advice,
-        });
-    }
-    let venv = toolchain::folder(job, "componentize-py", VERSION, |folder| {
-        install(job, folder)
-    })?;
+    let advice = "a Python module is a file `app.py` with a class `Tools`; \
+                  `toolhold new-module NAME --lang python` makes one";
+    job.source("app.py", advice)?;
+    let venv = COMPONENTIZE.installed(job)?;
     let wit = toolchain::wit(job)?;
     job.compiling();
     job.publish(|component| {
-        let mut command = Command::new(script(&venv, "componentize-py"));
+        let mut command = Command::new(venv::program(&venv, COMPONENTIZE.name));
         command
             // Packages come from the module's folder alone, not from the user's environment.
             .env("VIRTUAL_ENV", &venv)
@@ -48,41 +36,9 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .arg(component);
         job.log.run(
             &mut command,
-            PYTHON,
+            COMPONENTIZE.python(),
             "mend what the log says about `app.py`: it is imported once during the build, so an \
              exception at its top level ends it",
         )
     })
-}
-
-fn install(job: &Job<'_>, folder: &Path) -> Result<(), BuildError> {
-    job.log.run(
-        PYTHON.command().args([ALONE, "-m", "venv"]).arg(folder),
-        PYTHON,
-        "install Python's venv module (on Debian the package python3-venv)",
-    )?;
-    let requirement = format!("componentize-py=={VERSION}");
-    job.log.run(
-        Command::new(script(folder, "python"))
-            .args([
-                ALONE,
-                "-m",
-                "pip",
-                "install",
-                "--disable-pip-version-check",
-                "--quiet",
-            ])
-            .arg(requirement),
-        PYTHON,
-        "check that pip reaches its package index (network, proxy, PIP_INDEX_URL)",
-    )
-}
-
-/// A program of a virtual environment.
-fn script(venv: &Path, name: &str) -> PathBuf {
-    if cfg!(windows) {
-        venv.join("Scripts").join(name).with_extension("exe")
-    } else {
-        venv.join("bin").join(name)
-    }
 }

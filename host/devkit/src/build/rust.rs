@@ -26,14 +26,8 @@ const RUSTUP: Tool = Tool {
 };
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
-    let manifest = job.manifest.directory.join("Cargo.toml");
-    if !manifest.is_file() {
-        let advice = "a Rust module is a crate; `toolhold new-module NAME --lang rust` makes one";
-        return Err(BuildError::NoSource {
-            path: manifest,
-            advice,
-        });
-    }
+    let advice = "a Rust module is a crate; `toolhold new-module NAME --lang rust` makes one";
+    let manifest = job.source("Cargo.toml", advice)?;
     ensure_target(job)?;
     let c_compiler = if job.manifest.c_compiler {
         zig::environment(job)?

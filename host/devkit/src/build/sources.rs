@@ -34,11 +34,7 @@ pub struct SourceArchives {
 impl SourceArchives {
     /// The files, side by side in the folder that [`fetched`] returns.
     pub fn files(&self, folder: &Path) -> impl Iterator<Item = PathBuf> {
-        let names = self.sha256.keys().map(|path| name(path));
-        names
-            .map(|name| folder.join(name))
-            .collect::<Vec<_>>()
-            .into_iter()
+        self.sha256.keys().map(|path| folder.join(name(path)))
     }
 
     /// The error of the section, if any: its texts become file names.

@@ -1,7 +1,6 @@
 //! TypeScript: `tsc` checks the types, `esbuild` makes one file of JavaScript, and the rest is as in
 //! `javascript`.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::npm::{self, NODE};
@@ -11,7 +10,7 @@ use super::{BuildError, Job, bundle, javascript, toolchain};
 const VERSION: &str = "5.9.3";
 
 /// What the world looks like from TypeScript; templates copy it.
-pub const DECLARATIONS: &str = include_str!("../../templates/typescript/toolhold.d.ts");
+pub const DECLARATIONS: &str = template!("typescript/toolhold.d.ts");
 
 /// For modules without a `tsconfig.json`: everything strict, and the language without a platform's
 /// globals, since there is neither a DOM nor Node.
@@ -35,15 +34,9 @@ const ADVICE: &str = "mend what the compiler reports about `module.ts`; its top 
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let directory = &job.manifest.directory;
-    let source = directory.join("module.ts");
-    if !source.is_file() {
-        let advice = "a TypeScript module is a file `module.ts` that exports `tools`; \
-                      `toolhold new-module NAME --lang typescript` makes one";
-        return Err(BuildError::NoSource {
-            path: source,
-            advice,
-        });
-    }
+    let advice = "a TypeScript module is a file `module.ts` that exports `tools`; \
+                  `toolhold new-module NAME --lang typescript` makes one";
+    let source = job.source("module.ts", advice)?;
     if directory.join(npm::PACKAGE).is_file() {
         npm::packages(job)?;
     }
@@ -74,15 +67,7 @@ fn check(job: &Job<'_>, source: &Path) -> Result<(), BuildError> {
 
 /// The declarations beside the source, or else ours.
 fn declarations(job: &Job<'_>) -> Result<Vec<PathBuf>, BuildError> {
-    let directory = &job.manifest.directory;
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).map_err(BuildError::io("list", directory))? {
-        let path = entry.map_err(BuildError::io("list", directory))?.path();
-        if path.to_string_lossy().ends_with(".d.ts") {
-            found.push(path);
-        }
-    }
-    found.sort();
+    let mut found = Job::listed(&job.manifest.directory, ".d.ts")?;
     if job.manifest.world.is_none() && !found.iter().any(|path| path.ends_with("toolhold.d.ts")) {
         let types = toolchain::shared(job, "types", &[("toolhold.d.ts", DECLARATIONS)])?;
         found.push(types.join("toolhold.d.ts"));

@@ -16,9 +16,8 @@ pub struct PinnedPackage {
 impl PinnedPackage {
     /// The environment of the package; installs it if it does not exist.
     pub fn installed(&self, job: &Job<'_>) -> Result<PathBuf, BuildError> {
-        toolchain::folder(job, self.name, self.version, |folder| {
-            self.install(job, folder)
-        })
+        let install = |folder: &Path| self.install(job, folder);
+        toolchain::folder(job, self.name, self.version, install)
     }
 
     /// Fetching the compiler needs Python on the machine.
@@ -51,7 +50,7 @@ impl PinnedPackage {
 }
 
 /// Python loads no modules from the working folder, such as a foreign `venv.py`, and none from `PYTHONPATH`.
-pub const ALONE: &str = "-I";
+const ALONE: &str = "-I";
 
 /// The environment's own Python, without the user's Python variables.
 pub fn interpreter(venv: &Path) -> Command {

@@ -31,27 +31,47 @@ The p95 column takes every input at its p95 at once: worse than the p95 of the r
 at their worst together.
 ";
 
-/// One set of inputs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OperatingPoint {
+/// What the formulas take.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Quantities<T> {
     /// From sending to the first token.
-    pub first_token: f64,
+    pub first_token: T,
     /// Mean, of the others.
-    pub between_tokens: f64,
+    pub between_tokens: T,
     /// Of one request.
-    pub prompt_tokens: f64,
+    pub prompt_tokens: T,
     /// Of those, from the endpoint's cache.
-    pub cached_tokens: f64,
+    pub cached_tokens: T,
     /// Of one reply, at least 1.
-    pub completion_tokens: f64,
+    pub completion_tokens: T,
     /// Of one run.
-    pub requests: f64,
+    pub requests: T,
     /// In one run.
-    pub in_tools: f64,
+    pub in_tools: T,
     /// That a replica works on at the same time.
-    pub in_flight: f64,
+    pub in_flight: T,
     /// Of a replica's capacity, above 0 and up to 1.
-    pub utilisation: f64,
+    pub utilisation: T,
+}
+
+/// One set of inputs.
+pub type OperatingPoint = Quantities<f64>;
+
+impl<T> Quantities<T> {
+    /// The same quantities of each.
+    pub fn map<U>(&self, of: impl Fn(&T) -> U) -> Quantities<U> {
+        Quantities {
+            first_token: of(&self.first_token),
+            between_tokens: of(&self.between_tokens),
+            prompt_tokens: of(&self.prompt_tokens),
+            cached_tokens: of(&self.cached_tokens),
+            completion_tokens: of(&self.completion_tokens),
+            requests: of(&self.requests),
+            in_tools: of(&self.in_tools),
+            in_flight: of(&self.in_flight),
+            utilisation: of(&self.utilisation),
+        }
+    }
 }
 
 /// What is paid.

@@ -1,6 +1,6 @@
 //! Inputs of the formulas, each number with its source.
 
-use crate::capacity::OperatingPoint;
+use crate::capacity::formulas::{OperatingPoint, Quantities};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -31,18 +31,7 @@ pub struct SourcedDistribution {
 }
 
 /// Every input of a [`OperatingPoint`]; unknown ones are absent.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Inputs {
-    pub first_token: Option<SourcedDistribution>,
-    pub between_tokens: Option<SourcedDistribution>,
-    pub prompt_tokens: Option<SourcedDistribution>,
-    pub cached_tokens: Option<SourcedDistribution>,
-    pub completion_tokens: Option<SourcedDistribution>,
-    pub requests: Option<SourcedDistribution>,
-    pub in_tools: Option<SourcedDistribution>,
-    pub in_flight: Option<SourcedDistribution>,
-    pub utilisation: Option<SourcedDistribution>,
-}
+pub type Inputs = Quantities<Option<SourcedDistribution>>;
 
 impl Distribution {
     pub fn of(number: f64) -> Self {
@@ -130,42 +119,16 @@ impl Inputs {
             ("--in-flight", &self.in_flight),
             ("--utilization", &self.utilisation),
         ];
-        let missing: Vec<&str> = all
-            .iter()
-            .filter(|(_, input)| input.is_none())
-            .map(|(flag, _)| *flag)
-            .collect();
+        let missing = all.iter().filter(|(_, input)| input.is_none());
+        let missing: Vec<&str> = missing.map(|(flag, _)| *flag).collect();
         if !missing.is_empty() {
             return Err(format!(
                 "nothing says {}: give them, or --measure the endpoint, or take them --from-runs",
                 missing.join(", ")
             ));
         }
-        let [
-            first_token,
-            between_tokens,
-            prompt_tokens,
-            cached_tokens,
-            completion_tokens,
-            requests,
-            in_tools,
-            in_flight,
-            utilisation,
-        ] = all.map(|(_, input)| {
-            input
-                .as_ref()
-                .map_or(Distribution::of(0.0), |input| input.spread)
-        });
-        let at = |which: fn(Distribution) -> f64| OperatingPoint {
-            first_token: which(first_token),
-            between_tokens: which(between_tokens),
-            prompt_tokens: which(prompt_tokens),
-            cached_tokens: which(cached_tokens),
-            completion_tokens: which(completion_tokens),
-            requests: which(requests),
-            in_tools: which(in_tools),
-            in_flight: which(in_flight),
-            utilisation: which(utilisation),
+        let at = |which: fn(Distribution) -> f64| {
+            self.map(|input| input.as_ref().map_or(0.0, |input| which(input.spread)))
         };
         let points = [
             at(|spread| spread.mean),

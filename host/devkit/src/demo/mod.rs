@@ -47,8 +47,6 @@ pub fn settings() -> Settings {
 pub fn recorded_model() -> Result<String> {
     let first = RECORDING.lines().next().context("the recording is empty")?;
     let exchange: serde_json::Value = serde_json::from_str(first)?;
-    let model = exchange
-        .pointer("/request/model")
-        .and_then(|model| model.as_str());
+    let model = exchange["request"]["model"].as_str();
     Ok(model.context("the recording names no model")?.to_owned())
 }

@@ -17,6 +17,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_runtime::module_report::disabled;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::compile::cache::Cache;
@@ -52,10 +53,8 @@ impl EvalResources {
     /// # Errors
     /// The engine cannot be created.
     pub async fn new(config: &Configuration) -> Result<Self> {
-        let engine =
-            Engine::new(config.engine()).context("the WebAssembly engine could not be started")?;
         Ok(Self {
-            engine,
+            engine: host::engine(config)?,
             cache: host::cache(config),
             store: host::store(config).await?,
         })
@@ -77,15 +76,14 @@ impl EvalResources {
                 task.id
             );
         }
-        let disabled = |module: &Arc<toolhold_sandbox::Module>| !module.standing().may_run();
-        if let Some(module) = registry.modules().into_iter().find(disabled) {
-            bail!(
-                "task {} needs {}, which is disabled: {}; toolhold modules approve {}",
-                task.id,
-                module.slot,
-                module.standing().reason(),
-                module.slot
-            );
+        for module in registry.modules() {
+            if let Some(disabled) = disabled(&module) {
+                bail!(
+                    "task {} needs {}, which is {disabled}",
+                    task.id,
+                    module.slot
+                );
+            }
         }
         Ok(())
     }

@@ -95,10 +95,7 @@ impl Set {
             return Err(format!("it has more than {MAX_BYTES} bytes"));
         }
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        if path.extension().is_some_and(|ending| ending == "json") {
             let set: Self = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             set.checked()
         } else {

@@ -85,11 +85,8 @@ impl AttemptStore {
     }
 
     pub fn put(&mut self, key: AttemptKey, attempt: &Attempt) -> Result<()> {
-        let line = AttemptLine {
-            key,
-            attempt: attempt.clone(),
-        };
-        let mut line = serde_json::to_vec(&line)?;
+        let attempt = attempt.clone();
+        let mut line = serde_json::to_vec(&AttemptLine { key, attempt })?;
         line.push(b'\n');
         self.file.write_all(&line).context("--save")
     }

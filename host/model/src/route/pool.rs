@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde::Deserialize;
 
 use super::counters;
 use super::course::PooledRequest;
@@ -58,7 +59,8 @@ impl Default for PoolPolicy {
 }
 
 /// How a pool asks for less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Relief {
     /// A shorter answer.
     FewerTokens,

@@ -83,11 +83,9 @@ impl Configuration {
         table: &AgentTable,
         output_schema: Option<Value>,
     ) -> Result<AgentConfiguration, ConfigFault> {
-        let wrong = |(leaf, reason): (String, String)| {
-            ConfigFault::new(format!("agents.{name}.{leaf}"), reason)
-        };
-        let shields = table.shields(&self).map_err(wrong)?;
-        self.narrow(table.grants.clone(), shields).map_err(wrong)?;
+        let own = |fault: ConfigFault| fault.below(&format!("agents.{name}"));
+        let shields = table.shields(&self).map_err(own)?;
+        self.narrow(table.grants.clone(), shields).map_err(own)?;
         Ok(AgentConfiguration {
             description: table.description.clone(),
             instructions: table.instructions.clone(),
@@ -111,48 +109,48 @@ impl Configuration {
         &self.agents
     }
 
-    pub(super) fn agents_fault(&self) -> Option<(String, String)> {
-        self.tables.agents.iter().find_map(|(name, table)| {
-            let key = |leaf: &str| format!("agents.{name}.{leaf}");
-            if !is_name(name) {
-                let reason = "an agent's name is lower case letters, digits and _, at most 48, starting with a letter";
-                return Some((key("description"), reason.to_owned()));
-            }
-            if let Err((leaf, reason)) = table.shields(self) {
-                return Some((key(&leaf), reason));
-            }
-            if let Some(module) = table.grants.keys().find(|module| !is_name(module)) {
-                let reason = "cannot name a module".to_owned();
-                return Some((key(&format!("{SHARES}.{module}")), reason));
-            }
-            let wrong = table.overrides.iter().find(|(_, value)| !value.is_object());
-            wrong.map(|(leaf, _)| (key(leaf), "is no table".to_owned()))
+    pub(super) fn check_agents(&self) -> Result<(), ConfigFault> {
+        let mut agents = self.tables.agents.iter();
+        agents.try_for_each(|(name, table)| {
+            let checked = table.check(name, self);
+            checked.map_err(|fault| fault.below(&format!("agents.{name}")))
         })
     }
 }
 
 impl AgentTable {
+    fn check(&self, name: &str, config: &Configuration) -> Result<(), ConfigFault> {
+        if !is_name(name) {
+            let reason = "an agent's name is lower case letters, digits and _, at most 48, starting with a letter";
+            return Err(ConfigFault::new("description", reason));
+        }
+        self.shields(config)?;
+        if let Some(module) = self.grants.keys().find(|module| !is_name(module)) {
+            let key = format!("{SHARES}.{module}");
+            return Err(ConfigFault::new(key, "cannot name a module"));
+        }
+        let wrong = self.overrides.iter().find(|(_, value)| !value.is_object());
+        wrong.map_or(Ok(()), |(key, _)| Err(ConfigFault::new(key, "is no table")))
+    }
+
     /// Reads the agent's own shields.
     ///
     /// # Errors
     /// The key below the agent's, and what is wrong with its value.
-    fn shields(&self, config: &Configuration) -> Result<Vec<ShieldSettings>, (String, String)> {
-        let own = self.shields.iter().map(|(name, table)| {
-            let key = |leaf: &str| format!("shields.{name}.{leaf}");
+    fn shields(&self, config: &Configuration) -> Result<Vec<ShieldSettings>, ConfigFault> {
+        let own = |(name, table): (&String, &ShieldTable)| {
             if config.shields().iter().any(|shield| shield.name == *name) {
                 let reason = format!(
                     "there is a [shields.{name}] already, and an agent's own shields are beside those of everybody and \
                      never in their place; give it another name"
                 );
-                return Err((key("kind"), reason));
+                return Err(ConfigFault::new(format!("shields.{name}.kind"), reason));
             }
             let settings = table.settings(name);
-            let settings = settings.map_err(|(leaf, reason)| (key(leaf), reason))?;
-            match config.missing_endpoint(&settings) {
-                Some(reason) => Err((key("endpoint"), reason)),
-                None => Ok(settings),
-            }
-        });
-        own.collect()
+            let settings = settings.map_err(|fault| fault.below(&format!("shields.{name}")))?;
+            config.check_endpoint(&settings)?;
+            Ok(settings)
+        };
+        self.shields.iter().map(own).collect()
     }
 }

@@ -1,15 +1,17 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
+mod check;
+
 use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
 use crate::config::endpoint::EndpointTable;
 use crate::config::fallback;
 use crate::config::fallback::{FallbackCandidate, FallbackTable};
 use crate::config::mcp::McpTable;
-use crate::config::modules::{Approval, CompilerTable, ModuleTable, ModulesTable, OciTable};
+use crate::config::modules::{CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
 use crate::config::price::Money;
 use crate::config::router::RouterTable;
-use crate::config::routes::{RouteTarget, Routes};
+use crate::config::routes::Routes;
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::config::surroundings::{ConfigContext, ConfigFault, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
@@ -20,7 +22,6 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::contract::MAX_EXAMPLES;
 use toolhold_mcp as mcp;
 use toolhold_policy::{Grant, LimitsRequest, Share};
 use toolhold_protocol::approval::{ApprovalMode, Approvals};
@@ -174,16 +175,12 @@ impl Configuration {
                 is_untrusted("paths.state"),
                 surroundings.variable,
             );
-            let settings = settings
-                .map_err(|(leaf, reason)| ConfigFault::new(format!("{key}.{leaf}"), reason))?;
-            servers.push(settings);
+            servers.push(settings.map_err(|fault| fault.below(&key))?);
         }
         let mut screening = Vec::new();
         for (name, table) in &tables.shields {
-            let settings = table.settings(name).map_err(|(leaf, reason)| {
-                ConfigFault::new(format!("shields.{name}.{leaf}"), reason)
-            })?;
-            screening.push(settings);
+            let settings = table.settings(name);
+            screening.push(settings.map_err(|fault| fault.below(&format!("shields.{name}")))?);
         }
         screening.sort_by_key(|shield| shield.order);
         let folder = |own: &PathBuf, usual: &PathBuf| {
@@ -211,60 +208,8 @@ impl Configuration {
             cache_folder: folder(&tables.paths.cache, &surroundings.cache_folder),
             tables,
         };
-        match configuration.fault() {
-            Some((key, reason)) => Err(ConfigFault { key, reason }),
-            None => Ok(configuration),
-        }
-    }
-
-    /// The first key with a wrong value, and the reason.
-    fn fault(&self) -> Option<(String, String)> {
-        let tables = &self.tables;
-        let below = |table: &'static str| {
-            move |(leaf, reason): (&'static str, String)| (format!("{table}.{leaf}"), reason)
-        };
-        let routes = self.routes();
-        if let Err(fault) = routes.check() {
-            return Some(fault);
-        }
-        if routes.target(&self.endpoint).is_none() {
-            return Some(("endpoint".into(), routes.unknown(&self.endpoint)));
-        }
-        let is_many =
-            |name: &str| !matches!(routes.target(name), None | Some(RouteTarget::Endpoint(_)));
-        let fallback = || {
-            let endpoints = &tables.endpoints;
-            tables.fallback.fault(endpoints, &self.endpoint, is_many)
-        };
-        let missing_endpoint = |shield: &ShieldSettings| {
-            let reason = self.missing_endpoint(shield)?;
-            Some((format!("shields.{}.endpoint", shield.name), reason))
-        };
-        self.price_fault()
-            .or_else(|| fallback().map(below("fallback")))
-            .or_else(|| tables.telemetry.fault().map(below("telemetry")))
-            .or_else(|| self.agents_fault())
-            .or_else(|| self.screening.iter().find_map(missing_endpoint))
-            .or_else(|| self.time_fault())
-            .or_else(|| self.run_fault())
-    }
-
-    fn run_fault(&self) -> Option<(String, String)> {
-        let run = &self.tables.run;
-        if run.examples > MAX_EXAMPLES {
-            let reason = format!("there are 0 to {MAX_EXAMPLES} worked examples");
-            return Some(("run.examples".into(), reason));
-        }
-        let concurrent_calls = self.tables.modules.concurrent_calls;
-        let zero = [
-            ("run.max_steps", run.max_steps == 0),
-            ("run.max_tokens", run.max_tokens == 0),
-            ("run.parallel_calls", run.parallel_calls == 0),
-            ("run.max_calls", run.max_calls == 0),
-            ("modules.concurrent_calls", concurrent_calls == 0),
-        ];
-        let (key, _) = zero.into_iter().find(|(_, is_zero)| *is_zero)?;
-        Some((key.into(), "must be at least 1".into()))
+        configuration.check()?;
+        Ok(configuration)
     }
 
     /// All endpoints, pools and the router.
@@ -361,24 +306,14 @@ impl Configuration {
         &mut self,
         shares: BTreeMap<String, Share>,
         shields: Vec<ShieldSettings>,
-    ) -> Result<(), (String, String)> {
+    ) -> Result<(), ConfigFault> {
         self.shares = shares;
         self.screening.extend(shields);
         self.screening
             .sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
         // The agent's guard model may have no price.
-        let fault = self.price_fault();
-        fault.map_or(Ok(()), |(_, reason)| Err(("shields".into(), reason)))
-    }
-
-    /// What is wrong with the endpoint of a shield.
-    pub(super) fn missing_endpoint(&self, shield: &ShieldSettings) -> Option<String> {
-        match &shield.what {
-            ShieldWhat::Model { endpoint, .. } if !self.tables.endpoints.contains_key(endpoint) => {
-                Some(format!("there is no [endpoints.{endpoint}]"))
-            }
-            _ => None,
-        }
+        let prices = self.check_prices();
+        prices.map_err(|fault| ConfigFault::new("shields", fault.reason))
     }
 
     /// What is hidden from the model: everything that any shield hides, revealed only to tools that all of
@@ -428,76 +363,6 @@ impl Configuration {
         Some(self.tables.run.max_cost.0).filter(|most| !most.is_zero())
     }
 
-    /// A timeout too short to be met: the key, and the remedy.
-    fn time_fault(&self) -> Option<(String, String)> {
-        let endpoints = self.tables.endpoints.iter().flat_map(|(name, endpoint)| {
-            [
-                ("connect_timeout_ms", endpoint.connect_timeout_ms),
-                ("first_token_timeout_ms", endpoint.first_token_timeout_ms),
-                ("idle_timeout_ms", endpoint.idle_timeout_ms),
-            ]
-            .map(|(leaf, time)| (format!("endpoints.{name}.{leaf}"), Some(time)))
-        });
-        let modules = self.tables.module.iter();
-        let limits = modules
-            .map(|(name, table)| (format!("module.{name}.limits"), &table.limits))
-            .chain([
-                ("limits".to_owned(), &self.tables.limits),
-                ("ceiling".to_owned(), &self.tables.ceiling),
-            ]);
-        let limits = limits.flat_map(|(table, limits)| {
-            [
-                ("timeout_ms", limits.timeout_ms),
-                ("http_timeout_ms", limits.http_timeout_ms),
-                ("compile_ms", limits.compile_ms),
-            ]
-            .map(|(leaf, time)| (format!("{table}.{leaf}"), time))
-        });
-        let others = [
-            ("run.timeout_ms", self.tables.run.timeout_ms),
-            ("run.call_timeout_ms", self.tables.run.call_timeout_ms),
-            ("router.timeout_ms", self.tables.router.timeout_ms),
-            ("oci.timeout_ms", self.tables.oci.timeout_ms),
-            ("oci.idle_timeout_ms", self.tables.oci.idle_timeout_ms),
-        ]
-        .map(|(key, time)| (key.to_owned(), Some(time)));
-        let mut all = endpoints.chain(limits).chain(others);
-        let (key, _) = all.find(|(_, time)| *time == Some(0))?;
-        let reason = "must be at least 1: 0 is no time at all, and not time without limit; leave it out for the default, or write \
-                      a large number";
-        Some((key, reason.into()))
-    }
-
-    /// A wrong price, or a setting that needs a missing one: the key, and the reason.
-    fn price_fault(&self) -> Option<(String, String)> {
-        let faults = self.tables.endpoints.iter().find_map(|(name, endpoint)| {
-            let (leaf, reason) = endpoint.price_fault()?;
-            Some((format!("endpoints.{name}.{leaf}"), reason))
-        });
-        if faults.is_some() {
-            return faults;
-        }
-        let is_priced = |endpoint: &EndpointTable| endpoint.price().is_some();
-        if self.tables.run.currency.trim().is_empty()
-            && self.tables.endpoints.values().any(is_priced)
-        {
-            let reason = "endpoints have prices, so say in which currency, such as \"EUR\"";
-            return Some(("run.currency".into(), reason.into()));
-        }
-        self.max_cost()?;
-        let mut asked = self.asked().into_iter();
-        let reason = asked.find_map(|name| self.routes().unpriced(name))?;
-        Some(("run.max_cost".into(), reason))
-    }
-
-    /// The endpoints and pools whose replies a run pays for, with those of the router and of shields.
-    fn asked(&self) -> Vec<&str> {
-        let mut asked = vec![self.endpoint.as_str()];
-        asked.extend(self.routes().picker(&self.endpoint));
-        asked.extend(self.guards().map(|(_, endpoint)| endpoint));
-        asked
-    }
-
     /// The shields that ask a model, with its endpoint.
     pub fn guards(&self) -> impl Iterator<Item = (&str, &str)> {
         self.screening
@@ -522,13 +387,8 @@ impl Configuration {
 
     /// The pins of MCP servers, and when they need approval.
     pub fn pins(&self) -> mcp::Pins {
-        let trust = match self.tables.modules.approval {
-            Approval::FirstSight => mcp::Trust::FirstSight,
-            Approval::Always => mcp::Trust::Always,
-            Approval::Never => mcp::Trust::Never,
-        };
         let approvals = ApprovalFolder::new(self.state_folder().join("mcp"));
-        mcp::Pins::new(Arc::new(approvals), trust)
+        mcp::Pins::new(Arc::new(approvals), self.tables.modules.approval)
     }
 
     /// The folder of compiled modules, fetched components and toolchains.

@@ -1,6 +1,7 @@
 //! `[endpoints.NAME]`: a model behind a server, and the handling of its failures.
 
 use crate::config::price::{Money, TokenPrices, one};
+use crate::config::surroundings::ConfigFault;
 use serde::Deserialize;
 use std::time::Duration;
 use toolhold_model::route::{BreakerPolicy, EndpointLimits, EndpointPolicy, RetryPolicy};
@@ -124,13 +125,14 @@ impl EndpointTable {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), ConfigFault> {
         if self.attempts == 0 {
-            return Err(("attempts", "must be at least 1; 1 is no retry".into()));
+            let reason = "must be at least 1; 1 is no retry";
+            return Err(ConfigFault::new("attempts", reason));
         }
         if self.weight == 0 {
             let reason = "must be at least 1; what should get nothing is taken out of its pools";
-            return Err(("weight", reason.into()));
+            return Err(ConfigFault::new("weight", reason));
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! `[fallback]`: models that make a call which the run's own model keeps getting wrong.
 
 use crate::config::endpoint::EndpointTable;
+use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toolhold_protocol::compose::Forcing;
@@ -18,33 +19,32 @@ pub struct FallbackTable {
 }
 
 impl FallbackTable {
-    /// What is wrong with it: the key, and the reason.
-    pub fn fault(
+    /// # Errors
+    /// The first key with a wrong value.
+    pub fn check(
         &self,
         endpoints: &BTreeMap<String, EndpointTable>,
         own: &str,
         is_many: impl Fn(&str) -> bool,
-    ) -> Option<(&'static str, String)> {
-        let least = "must be at least 1".to_owned();
-        if self.max_tool_failures == 0 {
-            return Some(("max_tool_failures", least));
-        }
-        if self.attempts == 0 {
-            return Some(("attempts", least));
-        }
+    ) -> Result<(), ConfigFault> {
+        at_least_one([
+            ("max_tool_failures", self.max_tool_failures == 0),
+            ("attempts", self.attempts == 0),
+        ])?;
+        let models = |reason: String| Err(ConfigFault::new("models", reason));
         if self.models.iter().any(|name| name.trim().is_empty()) {
-            return Some(("models", "holds an empty name".into()));
+            return models("holds an empty name".into());
         }
         if let Some(name) = self.models.iter().find(|name| is_many(name)) {
-            let reason = format!("{name:?} is no single endpoint; name its members");
-            return Some(("models", reason));
+            return models(format!("{name:?} is no single endpoint; name its members"));
         }
         let mut names = self.models.iter();
-        let nowhere = names.find(|name| named(name, endpoints, own).is_none())?;
-        let reason = format!(
-            "{nowhere:?} is no endpoint, and runs use {own:?}, which is not a single one; write ENDPOINT/MODEL"
-        );
-        Some(("models", reason))
+        match names.find(|name| named(name, endpoints, own).is_none()) {
+            Some(nowhere) => models(format!(
+                "{nowhere:?} is no endpoint, and runs use {own:?}, which is not a single one; write ENDPOINT/MODEL"
+            )),
+            None => Ok(()),
+        }
     }
 
     pub fn names(&self) -> &[String] {
@@ -61,39 +61,34 @@ impl FallbackTable {
         counts_money: bool,
         is_set: &dyn Fn(&str) -> bool,
     ) -> Fallback {
-        let mut candidates: Vec<(bool, Candidate)> = self
-            .models
-            .iter()
-            .filter_map(|name| {
-                let FallbackCandidate {
+        let names = self.models.iter();
+        let found = names.filter_map(|name| Some((name, named(name, endpoints, own)?)));
+        let mut found: Vec<_> = found.collect();
+        let own = endpoints.get(own);
+        found.sort_by_key(|(_, it)| own.is_some_and(|own| own.base_url != it.endpoint.base_url));
+        let candidates = found.into_iter().map(
+            |(
+                name,
+                FallbackCandidate {
                     endpoint, model, ..
-                } = named(name, endpoints, own)?;
-                let is_elsewhere = endpoints
-                    .get(own)
-                    .is_some_and(|own| own.base_url != endpoint.base_url);
-                let candidate = Candidate {
-                    name: name.clone(),
-                    model,
-                    contract: endpoint.contract.fixed().unwrap_or_default(),
-                    forcing: Forcing::default(),
-                    price: endpoint.price(),
-                    missing: missing(endpoint, is_set).or_else(|| {
-                        let is_unknown = counts_money && endpoint.price().is_none();
-                        is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
-                    }),
-                };
-                Some((is_elsewhere, candidate))
-            })
-            .collect();
-        candidates.sort_by_key(|(is_elsewhere, _)| *is_elsewhere);
+                },
+            )| Candidate {
+                name: name.clone(),
+                model,
+                contract: endpoint.contract.fixed().unwrap_or_default(),
+                forcing: Forcing::default(),
+                price: endpoint.price(),
+                missing: missing(endpoint, is_set).or_else(|| {
+                    let is_unknown = counts_money && endpoint.price().is_none();
+                    is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
+                }),
+            },
+        );
         Fallback {
             is_on: self.enabled,
             max_tool_failures: self.max_tool_failures,
             attempts: self.attempts,
-            candidates: candidates
-                .into_iter()
-                .map(|(_, candidate)| candidate)
-                .collect(),
+            candidates: candidates.collect(),
         }
     }
 }

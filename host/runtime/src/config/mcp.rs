@@ -1,5 +1,6 @@
 //! `[mcp.NAME]`: servers whose tools may be called.
 
+use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,8 +29,6 @@ pub struct McpTable {
     offer: bool,
 }
 
-type KeyFault = (&'static str, String);
-
 impl McpTable {
     /// The variables that hold secrets.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
@@ -48,25 +47,23 @@ impl McpTable {
         is_found: bool,
         is_state_found: bool,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Settings, KeyFault> {
+    ) -> Result<Settings, ConfigFault> {
         if !is_name(name) {
             let reason = "a server's name is lower case letters, digits and _, at most 48, starting with a letter";
-            return Err(("command", reason.into()));
+            return Err(ConfigFault::new("command", reason));
         }
-        for (key, is_zero) in [
+        at_least_one([
             ("timeout_ms", self.timeout_ms == Some(0)),
             ("max_result_bytes", self.max_result_bytes == Some(0)),
-        ] {
-            if is_zero {
-                return Err((key, "must be at least 1".into()));
-            }
-        }
+        ])?;
         if self.tools.len() > MAX_TOOLS {
-            return Err(("tools", format!("has more than {MAX_TOOLS} names")));
+            let reason = format!("has more than {MAX_TOOLS} names");
+            return Err(ConfigFault::new("tools", reason));
         }
         if let Some(wrong) = self.tools.iter().find(|tool| !is_tool(tool)) {
             let form = "1 to 128 letters, digits, _, -, . and /";
-            return Err(("tools", format!("{wrong:?} is no tool's name: {form}")));
+            let reason = format!("{wrong:?} is no tool's name: {form}");
+            return Err(ConfigFault::new("tools", reason));
         }
         let launch = self.launch()?;
         Ok(Settings {
@@ -86,20 +83,16 @@ impl McpTable {
         })
     }
 
-    fn launch(&self) -> Result<Launch, KeyFault> {
+    fn launch(&self) -> Result<Launch, ConfigFault> {
+        let wrong = |key, reason| Err(ConfigFault::new(key, reason));
         match (&self.command, &self.url) {
             (Some(command), None) => {
                 if command.first().is_none_or(String::is_empty) {
-                    return Err((
-                        "command",
-                        "needs a program, such as [\"uvx\", \"server\"]".into(),
-                    ));
+                    let reason = "needs a program, such as [\"uvx\", \"server\"]";
+                    return wrong("command", reason);
                 }
                 if self.token_env.is_some() {
-                    return Err((
-                        "token_env",
-                        "is for a url; give a command secret_env".into(),
-                    ));
+                    return wrong("token_env", "is for a url; give a command secret_env");
                 }
                 Ok(Launch::Command {
                     command: command.clone(),
@@ -108,16 +101,16 @@ impl McpTable {
                 })
             }
             (None, Some(url)) => {
-                address(url).map_err(|reason| ("url", reason))?;
+                address(url).map_err(|reason| ConfigFault::new("url", reason))?;
                 if !self.env.is_empty() || !self.secret_env.is_empty() {
-                    return Err(("env", "is for a command; give a url token_env".into()));
+                    return wrong("env", "is for a command; give a url token_env");
                 }
                 Ok(Launch::Url {
                     url: url.clone(),
                     token_env: self.token_env.clone(),
                 })
             }
-            _ => Err(("command", "give either `command` or `url`".into())),
+            _ => wrong("command", "give either `command` or `url`"),
         }
     }
 }
@@ -131,7 +124,7 @@ fn is_tool(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Settings, KeyFault> {
+    fn read(text: &str) -> Result<Settings, ConfigFault> {
         let table: McpTable = toml::from_str(text).unwrap();
         table.settings("weather", false, false, &|_| None)
     }
@@ -159,7 +152,7 @@ mod tests {
             ),
             ("command = [\"a\"]\ntools = [\"a b\"]", "tools"),
         ] {
-            assert_eq!(read(text).unwrap_err().0, key, "{text}");
+            assert_eq!(read(text).unwrap_err().key, key, "{text}");
         }
         let table: McpTable = toml::from_str("command = [\"a\"]").unwrap();
         assert!(table.settings("Weather", false, false, &|_| None).is_err());

@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_mcp as mcp;
 use toolhold_policy::{
-    Access, Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, Limits, LimitsRequest,
-    LogLevel, Origin, Randomness, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
+    Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel,
+    Origin, Randomness, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
 };
 use toolhold_sandbox::{
     ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, Storage, Trust,
@@ -24,16 +25,8 @@ pub(super) struct ModulesTable {
     pub(super) concurrent_calls: u32,
     waiting_calls: u32,
     calls_per_minute: u32,
-    pub(super) approval: Approval,
-}
-
-/// When a module needs a person's approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Approval {
-    FirstSight,
-    Always,
-    Never,
+    /// When a module, or an MCP server, needs a person's approval.
+    pub(super) approval: mcp::Trust,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -46,7 +39,7 @@ pub(super) struct CompilerTable {
 pub(super) struct ModuleTable {
     /// An `oci://` reference; a wrong one fails the module, not the configuration.
     source: Option<String>,
-    directories: Vec<DirectoryTable>,
+    directories: Vec<DirectoryGrant>,
     scratch: Option<ScratchGrant>,
     environment: BTreeMap<String, String>,
     http: Vec<HttpGrant>,
@@ -70,16 +63,6 @@ pub(super) struct SecretTable {
     env: Option<String>,
     /// Or the file.
     file: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DirectoryTable {
-    host: PathBuf,
-    guest: String,
-    #[serde(default)]
-    access: Access,
-    quota_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -149,10 +132,10 @@ impl Configuration {
             limits: self.limits(),
             ceiling: Limits::default_ceiling().overridden(&self.tables.ceiling),
             trust: match self.tables.modules.approval {
-                Approval::Never => Trust::All,
+                mcp::Trust::Never => Trust::All,
                 asked => Trust::Approved {
                     approvals: Arc::new(self.approvals()),
-                    first_sight: asked == Approval::FirstSight,
+                    first_sight: asked == mcp::Trust::FirstSight,
                 },
             },
             storage: Storage {
@@ -210,14 +193,8 @@ impl ModuleTable {
     pub(super) fn grant(&self, surroundings: &ConfigContext<'_>) -> Result<Grant, String> {
         let secrets = self.secrets.iter().map(|secret| secret.read(surroundings));
         let secrets = secrets.collect::<Result<_, _>>()?;
-        let directories = self.directories.iter().map(|d| DirectoryGrant {
-            host: d.host.clone(),
-            guest: d.guest.clone(),
-            access: d.access,
-            quota_bytes: d.quota_bytes,
-        });
         Ok(Grant {
-            directories: directories.collect(),
+            directories: self.directories.clone(),
             http: self.http.clone(),
             secrets,
             scratch: self.scratch.clone(),

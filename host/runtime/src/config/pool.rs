@@ -1,6 +1,7 @@
 //! `[pools.NAME]`: endpoints that can replace each other.
 
 use crate::config::endpoint::hedge_after;
+use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::time::Duration;
 use toolhold_model::route::{PoolPolicy, Relief, RetryPolicy};
@@ -17,7 +18,7 @@ pub struct PoolTable {
     retry_wait_ms: Option<u64>,
     hedge_after_ms: u64,
     left_out_ms: Option<u64>,
-    overload: Vec<ReliefName>,
+    overload: Vec<Relief>,
     fewer_tokens: Option<u32>,
     /// An endpoint or a pool.
     pub smaller: Option<String>,
@@ -38,24 +39,6 @@ pub const POOL_KEYS: [&str; 11] = [
     "smaller",
 ];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ReliefName {
-    FewerTokens,
-    ShortWindow,
-    SmallerModel,
-}
-
-impl From<ReliefName> for Relief {
-    fn from(name: ReliefName) -> Self {
-        match name {
-            ReliefName::FewerTokens => Self::FewerTokens,
-            ReliefName::ShortWindow => Self::ShortWindow,
-            ReliefName::SmallerModel => Self::SmallerModel,
-        }
-    }
-}
-
 impl PoolTable {
     /// The pool without its smaller model, which is built later.
     pub fn policy(&self) -> PoolPolicy {
@@ -71,31 +54,27 @@ impl PoolTable {
                 total_wait: time(self.retry_wait_ms, retry.total_wait),
             },
             left_out: time(self.left_out_ms, default.left_out),
-            overload: self.overload.iter().copied().map(Relief::from).collect(),
+            overload: self.overload.clone(),
             fewer_tokens: self.fewer_tokens.unwrap_or(default.fewer_tokens),
             hedge_after: hedge_after(self.hedge_after_ms),
             smaller: None,
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
-        for (key, is_zero) in [
+    pub(super) fn check(&self) -> Result<(), ConfigFault> {
+        at_least_one([
             ("attempts", self.attempts == Some(0)),
             ("fewer_tokens", self.fewer_tokens == Some(0)),
-        ] {
-            if is_zero {
-                return Err((key, "must be at least 1".into()));
-            }
-        }
-        let asks_smaller = self.overload.contains(&ReliefName::SmallerModel);
+        ])?;
+        let asks_smaller = self.overload.contains(&Relief::SmallerModel);
         if asks_smaller && self.smaller.is_none() {
             let reason =
                 "\"smaller-model\" needs `smaller`, the endpoint or pool that is asked then";
-            return Err(("overload", reason.into()));
+            return Err(ConfigFault::new("overload", reason));
         }
         if !asks_smaller && self.smaller.is_some() {
             let reason = "is asked only if `overload` has \"smaller-model\"";
-            return Err(("smaller", reason.into()));
+            return Err(ConfigFault::new("smaller", reason));
         }
         Ok(())
     }

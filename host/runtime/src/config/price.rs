@@ -1,6 +1,7 @@
 //! Prices of an endpoint: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
 use crate::config::endpoint::EndpointTable;
+use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -78,8 +79,9 @@ impl EndpointTable {
         })
     }
 
-    /// What is wrong with it: the key, and the reason.
-    pub(super) fn price_fault(&self) -> Option<(&'static str, String)> {
+    /// # Errors
+    /// The first key with a wrong value.
+    pub(super) fn check_price(&self) -> Result<(), ConfigFault> {
         let TokenPrices {
             prompt,
             cached,
@@ -88,19 +90,18 @@ impl EndpointTable {
         let is_begun = prompt.is_some() || cached.is_some() || completion.is_some();
         for (name, price) in [("prompt", prompt), ("completion", completion)] {
             if is_begun && price.is_none() {
-                return Some(("price_per_million", format!("{name} is missing")));
+                let reason = format!("{name} is missing");
+                return Err(ConfigFault::new("price_per_million", reason));
             }
         }
         if is_begun && !self.gpu_hour.0.is_zero() {
             let reason = "there is a price_per_million as well; a reply has one price";
-            return Some(("gpu_hour", reason.into()));
+            return Err(ConfigFault::new("gpu_hour", reason));
         }
-        for (key, number) in [("gpus", self.gpus), ("gpu_requests", self.gpu_requests)] {
-            if number == 0 {
-                return Some((key, "must be at least 1".into()));
-            }
-        }
-        None
+        at_least_one([
+            ("gpus", self.gpus == 0),
+            ("gpu_requests", self.gpu_requests == 0),
+        ])
     }
 }
 
@@ -142,7 +143,7 @@ mod tests {
         ] {
             let endpoint = EndpointTable::of_test(text).unwrap();
             assert_eq!(endpoint.price(), price, "{text}");
-            assert_eq!(endpoint.price_fault(), None, "{text}");
+            assert_eq!(endpoint.check_price(), Ok(()), "{text}");
         }
     }
 
@@ -163,7 +164,8 @@ mod tests {
             ),
             ("gpu_hour = 1\ngpus = 0", "at least 1"),
         ] {
-            let (_, reason) = EndpointTable::of_test(text).unwrap().price_fault().unwrap();
+            let endpoint = EndpointTable::of_test(text).unwrap();
+            let reason = endpoint.check_price().unwrap_err().reason;
             assert!(reason.contains(expected), "{text}: {reason}");
         }
         for (text, expected) in [

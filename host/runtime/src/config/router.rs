@@ -1,5 +1,6 @@
 //! `[router]`: chooses the endpoint of a run by its task.
 
+use crate::config::surroundings::ConfigFault;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,18 +53,20 @@ impl ClassTable {
         }
     }
 
-    pub(super) fn check(&self, is_asked: bool) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self, is_asked: bool) -> Result<(), ConfigFault> {
         if self.keywords.iter().any(|word| word.trim().is_empty()) {
-            return Err(("keywords", "an empty word is in every task".into()));
+            let reason = "an empty word is in every task";
+            return Err(ConfigFault::new("keywords", reason));
         }
         if let (Some(least), Some(most)) = (self.min_chars, self.max_chars)
             && least > most
         {
-            return Err(("min_chars", format!("is more than max_chars ({most})")));
+            let reason = format!("is more than max_chars ({most})");
+            return Err(ConfigFault::new("min_chars", reason));
         }
         if is_asked && self.description.trim().is_empty() {
             let reason = "is what router.model decides by: say which tasks are of this class";
-            return Err(("description", reason.into()));
+            return Err(ConfigFault::new("description", reason));
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 use crate::config::endpoint::{ContractChoice, EndpointTable};
 use crate::config::pool::PoolTable;
 use crate::config::router::RouterTable;
+use crate::config::surroundings::{ConfigFault, at_least_one};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::cost::Price;
@@ -28,8 +29,6 @@ pub struct Routes<'a> {
     pub pools: &'a BTreeMap<String, PoolTable>,
     pub router: &'a RouterTable,
 }
-
-type RouteFault = (String, String);
 
 impl<'a> Routes<'a> {
     /// The target with this name.
@@ -180,64 +179,73 @@ impl<'a> Routes<'a> {
 
     /// # Errors
     /// The key and what is wrong with it.
-    pub fn check(self) -> Result<(), RouteFault> {
+    pub fn check(self) -> Result<(), ConfigFault> {
         // The default is checked first: the others inherit its errors.
         let default = self.endpoints.get_key_value("default");
         for (name, endpoint) in default.into_iter().chain(self.endpoints) {
-            endpoint.check().map_err(at(&format!("endpoints.{name}")))?;
+            let checked = endpoint.check();
+            checked.map_err(|fault| fault.below(&format!("endpoints.{name}")))?;
         }
         for name in self.endpoints.keys().chain(self.pools.keys()) {
             if name == ROUTER && !self.router.classes.is_empty() {
                 let reason = "\"router\" is the router's own name; call this something else";
-                return Err((format!("{}.{name}", self.kind(name)), reason.into()));
+                let kind = if self.pools.contains_key(name) {
+                    "pools"
+                } else {
+                    "endpoints"
+                };
+                return Err(ConfigFault::new(format!("{kind}.{name}"), reason));
             }
         }
         for (name, pool) in self.pools {
             let key = format!("pools.{name}");
             if self.endpoints.contains_key(name) {
                 let reason = "is the name of an endpoint too; a pool needs another";
-                return Err((key, reason.into()));
+                return Err(ConfigFault::new(key, reason));
             }
-            pool.check().map_err(at(&key))?;
+            pool.check().map_err(|fault| fault.below(&key))?;
             self.check_members(name, pool)?;
         }
         self.check_router()
     }
 
-    fn check_members(self, name: &str, pool: &PoolTable) -> Result<(), RouteFault> {
-        let key = |leaf: &str| format!("pools.{name}.{leaf}");
+    fn check_members(self, name: &str, pool: &PoolTable) -> Result<(), ConfigFault> {
+        let key = format!("pools.{name}.members");
+        let wrong = |reason: String| Err(ConfigFault::new(&key, reason));
         if pool.members.is_empty() {
-            return Err((key("members"), "a pool needs at least one member".into()));
+            return wrong("a pool needs at least one member".into());
         }
         for member in &pool.members {
-            self.known(&key("members"), member)?;
+            self.known(&key, member)?;
         }
         if let Some(smaller) = &pool.smaller {
-            self.known(&key("smaller"), smaller)?;
+            self.known(&format!("pools.{name}.smaller"), smaller)?;
         }
         if let Some(way) = self.cycle(name) {
-            let reason = format!("is a member of itself: {}", way.join(" → "));
-            return Err((key("members"), reason));
+            return wrong(format!("is a member of itself: {}", way.join(" → ")));
         }
         let (members, twice) = self.flat(name);
         if let Some(twice) = twice {
-            let reason = format!("has {twice:?} twice; weights say how much a member gets");
-            return Err((key("members"), reason));
+            return wrong(format!(
+                "has {twice:?} twice; weights say how much a member gets"
+            ));
         }
         for (member, endpoint) in members {
             // The endpoint is not asked for its models: another member may answer while it is down.
             if endpoint.model.is_empty() {
-                return Err((
+                let reason =
+                    format!("must be named, because {member} is a member of the pool {name}");
+                return Err(ConfigFault::new(
                     format!("endpoints.{member}.model"),
-                    format!("must be named, because {member} is a member of the pool {name}"),
+                    reason,
                 ));
             }
         }
-        self.one_contract(&key("members"), name)
+        self.one_contract(&key, name)
     }
 
     /// Requests are written in a contract before it is known which member answers.
-    fn one_contract(self, key: &str, name: &str) -> Result<(), RouteFault> {
+    fn one_contract(self, key: &str, name: &str) -> Result<(), ConfigFault> {
         let endpoints = self.endpoints_of(name);
         let Some(((first, one), rest)) = endpoints.split_first() else {
             return Ok(());
@@ -247,8 +255,8 @@ impl<'a> Routes<'a> {
             _ => false,
         };
         match rest.iter().find(|(_, own)| is_other(own)) {
-            Some((other, own)) => Err((
-                key.to_owned(),
+            Some((other, own)) => Err(ConfigFault::new(
+                key,
                 format!(
                     "{first} has the contract {:?} and {other} {:?}; all that may answer one run need the same",
                     contract(one.contract),
@@ -259,13 +267,13 @@ impl<'a> Routes<'a> {
         }
     }
 
-    fn check_router(self) -> Result<(), RouteFault> {
+    fn check_router(self) -> Result<(), ConfigFault> {
         let router = self.router;
         if router.classes.is_empty() {
             for (leaf, value) in [("model", &router.model), ("default", &router.default)] {
                 if !value.is_empty() {
                     let reason = "the router has no classes; add [router.classes.NAME]";
-                    return Err((format!("router.{leaf}"), reason.into()));
+                    return Err(ConfigFault::new(format!("router.{leaf}"), reason));
                 }
             }
             return Ok(());
@@ -273,27 +281,26 @@ impl<'a> Routes<'a> {
         if !router.classes.contains_key(&router.default) {
             let names: Vec<_> = router.classes.keys().map(String::as_str).collect();
             let reason = format!("must be one of the classes: {}", names.join(", "));
-            return Err(("router.default".into(), reason));
+            return Err(ConfigFault::new("router.default", reason));
         }
-        if router.timeout_ms == 0 {
-            return Err(("router.timeout_ms".into(), "must be at least 1".into()));
-        }
+        at_least_one([("router.timeout_ms", router.timeout_ms == 0)])?;
         if !router.model.is_empty() {
             self.known("router.model", &router.model)?;
         }
         for (name, class) in &router.classes {
             let key = format!("router.classes.{name}");
             self.known(&format!("{key}.to"), &class.to)?;
-            class.check(!router.model.is_empty()).map_err(at(&key))?;
+            let checked = class.check(!router.model.is_empty());
+            checked.map_err(|fault| fault.below(&key))?;
         }
         self.one_contract("router.classes", ROUTER)
     }
 
-    fn known(self, key: &str, name: &str) -> Result<(), RouteFault> {
+    fn known(self, key: &str, name: &str) -> Result<(), ConfigFault> {
         if self.endpoints.contains_key(name) || self.pools.contains_key(name) {
             return Ok(());
         }
-        Err((key.to_owned(), self.unknown(name)))
+        Err(ConfigFault::new(key, self.unknown(name)))
     }
 
     /// The message about an unknown name.
@@ -332,19 +339,6 @@ impl<'a> Routes<'a> {
         }
         None
     }
-
-    fn kind(self, name: &str) -> &'static str {
-        if self.pools.contains_key(name) {
-            "pools"
-        } else {
-            "endpoints"
-        }
-    }
-}
-
-fn at(table: &str) -> impl Fn((&'static str, String)) -> RouteFault {
-    let table = table.to_owned();
-    move |(leaf, reason)| (format!("{table}.{leaf}"), reason)
 }
 
 fn contract(choice: ContractChoice) -> &'static str {

@@ -1,5 +1,6 @@
 //! `[shields.NAME]`: shields of runs and tools.
 
+use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -92,26 +93,20 @@ pub enum ShieldWhat {
     },
 }
 
-type KeyFault = (&'static str, String);
-
 impl ShieldTable {
     /// Checks the table.
     ///
     /// # Errors
     /// The key and what is wrong with it.
-    pub fn settings(&self, name: &str) -> Result<ShieldSettings, KeyFault> {
+    pub fn settings(&self, name: &str) -> Result<ShieldSettings, ConfigFault> {
         if !is_name(name) {
             let reason = "a shield's name is lower case letters, digits and _, at most 48, starting with a letter";
-            return Err(("kind", reason.into()));
+            return Err(ConfigFault::new("kind", reason));
         }
-        for (key, is_zero) in [
+        at_least_one([
             ("timeout_ms", self.timeout_ms == Some(0)),
             ("max_chars", self.max_chars == Some(0)),
-        ] {
-            if is_zero {
-                return Err((key, "must be at least 1".into()));
-            }
-        }
+        ])?;
         self.check_keys()?;
         let (places, timeout_ms): (&[ShieldPlace], _) = match self.kind {
             ShieldKind::Pii | ShieldKind::Wasm => (&ShieldPlace::ALL, 5_000),
@@ -121,7 +116,8 @@ impl ShieldTable {
         let usual = || places.iter().copied().collect();
         let places = self.places.clone().unwrap_or_else(usual);
         if places.is_empty() {
-            return Err(("places", "names no place, so nothing is screened".into()));
+            let reason = "names no place, so nothing is screened";
+            return Err(ConfigFault::new("places", reason));
         }
         Ok(ShieldSettings {
             name: name.to_owned(),
@@ -134,13 +130,13 @@ impl ShieldTable {
         })
     }
 
-    fn what(&self) -> Result<ShieldWhat, KeyFault> {
+    fn what(&self) -> Result<ShieldWhat, ConfigFault> {
         Ok(match self.kind {
             ShieldKind::Pii => {
                 let hide = self.hide.clone().unwrap_or_default();
                 let block = self.block.clone().unwrap_or_default();
                 if hide.is_empty() && block.is_empty() {
-                    return Err(("hide", "name kinds to hide, or to block".into()));
+                    return Err(ConfigFault::new("hide", "name kinds to hide, or to block"));
                 }
                 ShieldWhat::Pii {
                     privacy: Privacy {
@@ -174,34 +170,30 @@ impl ShieldTable {
     }
 
     /// A key of another kind of shield would have no effect, which its author would not expect.
-    fn check_keys(&self) -> Result<(), KeyFault> {
+    fn check_keys(&self) -> Result<(), ConfigFault> {
+        use ShieldKind::{Domains, Model, Pii, Wasm};
         let set = [
-            (ShieldKind::Pii, "hide", self.hide.is_some()),
-            (ShieldKind::Pii, "reveal", self.reveal.is_some()),
-            (
-                ShieldKind::Pii,
-                "reveal_secrets",
-                self.reveal_secrets.is_some(),
-            ),
-            (ShieldKind::Pii, "block", self.block.is_some()),
-            (ShieldKind::Domains, "allow", self.allow.is_some()),
-            (ShieldKind::Wasm, "module", self.module.is_some()),
-            (ShieldKind::Wasm, "settings", self.settings.is_some()),
-            (ShieldKind::Model, "endpoint", self.endpoint.is_some()),
-            (ShieldKind::Model, "categories", self.categories.is_some()),
-            (ShieldKind::Model, "max_chars", self.max_chars.is_some()),
+            (Pii, "hide", self.hide.is_some()),
+            (Pii, "reveal", self.reveal.is_some()),
+            (Pii, "reveal_secrets", self.reveal_secrets.is_some()),
+            (Pii, "block", self.block.is_some()),
+            (Domains, "allow", self.allow.is_some()),
+            (Wasm, "module", self.module.is_some()),
+            (Wasm, "settings", self.settings.is_some()),
+            (Model, "endpoint", self.endpoint.is_some()),
+            (Model, "categories", self.categories.is_some()),
+            (Model, "max_chars", self.max_chars.is_some()),
         ];
-        let wrong = set
-            .iter()
-            .find(|(kind, _, is_set)| *is_set && *kind != self.kind);
-        match wrong {
-            Some((_, key, _)) => Err((key, "means nothing for a shield of this kind".into())),
-            None => self.check_screening(),
+        let mut others = set.iter().filter(|(kind, ..)| *kind != self.kind);
+        if let Some((_, key, _)) = others.find(|(_, _, is_set)| *is_set) {
+            let reason = "means nothing for a shield of this kind";
+            return Err(ConfigFault::new(*key, reason));
         }
+        self.check_screening()
     }
 
     /// Hidden data is hidden everywhere: where and how a shield screens only concerns what it blocks.
-    fn check_screening(&self) -> Result<(), KeyFault> {
+    fn check_screening(&self) -> Result<(), ConfigFault> {
         let blocks = self.block.as_ref().is_some_and(|block| !block.is_empty());
         if !matches!(self.kind, ShieldKind::Pii) || self.hide.is_none() || blocks {
             return Ok(());
@@ -213,28 +205,25 @@ impl ShieldTable {
             ("timeout_ms", self.timeout_ms.is_some()),
             ("on_failure", self.on_failure.is_some()),
         ];
-        match set.iter().find(|(_, is_set)| *is_set) {
-            Some((key, _)) => {
-                let reason = "means nothing without `block`: what `hide` names is hidden from the model everywhere, and \
-                              `reveal` says who gets it; leave this out, or name what to block";
-                Err((key, reason.into()))
-            }
-            None => Ok(()),
-        }
+        let Some((key, _)) = set.iter().find(|(_, is_set)| *is_set) else {
+            return Ok(());
+        };
+        let reason = "means nothing without `block`: what `hide` names is hidden from the model everywhere, and \
+                      `reveal` says who gets it; leave this out, or name what to block";
+        Err(ConfigFault::new(*key, reason))
     }
 }
 
-fn needed<T: Clone>(key: &'static str, value: Option<&T>) -> Result<T, KeyFault> {
-    value
-        .cloned()
-        .ok_or_else(|| (key, "is needed by a shield of this kind".into()))
+fn needed<T: Clone>(key: &str, value: Option<&T>) -> Result<T, ConfigFault> {
+    let needed = || ConfigFault::new(key, "is needed by a shield of this kind");
+    value.cloned().ok_or_else(needed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<ShieldSettings, KeyFault> {
+    fn read(text: &str) -> Result<ShieldSettings, ConfigFault> {
         let table: ShieldTable = toml::from_str(text).unwrap();
         table.settings("one")
     }
@@ -296,7 +285,7 @@ mod tests {
                 "max_chars",
             ),
         ] {
-            assert_eq!(read(text).unwrap_err().0, key, "{text}");
+            assert_eq!(read(text).unwrap_err().key, key, "{text}");
         }
     }
 }

@@ -57,6 +57,23 @@ impl ConfigFault {
             reason: reason.into(),
         }
     }
+
+    /// The same fault, of a table that stands at the key `table`.
+    pub(super) fn below(self, table: &str) -> Self {
+        let key = format!("{table}.{}", self.key);
+        Self { key, ..self }
+    }
+}
+
+/// # Errors
+/// The first of the keys whose number is 0.
+pub(super) fn at_least_one<'k>(
+    zero: impl IntoIterator<Item = (&'k str, bool)>,
+) -> Result<(), ConfigFault> {
+    match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+        Some((key, _)) => Err(ConfigFault::new(key, "must be at least 1")),
+        None => Ok(()),
+    }
 }
 
 /// The environment variables that a configuration names, with their values when it was loaded.

@@ -1,5 +1,6 @@
 //! `[telemetry]`: where traces and metrics go, and how logs are written.
 
+use crate::config::surroundings::ConfigFault;
 use serde::Deserialize;
 use toolhold_telemetry::{Settings, Variables};
 use url::Url;
@@ -48,12 +49,12 @@ impl TelemetryTable {
 
     /// # Errors
     /// The key and what is wrong with it.
-    pub(super) fn fault(&self) -> Option<(&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), ConfigFault> {
         if !(0.0..=1.0).contains(&self.sample_ratio) {
-            return Some(("sample_ratio", "must be from 0 to 1".into()));
+            return Err(ConfigFault::new("sample_ratio", "must be from 0 to 1"));
         }
         if self.service_name.trim().is_empty() {
-            return Some(("service_name", "must not be empty".into()));
+            return Err(ConfigFault::new("service_name", "must not be empty"));
         }
         let is_wrong = |endpoint: &str| {
             let url = Url::parse(endpoint).ok();
@@ -67,8 +68,8 @@ impl TelemetryTable {
         if !self.endpoint.is_empty() && is_wrong(&self.endpoint) {
             let reason = "is no http:// or https:// URL without user name and password, such as \
                  \"http://127.0.0.1:4318\"";
-            return Some(("endpoint", reason.into()));
+            return Err(ConfigFault::new("endpoint", reason));
         }
-        None
+        Ok(())
     }
 }

@@ -11,6 +11,6 @@ mod totals;
 pub use histogram::Histogram;
 pub use run::{ModelUsage, RunStats, StepStats};
 pub use sides::SideModelStats;
-pub use since::{Since, date_text};
+pub use since::{Since, date_text, now_ms};
 pub use tools::{ToolStats, Tools};
 pub use totals::{GroupStats, Totals};

@@ -5,7 +5,6 @@ use jiff::civil::DateTime;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::tz::TimeZone;
 use std::str::FromStr;
-use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
 /// A moment, as a user wrote it.
@@ -30,10 +29,8 @@ pub struct SinceError {
 impl Since {
     /// In milliseconds since 1970.
     pub fn at_ms(self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         match self {
-            Self::Ago(seconds) => now.saturating_sub(seconds.saturating_mul(1_000)),
+            Self::Ago(seconds) => now_ms().saturating_sub(seconds.saturating_mul(1_000)),
             Self::At(at_ms) => at_ms,
         }
     }
@@ -51,6 +48,11 @@ impl FromStr for Since {
                 text: text.chars().take(60).collect(),
             })
     }
+}
+
+/// Milliseconds since 1970 (UTC).
+pub fn now_ms() -> u64 {
+    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
 fn ago(text: &str) -> Option<u64> {

@@ -143,26 +143,22 @@ impl App {
     }
 
     async fn begun(&self, prepared: &Prepared) -> Result<Watcher, ApiError> {
-        let Prepared {
-            agent,
-            behalf,
-            request,
-            after,
-            turn,
-            asked,
-        } = prepared;
-        let RunClient { owner, session, .. } = behalf;
+        let RunClient { owner, session, .. } = &prepared.behalf;
         let registry = self.dispatcher.agents().registry();
-        if let Some(after) = after {
+        if let Some(after) = prepared.after {
             let after = after.to_string();
             let carried = registry.carry_scratch(owner, &after, session);
             carried.await.map_err(|error| ApiError::internal(&error))?;
         }
-        let (dispatcher, request) = (&self.dispatcher, request.clone());
-        let begun = dispatcher
-            .start(agent, behalf, *turn, asked.clone(), request)
-            .await;
-        if begun.is_err() && after.is_some() {
+        let begun = self.dispatcher.start(
+            &prepared.agent,
+            &prepared.behalf,
+            prepared.turn,
+            prepared.asked.clone(),
+            prepared.request.clone(),
+        );
+        let begun = begun.await;
+        if begun.is_err() && prepared.after.is_some() {
             // Copies that remain are swept later.
             let _ = registry.remove_scratch(owner, session).await;
         }
@@ -291,6 +287,18 @@ pub async fn answer(watcher: Watcher) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
+/// The response to a task: its answer, or its events as they happen.
+pub async fn respond(
+    watcher: Watcher,
+    client: &Client,
+    is_streamed: bool,
+) -> Result<Response, ApiError> {
+    if is_streamed {
+        return Ok(events::stream(watcher, EventRedactor::of(client)));
+    }
+    Ok(Json(answer(watcher).await?).into_response())
+}
+
 /// The recorded events of a run.
 pub async fn so_far(mut watcher: Watcher) -> Result<Answer, ApiError> {
     let mut answer = Answer::of(watcher.run);
@@ -325,8 +333,5 @@ async fn run(
     let mut prepared = app.prepared(&client, name, task.tools.clone())?;
     task.put(&mut prepared.request)?;
     let watcher = app.begin(&headers, &raw, prepared).await?;
-    if task.stream {
-        return Ok(events::stream(watcher, EventRedactor::of(&client)));
-    }
-    Ok(Json(answer(watcher).await?).into_response())
+    respond(watcher, &client, task.stream).await
 }

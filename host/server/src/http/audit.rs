@@ -4,6 +4,7 @@ use crate::http::App;
 use crate::http::auth::Client;
 use crate::http::body::QueryParams;
 use crate::http::error::{ApiError, ErrorBody};
+use crate::http::runs::{check_limit, usual_limit};
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -21,10 +22,10 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Filter of entries; an absent field matches every entry.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[serde(default)]
 struct EntryFilter {
     /// The most entries of a page; 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default = "usual_limit")]
     limit: u32,
     /// Only entries older than this number: the last number of the previous page.
     before: Option<i64>,
@@ -37,23 +38,6 @@ struct EntryFilter {
     run: Option<Uuid>,
     /// Text within the entry; ASCII letters match in either case.
     text: Option<String>,
-}
-
-const MAX_LIMIT: u32 = 1_000;
-
-impl Default for EntryFilter {
-    fn default() -> Self {
-        Self {
-            limit: 100,
-            before: None,
-            since_ms: None,
-            until_ms: None,
-            tool: None,
-            owner: None,
-            run: None,
-            text: None,
-        }
-    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,9 +67,7 @@ async fn list(
     QueryParams(which): QueryParams<EntryFilter>,
 ) -> Result<Json<AuditList>, ApiError> {
     client.may(Scope::Admin)?;
-    if !(1..=MAX_LIMIT).contains(&which.limit) {
-        return Err(ApiError::invalid(format!("limit: 1 to {MAX_LIMIT}")));
-    }
+    check_limit(which.limit)?;
     let filter = AuditFilter {
         since_ms: which.since_ms,
         until_ms: which.until_ms,

@@ -66,10 +66,8 @@ impl Client {
     }
 
     pub fn may_use_agent(&self, agent: &str) -> bool {
-        let agents = &self.permits.agents;
-        agents
-            .as_ref()
-            .is_none_or(|names| names.iter().any(|name| name == agent))
+        let agents = self.permits.agents.as_ref();
+        agents.is_none_or(|names| names.iter().any(|name| name == agent))
     }
 
     /// The part of the modules' grants that the key may use. Absent: all of it.

@@ -20,10 +20,10 @@ use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
-use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::settings::RunRequest;
+use toolhold_runtime::stats::now_ms;
 use toolhold_storage::Scope;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -132,18 +132,14 @@ async fn complete(
     let reply = ChunkTemplate {
         run: watcher.run.to_string(),
         model: asked.model,
-        created: now(),
+        created: now_ms() / 1_000,
     };
     let mut live = LiveTurn::new(watcher);
     if asked.stream {
         let answer_stream = speaks.then(|| AnswerStream::new(contract));
-        let stream = Chunks::new(
-            live,
-            reply,
-            answer_stream,
-            asked.stream_options.include_usage,
-        );
-        return Ok(stream.respond());
+        let with_usage = asked.stream_options.include_usage;
+        let chunks = Chunks::new(live, reply, answer_stream, with_usage);
+        return Ok(chunks.respond());
     }
     while live.next().await?.is_some() {}
     let turn = &live.turn;
@@ -329,11 +325,8 @@ impl Chunks {
         self.is_over = true;
         let finish = finish(&self.live.turn)?;
         let content = self.live.turn.content();
-        let said = match self
-            .answer_stream
-            .as_ref()
-            .map(|answer_stream| answer_stream.rest(&content))
-        {
+        let streamed = self.answer_stream.as_ref();
+        let said = match streamed.map(|streamed| streamed.rest(&content)) {
             None => content,
             Some(AnswerRest::More(rest)) => rest.to_owned(),
             // The streamed text is not a prefix of the answer, so the answer follows it.
@@ -360,10 +353,4 @@ impl Chunks {
 
 fn data(value: &Value) -> sse::Event {
     sse::Event::default().data(value.to_string())
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }

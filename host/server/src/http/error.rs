@@ -55,7 +55,11 @@ impl ApiError {
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+        Self::invalid_as(StatusCode::BAD_REQUEST, message)
+    }
+
+    fn invalid_as(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "invalid_request_error", message)
     }
 
     pub fn unauthenticated(message: impl Into<String>) -> Self {
@@ -73,11 +77,7 @@ impl ApiError {
     }
 
     pub fn method(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "invalid_request_error",
-            message,
-        )
+        Self::invalid_as(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
     pub fn conflict(message: impl Into<String>) -> Self {
@@ -85,37 +85,22 @@ impl ApiError {
     }
 
     pub fn payload_too_large(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "invalid_request_error",
-            message,
-        )
+        Self::invalid_as(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
     /// The body of the request did not arrive in time.
     pub fn too_slow() -> Self {
-        Self::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "invalid_request_error",
-            "the body of the request came too slowly; send it again",
-        )
+        let message = "the body of the request came too slowly; send it again";
+        Self::invalid_as(StatusCode::REQUEST_TIMEOUT, message)
     }
 
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "invalid_request_error",
-            message,
-        )
+        Self::invalid_as(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
     }
 
     /// The request is well-formed JSON with a wrong value.
     pub fn unprocessable(message: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "invalid_request_error",
-            message,
-        )
+        Self::invalid_as(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 
     /// The resource is not the one that If-Match names.

@@ -109,20 +109,15 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(health::routes())
         .merge(metrics::routes())
         .split_for_parts();
-    let components = api.components.get_or_insert_default();
+    let schemes = &mut api.components.get_or_insert_default().security_schemes;
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    components
-        .security_schemes
-        .insert("key".into(), scheme.into());
+    schemes.insert("key".into(), scheme.into());
     (router, api)
 }
 
 pub fn router(app: App, serve: &Settings) -> Router {
     let body_bytes = serve.body_bytes;
-    let origins = serve
-        .origins
-        .iter()
-        .filter_map(|origin| origin.parse().ok());
+    let origins = serve.origins.iter().filter_map(|it| it.parse().ok());
     let cors = CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])

@@ -2,16 +2,14 @@
 
 use crate::answer::Answer;
 use crate::http::App;
-use crate::http::agent::{answer, limit};
+use crate::http::agent::{limit, respond};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::event_redactor::EventRedactor;
-use crate::http::events;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolhold_protocol::saved::SavedRequest;
@@ -97,12 +95,10 @@ async fn list(
     client.may(Scope::Run)?;
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let requests = app.agent(&client, name)?.requests().await;
-    let all = requests
-        .all()
-        .map(|(path, saved)| RequestBody::of(path, saved));
-    Ok(Json(RequestList {
-        requests: all.collect(),
-    }))
+    let all = requests.all();
+    let requests = all.map(|(path, saved)| RequestBody::of(path, saved));
+    let requests = requests.collect();
+    Ok(Json(RequestList { requests }))
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -149,10 +145,7 @@ async fn run(
     put(saved, given.input, &mut prepared.request)?;
     let named = json!([name, raw]);
     let watcher = app.begin(&headers, &named, prepared).await?;
-    if given.stream {
-        return Ok(events::stream(watcher, EventRedactor::of(&client)));
-    }
-    Ok(Json(answer(watcher).await?).into_response())
+    respond(watcher, &client, given.stream).await
 }
 
 /// As for a sub-agent: a saved Request means the same for every agent that runs it.
@@ -174,13 +167,9 @@ fn put(
             _ => saved.context,
         },
     };
-    request.instructions = saved
-        .instructions
-        .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned());
+    let instructions = saved.instructions;
+    request.instructions = instructions.unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned());
     request.output_schema = saved.schema;
-    limit(
-        &mut request.settings.max_steps,
-        "max_steps",
-        saved.max_steps,
-    )
+    let most = &mut request.settings.max_steps;
+    limit(most, "max_steps", saved.max_steps)
 }

@@ -110,10 +110,10 @@ pub struct RunList {
 /// Page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[serde(default)]
 pub struct Page {
     /// The most entries of a page; 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
+    #[serde(default = "usual_limit")]
     pub limit: u32,
     /// Only entries older than this id: the last id of the previous page.
     pub before: Option<Uuid>,
@@ -122,22 +122,15 @@ pub struct Page {
 /// Entries of a page.
 const MAX_LIMIT: u32 = 1_000;
 
-impl Default for Page {
-    fn default() -> Self {
-        Self {
-            limit: 100,
-            before: None,
-        }
-    }
+pub fn usual_limit() -> u32 {
+    100
 }
 
-impl Page {
-    pub fn checked(self) -> Result<Self, ApiError> {
-        if !(1..=MAX_LIMIT).contains(&self.limit) {
-            return Err(ApiError::invalid(format!("limit: 1 to {MAX_LIMIT}")));
-        }
-        Ok(self)
+pub fn check_limit(limit: u32) -> Result<(), ApiError> {
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return Err(ApiError::invalid(format!("limit: 1 to {MAX_LIMIT}")));
     }
+    Ok(())
 }
 
 impl App {
@@ -177,7 +170,7 @@ async fn list(
     QueryParams(page): QueryParams<Page>,
 ) -> Result<Json<RunList>, ApiError> {
     client.may(Scope::Run)?;
-    let page = page.checked()?;
+    check_limit(page.limit)?;
     let store = app.dispatcher.store();
     let rows = store
         .runs_before(client.owner(), page.before, page.limit)

@@ -1,18 +1,16 @@
 //! Sessions: conversations in which each turn is a run with the context of the turns before.
 
 use crate::http::App;
-use crate::http::agent::{Task, answer, idempotency_key};
+use crate::http::agent::{Task, idempotency_key, respond};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::event_redactor::EventRedactor;
-use crate::http::events;
-use crate::http::runs::{Page, RunSummary};
+use crate::http::runs::{Page, RunSummary, check_limit};
 use crate::sessions::left_by;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use toolhold_runtime::config::DEFAULT_AGENT;
 use toolhold_storage::{Scope, Session};
@@ -107,7 +105,7 @@ async fn list(
     client: Client,
     QueryParams(page): QueryParams<Page>,
 ) -> Result<Json<SessionList>, ApiError> {
-    let page = page.checked()?;
+    check_limit(page.limit)?;
     let store = app.dispatcher.store();
     let sessions = store
         .sessions(&client.name, page.before, page.limit)
@@ -181,11 +179,8 @@ async fn turn(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let session = app.session(&client, id).await?;
-    if task
-        .agent
-        .as_ref()
-        .is_some_and(|agent| *agent != session.agent)
-    {
+    let agent = task.agent.as_ref();
+    if agent.is_some_and(|agent| *agent != session.agent) {
         let message = format!("agent: this session is one of {}", session.agent);
         return Err(ApiError::invalid(message));
     }
@@ -211,22 +206,16 @@ async fn turn(
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     prepared.turn = Some((id, number));
     let watcher = app.begin(&headers, &raw, prepared).await?;
-    if task.stream {
-        return Ok(events::stream(watcher, EventRedactor::of(&client)));
-    }
-    Ok(Json(answer(watcher).await?).into_response())
+    respond(watcher, &client, task.stream).await
 }
 
 impl App {
     /// Whether the request may repeat the turn that is in progress.
     async fn is_repeated(&self, client: &Client, headers: &HeaderMap) -> Result<bool, ApiError> {
-        match idempotency_key(headers)? {
-            Some(key) => Ok(self
-                .dispatcher
-                .store()
-                .knows_request(&client.name, &key)
-                .await?),
-            None => Ok(false),
-        }
+        let Some(key) = idempotency_key(headers)? else {
+            return Ok(false);
+        };
+        let store = self.dispatcher.store();
+        Ok(store.knows_request(&client.name, &key).await?)
     }
 }

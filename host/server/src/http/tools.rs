@@ -149,11 +149,7 @@ async fn call(
         None => CallResult {
             run,
             result: Value::Null,
-            error: Some(
-                answer
-                    .error
-                    .unwrap_or_else(|| "the call was not made".into()),
-            ),
+            error: answer.error.or(Some("the call was not made".into())),
             duration_ms: 0.0,
         },
     }))

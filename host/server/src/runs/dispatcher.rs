@@ -178,13 +178,7 @@ impl Dispatcher {
             tracing::warn!(agent = agent.name, "{note}");
         }
         let driver = permit.take(driver);
-        let run = match driver.start(request, Box::new(journal)).await {
-            Ok(run) => run,
-            Err(refused) => {
-                observer.not_begun();
-                return Err(refused.into());
-            }
-        };
+        let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
         let mut watcher = self.go_on(run, permit, observer);
         if watcher.has_begun().await {
             return Ok(watcher);

@@ -1,6 +1,7 @@
 //! Checks MCP servers: whether each answers, and offers what was approved.
 
 use super::Finding::{self, Broken, Fine, Lacking};
+use crate::terminal::style::plural;
 use futures_util::future::join_all;
 use toolhold_mcp::{McpServer, ReadySession, Servers};
 use toolhold_policy::{ApprovedBy, Standing};
@@ -69,8 +70,8 @@ async fn usable(server: &McpServer, ready: &ReadySession) -> Finding {
         None => "not pinned",
     };
     let offered = &ready.offer.tools;
-    let tools = if offered.len() == 1 { "tool" } else { "tools" };
-    let text = format!("it answers, {} {tools}, {approved}", offered.len());
+    let tools = plural(offered.len() as u64, "tool");
+    let text = format!("it answers, {tools}, {approved}");
     let missing = settings.tools.iter().filter_map(|tool| {
         if offered.iter().any(|offered| offered.name == *tool) {
             return None;

@@ -2,10 +2,10 @@
 //! columns on stdout when all have.
 
 use crate::terminal::columns::{self, Column, aligned, wrapped};
+use crate::terminal::output::{paint, remark};
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, line, plain, plural};
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use toolhold_devkit::eval::arm::Arm;
 use toolhold_devkit::eval::bench::Attempt;
 use toolhold_devkit::eval::report::{Comparison, Report, Total};
@@ -30,15 +30,6 @@ const MARKS: [(char, Colour); 3] = [
 ];
 const MARK_END: char = '\u{2064}';
 
-/// stdout is where tables go, whatever stderr is.
-fn paint(colour: Colour, text: &str) -> String {
-    if std::io::stdout().is_terminal() {
-        colour(text)
-    } else {
-        text.to_owned()
-    }
-}
-
 pub fn list(set: &Set) {
     for task in &set.tasks {
         let tools = match task.tools.join(", ") {
@@ -55,20 +46,16 @@ pub fn list(set: &Set) {
 }
 
 pub fn head(arms: &[Arm], tasks: usize, times: u32) {
-    let what = format!(
-        "{}, {}",
-        plural(tasks as u64, "task"),
-        plural(times, "time")
-    );
-    eprintln!("{}", dim(&what));
+    let (tasks, times) = (plural(tasks as u64, "task"), plural(times, "time"));
+    remark(&format!("{tasks}, {times}"));
     for arm in arms {
-        let text = about(
+        let contract = arm.settings.contract.name();
+        remark(&about(
             &arm.name,
             arm.model.name(),
-            arm.settings.contract.name(),
+            contract,
             arm.config.place(),
-        );
-        eprintln!("{}", dim(&text));
+        ));
     }
 }
 

@@ -1,13 +1,14 @@
 //! `toolhold mcp approve`, `revoke` and `diff`: shows a person what changed, and records the decision.
 
-use super::{inspect, named, print_stderr};
+use super::inspect::{self, look};
+use super::named;
 use crate::commands::modules::{confirmed, show_changes};
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bold, good, plain, warn};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::json;
-use std::sync::Arc;
-use toolhold_mcp::{McpServer, ReadySession, Servers};
+use toolhold_mcp::{McpServer, Servers};
 use toolhold_policy::{ApprovedBy, GrantChange, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -104,17 +105,11 @@ pub async fn diff(server: &McpServer, json: bool) -> Result<Exit> {
         }
     };
     if json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&json!({"changes": changes}))?
-        );
+        output::json(&json!({"changes": changes}))?;
     } else {
         print(&settings.name, changes.as_deref());
     }
-    Ok(match changes {
-        Some(changes) if changes.is_empty() => Exit::Ok,
-        _ => Exit::Failed,
-    })
+    Ok(Exit::of(changes.is_some_and(|changes| changes.is_empty())))
 }
 
 fn print(name: &str, changes: Option<&[GrantChange]>) {
@@ -123,11 +118,4 @@ fn print(name: &str, changes: Option<&[GrantChange]>) {
         Some([]) => println!("{name} is what was approved or first seen"),
         Some(changes) => show_changes(changes),
     }
-}
-
-async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
-    server.look().await.map_err(|failure| {
-        print_stderr(server);
-        anyhow!("the MCP server {}: {failure}", server.settings.name)
-    })
 }

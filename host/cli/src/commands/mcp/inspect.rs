@@ -1,11 +1,12 @@
 //! `toolhold mcp inspect`.
 
-use super::print_stderr;
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use toolhold_mcp::{McpServer, OfferedTool, ReadySession};
+use std::sync::Arc;
+use toolhold_mcp::{McpServer, OfferedTool, ReadySession, Settings};
 use toolhold_policy::Standing;
 
 /// Starts the server if it may be started, and shows its tools.
@@ -14,19 +15,11 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
     let launch = server.pins().launch(settings).await;
     if !launch.may_run() {
         if json {
-            let described = json!({
-                "name": settings.name,
-                "launch": settings.launch,
-                "standing": launch,
-            });
-            println!("{}", serde_json::to_string_pretty(&described)?);
+            let (name, place) = (&settings.name, &settings.launch);
+            output::json(&json!({"name": name, "launch": place, "standing": launch}))?;
             return Ok(Exit::Failed);
         }
-        println!(
-            "{}  {}",
-            bold(&settings.name),
-            plain(&settings.launch.line())
-        );
+        heading(settings);
         println!(
             "  {} {}; it was not started, see `toolhold mcp approve {}`",
             warn("disabled:"),
@@ -35,10 +28,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
         );
         return Ok(Exit::Failed);
     }
-    let ready = server.look().await.map_err(|failure| {
-        print_stderr(server);
-        anyhow!("the MCP server {}: {failure}", settings.name)
-    })?;
+    let ready = look(server).await?;
     if json {
         let offer = &ready.offer;
         let pairs = |pairs: &[(String, String)], value: &str| -> Vec<_> {
@@ -56,33 +46,35 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
             "refused": pairs(&offer.refused, "reason"),
             "not_named": pairs(&offer.others, "description"),
         });
-        println!("{}", serde_json::to_string_pretty(&described)?);
+        output::json(&described)?;
     } else {
         print(server, &ready);
     }
     Ok(Exit::Ok)
 }
 
+/// Starts the server and asks for its tools. What a server prints that does not work is shown.
+pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
+    server.look().await.map_err(|failure| {
+        for line in server.printed() {
+            eprintln!("{}", plain(&line));
+        }
+        anyhow!("the MCP server {}: {failure}", server.settings.name)
+    })
+}
+
 /// Prints everything that the server says about its tools.
 pub fn print(server: &McpServer, ready: &ReadySession) {
     let settings = &server.settings;
-    println!(
-        "{}  {}",
-        bold(&settings.name),
-        plain(&settings.launch.line())
-    );
+    heading(settings);
     println!("it calls itself {}", plain(ready.server()));
     println!("\n{}", bold("tools that may be called"));
     for tool in &ready.offer.tools {
         print_tool(tool);
     }
     for (name, reason) in &ready.offer.refused {
-        println!(
-            "  {} {}: {}",
-            bad("not usable:"),
-            plain(name),
-            plain(reason)
-        );
+        let text = plain(&format!("{name}: {reason}"));
+        println!("  {} {text}", bad("not usable:"));
     }
     if ready.offer.tools.is_empty() {
         println!("  none; name some in [mcp.{}]: tools = […]", settings.name);
@@ -98,13 +90,19 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
         Standing::Trusted => println!("  nothing is pinned"),
         Standing::Approved => println!("  it is what was approved or first seen"),
         Standing::Pending { .. } => {
-            println!(
-                "  {} {}",
-                warn("disabled:"),
-                plain(&ready.standing.reason())
-            );
+            let reason = plain(&ready.standing.reason());
+            println!("  {} {reason}", warn("disabled:"));
         }
     }
+}
+
+/// The server's name, and what is started or asked.
+fn heading(settings: &Settings) {
+    println!(
+        "{}  {}",
+        bold(&settings.name),
+        plain(&settings.launch.line())
+    );
 }
 
 fn print_tool(tool: &OfferedTool) {
@@ -126,8 +124,6 @@ fn print_tool(tool: &OfferedTool) {
         .filter(|(is, _)| *is)
         .map(|(_, claim)| *claim)
         .collect();
-    println!(
-        "    {}",
-        dim(&format!("says of itself: {}", claims.join(", ")))
-    );
+    let claims = format!("says of itself: {}", claims.join(", "));
+    println!("    {}", dim(&claims));
 }

@@ -1,6 +1,7 @@
 //! `toolhold mcp list`.
 
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bold, dim, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -18,10 +19,7 @@ pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
         described.push(described_one);
     }
     if json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&json!({"servers": described}))?
-        );
+        output::json(&json!({"servers": described}))?;
     } else if described.is_empty() {
         println!("no MCP servers; `toolhold config` says how one is configured, under [mcp.NAME]");
     }
@@ -49,36 +47,26 @@ async fn describe(server: &McpServer) -> Value {
 
 fn print(server: &McpServer, described: &Value) {
     let settings = &server.settings;
-    println!(
-        "{}  {}",
-        bold(&settings.name),
-        dim(&plain(&settings.launch.line()))
-    );
+    let launch = plain(&settings.launch.line());
+    println!("{}  {}", bold(&settings.name), dim(&launch));
     let by: Option<ApprovedBy> = described
         .pointer("/pinned/by")
         .and_then(|by| serde_json::from_value(by.clone()).ok());
     let name = &settings.name;
     let is_revoked = described["revoked"] == true;
+    let disabled = |why: &str, remedy: &str| {
+        println!(
+            "  {} {why}; toolhold mcp {remedy} {name}",
+            warn("disabled:")
+        );
+    };
     match (&settings.fault, described["standing"]["state"].as_str(), by) {
         (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), plain(fault)),
-        (None, Some("pending"), None) => {
-            println!(
-                "  {} it has not been approved yet; toolhold mcp approve {name}",
-                warn("disabled:")
-            );
-        }
+        (None, Some("pending"), None) => disabled("it has not been approved yet", "approve"),
         (None, Some("pending"), Some(_)) if is_revoked => {
-            println!(
-                "  {} its approval was revoked; toolhold mcp approve {name}",
-                warn("disabled:")
-            );
+            disabled("its approval was revoked", "approve");
         }
-        (None, Some("pending"), Some(_)) => {
-            println!(
-                "  {} it is not what was approved; toolhold mcp diff {name}",
-                warn("disabled:")
-            );
-        }
+        (None, Some("pending"), Some(_)) => disabled("it is not what was approved", "diff"),
         (None, _, Some(ApprovedBy::Person)) => println!("  approved"),
         (None, _, Some(ApprovedBy::FirstSight)) => println!("  pinned as it was first seen"),
         (None, _, None) => println!("  not seen yet; toolhold mcp inspect {name} starts it"),

@@ -7,7 +7,6 @@ mod serve;
 
 use crate::config::Loaded;
 use crate::exit::Exit;
-use crate::terminal::style::plain;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::sync::Arc;
@@ -104,13 +103,5 @@ fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<McpServer>> {
             "there is no MCP server {name:?}; there are {}",
             known.join(", ")
         ),
-    }
-}
-
-/// Prints the server's stderr output.
-#[expect(clippy::print_stderr, reason = "the person at the terminal")]
-fn print_stderr(server: &McpServer) {
-    for line in server.printed() {
-        eprintln!("{}", plain(&line));
     }
 }

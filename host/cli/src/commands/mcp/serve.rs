@@ -4,7 +4,8 @@ use crate::commands::serving;
 use crate::commands::serving::{Serving, Signals};
 use crate::config::Loaded;
 use crate::exit::Exit;
-use crate::terminal::style::{dim, plain, warn};
+use crate::terminal::output::{left_out, note};
+use crate::terminal::style::{dim, plural};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::io::IsTerminal as _;
@@ -72,7 +73,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     );
     let service = Arc::new(service);
     for refused in &service.catalog().refused {
-        say(&warn("left out:"), refused);
+        left_out(refused);
     }
     let modules = Modules {
         making: &making,
@@ -148,8 +149,7 @@ async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<FolderReq
 }
 
 async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exit> {
-    let count = service.catalog().names().count();
-    let tools = if count == 1 { "tool" } else { "tools" };
+    let tools = plural(service.catalog().names().count() as u64, "tool");
     match address {
         Some(address) => {
             let bound = Bound::new(&service, &address).await?;
@@ -159,16 +159,16 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
                 ""
             };
             let at = bound.address()?;
-            say(
+            note(
                 &dim("serving"),
-                &format!("{count} {tools} at http://{at}/mcp{token}"),
+                &format!("{tools} at http://{at}/mcp{token}"),
             );
             serve_http(service, bound).await?;
         }
         None => {
             if std::io::stdin().is_terminal() {
                 let hint = "over stdin and stdout, which a client speaks MCP on; Ctrl-C ends it";
-                say(&dim("serving"), &format!("{count} {tools} {hint}"));
+                note(&dim("serving"), &format!("{tools} {hint}"));
             }
             serve_stdio(service).await;
         }
@@ -205,12 +205,4 @@ impl Serving for Modules<'_> {
         self.service.refresh(&requests);
         Ok(())
     }
-}
-
-#[expect(
-    clippy::print_stderr,
-    reason = "the person at the terminal; stdout is the protocol's"
-)]
-fn say(mark: &str, text: &str) {
-    eprintln!("{mark} {}", plain(text));
 }

@@ -2,9 +2,10 @@
 
 use super::{found, inspect, load, module};
 use crate::exit::Exit;
-use crate::terminal::style::{bad, bold, dim, good, plain};
+use crate::terminal::output;
+use crate::terminal::style::{bold, good, plain};
 use anyhow::{Context as _, Result, bail};
-use similar::{ChangeTag, TextDiff};
+use similar::TextDiff;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_policy::{GrantChange, Standing};
 use toolhold_runtime::config::Configuration;
@@ -75,7 +76,7 @@ pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit
     let module = module(&registry, name)?;
     let standing = module.standing();
     if json {
-        println!("{}", serde_json::to_string_pretty(&standing)?);
+        output::json(&standing)?;
     } else if let Standing::Pending { changes } = &standing {
         if changes.is_empty() {
             println!("{} was never approved", module.slot);
@@ -84,11 +85,7 @@ pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit
     } else {
         println!("{} is what was approved", module.slot);
     }
-    Ok(if standing.may_run() {
-        Exit::Ok
-    } else {
-        Exit::Failed
-    })
+    Ok(Exit::of(standing.may_run()))
 }
 
 /// Prints what changed, as a diff.
@@ -100,15 +97,7 @@ pub fn show(changes: &[GrantChange]) {
                 println!("  {what} changed");
                 let (before, after) = (plain(before), plain(after));
                 for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
-                    let text = line.value().trim_end_matches('\n');
-                    println!(
-                        "    {}",
-                        match line.tag() {
-                            ChangeTag::Delete => bad(&format!("- {text}")),
-                            ChangeTag::Insert => good(&format!("+ {text}")),
-                            ChangeTag::Equal => dim(&format!("  {text}")),
-                        }
-                    );
+                    println!("    {}", output::changed_line(line.tag(), line.value()));
                 }
             }
             (None, None) => println!("  {what}"),

@@ -4,8 +4,8 @@ use super::{load, module};
 use crate::commands::build;
 use crate::exit::Exit;
 use crate::terminal::approver::Terminal;
-use crate::terminal::style::{bad, dim, plain};
-use crate::terminal::{input, view};
+use crate::terminal::style::{bad, plain};
+use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -50,7 +50,7 @@ pub async fn call(
     arguments: &str,
     said: CallFlags<'_>,
 ) -> Result<Exit> {
-    let Some((name, _)) = tool.rsplit_once('.') else {
+    let Some((name, own)) = tool.rsplit_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
     };
     let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
@@ -58,25 +58,14 @@ pub async fn call(
     let mut registry = load(config, Some(name)).await?;
     if let Some(folder) = unbuilt(&registry) {
         let built = build::one(config, &folder).await?;
-        eprintln!(
-            "{}",
-            dim(&format!(
-                "built {} on its first use",
-                built.component.display()
-            ))
-        );
+        let component = built.component.display();
+        output::remark(&format!("built {component} on its first use"));
         registry = load(config, Some(name)).await?;
     }
     host::load_callees(&registry, config, &|_| ()).await?;
     let module = module(&registry, name)?;
-    let full = tool
-        .rsplit_once('.')
-        .map(|(_, tool)| format!("{}.{tool}", module.name));
-    let Some(spec) = module
-        .tools
-        .iter()
-        .find(|spec| Some(&spec.name) == full.as_ref())
-    else {
+    let full = format!("{}.{own}", module.name);
+    let Some(spec) = module.tools.iter().find(|spec| spec.name == full) else {
         let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
         bail!(
             "module {name} has no tool {tool:?}; it has {}",
@@ -160,7 +149,7 @@ struct ReportingTools {
     reported: Mutex<Option<Reported>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reported {
     usage: CallUsage,
     stdout: Captured,
@@ -266,11 +255,7 @@ fn unbuilt(registry: &Registry) -> Option<PathBuf> {
 }
 
 fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<Exit> {
-    let exit = if result.outcome.is_ok() {
-        Exit::Ok
-    } else {
-        Exit::Tool
-    };
+    let exit = result.outcome.as_ref().map_or(Exit::Tool, |_| Exit::Ok);
     if json {
         let message = reported.and_then(|reported| reported.message.clone());
         let (key, outcome) = match (&result.outcome, message) {
@@ -285,40 +270,27 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
                 json!({"kind": failure.kind, "class": failure.class, "message": failure.message}),
             ),
         };
-        let whole = match reported {
-            Some(Reported {
-                usage,
-                stdout,
-                stderr,
-                logs,
-                ..
-            }) => {
-                json!({key: outcome, "usage": usage, "stdout": stdout, "stderr": stderr, "logs": logs})
-            }
-            None => json!({
-                key: outcome,
-                "usage": CallUsage::default(),
-                "stdout": Captured::default(),
-                "stderr": Captured::default(),
-                "logs": [],
-            }),
-        };
-        println!("{}", serde_json::to_string_pretty(&whole)?);
+        let nothing = Reported::default();
+        let reported = reported.unwrap_or(&nothing);
+        let whole = json!({
+            key: outcome,
+            "usage": reported.usage,
+            "stdout": reported.stdout,
+            "stderr": reported.stderr,
+            "logs": reported.logs,
+        });
+        output::json(&whole)?;
         return Ok(exit);
     }
     for line in &result.printed {
-        eprintln!("{}", dim(&plain(line)));
+        output::remark(line);
     }
     match &result.outcome {
         Ok(output) => println!("{}", plain(&view::answer(&output.value))),
-        Err(failure) => eprintln!(
-            "{} {}",
-            bad(&format!("{}:", failure.kind)),
-            plain(&failure.message)
-        ),
+        Err(failure) => output::note(&bad(&format!("{}:", failure.kind)), &failure.message),
     }
     if reported.is_some() {
-        eprintln!("{}", dim(&view::cost(&result.usage)));
+        output::remark(&view::cost(&result.usage));
     }
     Ok(exit)
 }

@@ -1,6 +1,7 @@
 //! `toolhold modules inspect`.
 
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bad, bold, bytes, count, dim, plain, warn};
 use anyhow::Result;
 use toolhold_policy::{DocsSource, Standing};
@@ -10,7 +11,7 @@ use toolhold_sandbox::Module;
 /// Prints everything about a module.
 pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     if json {
-        println!("{}", serde_json::to_string_pretty(&describe(module))?);
+        output::json(&describe(module))?;
         return Ok(Exit::Ok);
     }
     let manifest = &module.manifest;
@@ -20,19 +21,12 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     if let Some(description) = &manifest.description {
         println!("{}", plain(description));
     }
-    println!(
-        "{}  {}  {:?}",
-        module.origin,
-        bytes(module.size),
-        module.digest
-    );
+    let (size, digest) = (bytes(module.size), module.digest);
+    println!("{}  {size}  {digest:?}", module.origin);
     println!("\n{}", bold("tools"));
     for tool in &module.tools {
-        println!(
-            "  {}\n    {}",
-            bold(&tool.name),
-            plain(&tool.description).replace('\n', "\n    ")
-        );
+        let description = plain(&tool.description).replace('\n', "\n    ");
+        println!("  {}\n    {description}", bold(&tool.name));
         println!("    {}", dim(described_by(tool.docs_source)));
         println!("    arguments {}", plain(&tool.input_schema.to_string()));
         if let Some(output) = &tool.output_schema {
@@ -40,12 +34,8 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         }
     }
     for (export, reason) in &module.refused {
-        println!(
-            "  {} {}: {}",
-            bad("not a tool:"),
-            plain(export),
-            plain(reason)
-        );
+        let text = plain(&format!("{export}: {reason}"));
+        println!("  {} {text}", bad("not a tool:"));
     }
     for note in &module.notes {
         println!("  {} {}", bad("note:"), plain(note));

@@ -1,7 +1,8 @@
 //! `toolhold modules list`.
 
-use crate::commands::run::warn_of_left_out;
+use crate::commands::loaded::warn_of_left_out;
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bold, bytes, dim, headline, plain, warn};
 use anyhow::Result;
 use serde_json::json;
@@ -17,10 +18,7 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
             .map(|f| json!({"name": f.name, "origin": f.origin, "error": f.error.to_string()}))
             .collect();
         let modules: Vec<_> = registry.modules().iter().map(|m| describe(m)).collect();
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&json!({"modules": modules, "failed": failed}))?
-        );
+        output::json(&json!({"modules": modules, "failed": failed}))?;
         return Ok(Exit::Ok);
     }
     if registry.modules().is_empty() {
@@ -29,19 +27,11 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
         );
     }
     for module in registry.modules() {
-        let version = module
-            .version
-            .as_ref()
-            .map_or(String::new(), |version| format!(" {version}"));
-        println!(
-            "{}{version}  {}",
-            bold(&module.name),
-            dim(&format!(
-                "{}, sha256:{:.12}…",
-                bytes(module.size),
-                module.digest.to_string()
-            ))
-        );
+        let version = module.version.as_ref();
+        let version = version.map_or(String::new(), |version| format!(" {version}"));
+        let digest = module.digest.to_string();
+        let about = format!("{}, sha256:{digest:.12}…", bytes(module.size));
+        println!("{}{version}  {}", bold(&module.name), dim(&about));
         let standing = module.standing();
         if !standing.may_run() {
             println!(
@@ -52,11 +42,8 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
             );
         }
         for tool in &module.tools {
-            println!(
-                "  {}  {}",
-                tool.name,
-                dim(&headline(&tool.description, 100))
-            );
+            let headline = headline(&tool.description, 100);
+            println!("  {}  {}", tool.name, dim(&headline));
         }
     }
     warn_of_left_out(registry);

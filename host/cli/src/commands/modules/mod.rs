@@ -9,11 +9,10 @@ mod watch;
 
 pub use approve::{confirmed, show as show_changes};
 
+use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::pull;
-use crate::commands::run::warn_of_failures;
 use crate::config::Loaded;
 use crate::exit::Exit;
-use crate::terminal::progress::Loading;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use std::sync::Arc;
@@ -124,14 +123,8 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
 }
 
 async fn load(config: &Configuration, only: Option<&str>) -> Result<Registry> {
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
     let only = only.map(|name| vec![name.to_owned()]);
-    host::load(&registry, config, only.as_deref(), &|event| {
-        loading.on_event(event);
-    })
-    .await?;
-    Ok(registry)
+    loaded::modules(config, only.as_deref()).await
 }
 
 /// A module by name, by path or by reference, as a tool's `_module` names it.

@@ -4,7 +4,8 @@ use super::list;
 use crate::commands::serving;
 use crate::config::Loaded;
 use crate::exit::Exit;
-use crate::terminal::style::{bad, dim, good, plain, warn};
+use crate::terminal::output;
+use crate::terminal::style::{bad, good, plain, warn};
 use anyhow::Result;
 use toolhold_runtime::host;
 use toolhold_sandbox::{LoadEvent, Registry};
@@ -17,7 +18,7 @@ pub async fn watch(loaded: &Loaded) -> Result<Exit> {
     host::load(&registry, config, None, &say).await?;
     list::list(&registry, false)?;
     let mut changes = serving::watch(loaded);
-    eprintln!("{}", dim("watching; Ctrl-C ends it"));
+    output::remark("watching; Ctrl-C ends it");
     let mut told = troubles(&registry);
     loop {
         tokio::select! {
@@ -37,10 +38,7 @@ pub async fn watch(loaded: &Loaded) -> Result<Exit> {
 fn tell(event: &LoadEvent) {
     match event {
         LoadEvent::Compiling { module, bytes } => {
-            eprintln!(
-                "{}",
-                dim(&format!("compiling {} ({bytes} bytes)", plain(module)))
-            );
+            output::remark(&format!("compiling {module} ({bytes} bytes)"));
         }
         LoadEvent::Loaded { module } => println!("{} {}", good("loaded:"), plain(module)),
         LoadEvent::Reloaded { module } => println!("{} {}", good("reloaded:"), plain(module)),

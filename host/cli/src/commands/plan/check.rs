@@ -3,7 +3,8 @@
 use super::PlanArgs;
 use super::examine::{PlanReport, examine};
 use crate::exit::Exit;
-use crate::terminal::style::{bad, good, plain, warn};
+use crate::terminal::output;
+use crate::terminal::style::{bad, good, plain, plural, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_runtime::config::Configuration;
@@ -21,12 +22,12 @@ pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Resul
             "warnings": said(&examined.warnings),
             "needs": said(&examined.needs),
         });
-        println!("{}", serde_json::to_string_pretty(&whole)?);
+        output::json(&whole)?;
     } else {
         show(&examined);
         if examined.faults.is_empty() {
-            let steps = if examined.steps == 1 { "step" } else { "steps" };
-            println!("{} {} {steps}", good("in order:"), examined.steps);
+            let steps = plural(examined.steps as u64, "step");
+            println!("{} {steps}", good("in order:"));
         }
     }
     Ok(exit_of(&examined))
@@ -64,9 +65,5 @@ pub fn said<T: serde::Serialize + ToString>(items: &[T]) -> Vec<Value> {
 }
 
 pub fn exit_of(examined: &PlanReport) -> Exit {
-    if examined.faults.is_empty() {
-        Exit::Ok
-    } else {
-        Exit::Failed
-    }
+    Exit::of(examined.faults.is_empty())
 }

@@ -5,6 +5,7 @@ use super::check::{exit_of, said, show};
 use super::examine::{PlanReport, examine};
 use super::found::{CallRunner, CallableTool, Finder, module_of, name_of};
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ const MAX_NAMED_STEPS: usize = 12;
 pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Result<Exit> {
     let examined = examine(config, args, true).await?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&describe(&examined))?);
+        output::json(&describe(&examined))?;
         return Ok(exit_of(&examined));
     }
     if let Some(graph) = &examined.graph {

@@ -2,7 +2,7 @@
 
 use super::PlanArgs;
 use super::found::{CallRunner, CallableTool, Finder, UnusableCall, disabled, module_of, name_of};
-use crate::terminal::progress::Loading;
+use crate::commands::loaded;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,6 @@ use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::tool::Scopes;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::requests::Requests;
-use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
 
 /// A plan and its analysis.
@@ -189,10 +187,7 @@ async fn load(config: &Configuration, steps: &[Step], all: bool) -> Result<Regis
     let only: Vec<String> = only.collect();
     // A tool that the context defines may belong to any module.
     let only = (!all).then_some(only.as_slice());
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
-    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
-    Ok(registry)
+    loaded::modules(config, only).await
 }
 
 /// The tools that the context defines, with their implementations, as a run of the plan resolves them.
@@ -202,10 +197,7 @@ async fn bound(
     registry: &Registry,
     servers: &Servers,
 ) -> Result<Vec<Bound>, RunError> {
-    let requests = Requests::new(config.requests_folder());
-    let toolbox = SandboxTools::new(registry.clone())
-        .with_requests(requests)
-        .with_sources(host::sources(config));
+    let toolbox = host::toolbox(config, registry.clone());
     let activities = servers.activities(Activities::default());
     let (bound, _) = bind(context, Vec::new(), &toolbox, &activities).await?;
     Ok(bound)

@@ -8,6 +8,7 @@ use toolhold_mcp::{McpServer, OfferedTool, Servers, Settings, activity};
 use toolhold_policy::{Approval, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
+use toolhold_runtime::module_report;
 use toolhold_sandbox::{Module, Registry};
 
 /// Most lines shown of a failed server's stderr.
@@ -197,11 +198,8 @@ async fn offer(server: &McpServer, is_live: bool) -> Result<Vec<OfferedTool>, Un
             "not_approved" => FaultKind::Disabled,
             _ => FaultKind::Unreachable,
         };
-        let printed: Vec<String> = server
-            .printed()
-            .into_iter()
-            .take(MAX_STDERR_LINES)
-            .collect();
+        let printed = server.printed().into_iter().take(MAX_STDERR_LINES);
+        let printed: Vec<String> = printed.collect();
         let printed = match printed.as_slice() {
             [] => String::new(),
             printed => format!("; it printed {}", printed.join(" · ")),
@@ -305,15 +303,8 @@ pub fn module(registry: &Registry, tool: &str) -> Result<(Arc<Module>, ToolSpec)
 }
 
 pub fn disabled(module: &Module) -> Option<String> {
-    let standing = module.standing();
-    (!standing.may_run()).then(|| {
-        format!(
-            "module {} is disabled: {}; toolhold modules approve {}",
-            module.slot,
-            standing.reason(),
-            module.slot
-        )
-    })
+    let disabled = module_report::disabled(module)?;
+    Some(format!("module {} is {disabled}", module.slot))
 }
 
 /// `calc@1.2` of `calc@1.2.add`.

@@ -2,12 +2,13 @@
 
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
-use crate::commands::plan;
-use crate::commands::run::{OutputOptions, launch, warn_of_failures};
+use crate::commands::run::{OutputOptions, launch};
+use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
+use crate::terminal::output;
 use crate::terminal::progress::Loading;
-use crate::terminal::style::{bad, plain, warn};
+use crate::terminal::style::bad;
 use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
@@ -25,7 +26,6 @@ use toolhold_protocol::tool::Tool;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
-use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
@@ -95,7 +95,7 @@ async fn with(
     );
     let (tools, notes) = servers.offered(tools).await;
     for note in notes {
-        eprintln!("{} {}", warn("left out:"), plain(&note));
+        output::left_out(&note);
     }
     let driver = Driver {
         approver: Arc::new(TerminalApprover::new(store.clone(), !json)),
@@ -109,7 +109,7 @@ async fn with(
 /// Reports that nothing was run: exit code 1.
 fn refused(reasons: &[String]) -> Exit {
     for reason in reasons.iter().take(plan::check::MAX_SHOWN_FAULTS) {
-        eprintln!("{} {}", bad("fault:"), plain(reason));
+        output::note(&bad("fault:"), reason);
     }
     eprintln!("the plan cannot be run, and nothing of it was");
     Exit::Failed
@@ -136,7 +136,6 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         .collect();
     let defined = Context::new(request.context.clone())?.tools;
     let is_defined = |name: &str| defined.iter().any(|(known, _)| known == name);
-    let registry = host::registry(config)?;
     let modules: BTreeSet<String> = steps
         .iter()
         .filter_map(|(_, tool, _)| Some(name_of(module_of(tool)?).to_owned()))
@@ -144,11 +143,11 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
     let only: Vec<String> = modules.into_iter().collect();
     // A tool that the context defines may belong to any module.
     let only = defined.is_empty().then_some(only.as_slice());
-    let loading = Loading::default();
-    host::load(&registry, config, only, &|event| loading.on_event(event)).await?;
+    let registry = loaded::modules(config, only).await?;
     if only.is_none() {
-        warn_of_failures(&registry);
+        loaded::warn_of_failures(&registry);
     } else {
+        let loading = Loading::default();
         host::load_callees(&registry, config, &|event| loading.on_event(event)).await?;
     }
     let mut found: BTreeMap<&str, Tool> = BTreeMap::new();
@@ -185,9 +184,7 @@ async fn tools(config: &Configuration, request: &RunRequest) -> Result<PlanTools
         }
     }
     Ok(PlanTools {
-        modules: SandboxTools::new(registry)
-            .with_sources(host::sources(config))
-            .with_requests(Requests::new(config.requests_folder())),
+        modules: host::toolbox(config, registry),
         tools: found.into_values().collect(),
         of_servers: defined.is_empty().then_some(of_servers),
         faults,

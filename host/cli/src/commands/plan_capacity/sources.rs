@@ -1,7 +1,7 @@
 //! Where the inputs of a plan come from: a measurement, runs of the past, the configuration.
 
 use crate::commands::stats;
-use crate::terminal::style;
+use crate::terminal::output;
 use crate::terminal::style::{line, plural};
 use anyhow::{Result, bail};
 use toolhold_devkit::capacity::{Distribution, Inputs, Measurement, Rate, SourcedDistribution};
@@ -70,7 +70,7 @@ pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
     let store = host::store(config).await?;
     let (totals, damaged) = stats::gather(&store, since).await?;
     for reason in damaged.iter().take(3) {
-        eprintln!("{} {}", style::warn("left out:"), style::plain(reason));
+        output::left_out(reason);
     }
     let wanted = config
         .selected()

@@ -6,17 +6,17 @@ mod resume;
 pub use options::{EndpointAndOutput, Options, OutputOptions, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
 
-use crate::commands::plan;
+use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
-use crate::terminal::progress::Loading;
 use crate::terminal::view::EventPrinter;
-use crate::terminal::{input, style};
+use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use toolhold_agent::{Activities, Driver, Run};
 use toolhold_mcp::Servers;
 use toolhold_protocol::context::Message;
@@ -30,7 +30,6 @@ use toolhold_runtime::requests;
 use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
-use toolhold_sandbox::{LoadError, Registry};
 use toolhold_storage::{Label, Source, Store};
 use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
 use uuid::Uuid;
@@ -167,20 +166,11 @@ pub async fn launch(
         ..Label::default()
     };
     let journal = store.journal(request.id, label);
-    let run = match driver.start(request, Box::new(journal)).await {
-        Ok(run) => run,
-        Err(refused) => {
-            observer.not_begun();
-            return Err(refused.into());
-        }
-    };
+    let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
     let id = run.id;
     let exit = watch(run, Some(store), observer, shown).await?;
     if !shown.json {
-        eprintln!(
-            "{}",
-            style::dim(&format!("run {id}; toolhold show last prints it again"))
-        );
+        output::remark(&format!("run {id}; toolhold show last prints it again"));
     }
     Ok(exit)
 }
@@ -205,9 +195,7 @@ async fn driver(
 ) -> Result<(Driver, Servers, ProbedDialects)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
-        SandboxTools::new(host::registry(config)?)
-            .with_sources(host::sources(config))
-            .with_requests(Requests::new(config.requests_folder()))
+        host::toolbox(config, host::registry(config)?)
     } else {
         toolbox(config, tools).await?
     };
@@ -217,7 +205,7 @@ async fn driver(
     let servers = Servers::new(config.servers(), &config.pins(), tools);
     let (toolbox, notes) = servers.offered(toolbox).await;
     for note in notes {
-        eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
+        output::left_out(&note);
     }
     let selected = Box::pin(models.selected()).await?;
     let driver = Driver {
@@ -232,21 +220,14 @@ async fn driver(
 
 /// The loaded modules, or only those that `allowed` names.
 pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
-    let registry = host::registry(config)?;
-    let loading = Loading::default();
     // With an allow-list, only the named modules are loaded.
     let only: Option<Vec<String>> = allowed.map(|tools| {
         let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
         tools.iter().map(module).collect()
     });
-    host::load(&registry, config, only.as_deref(), &|event| {
-        loading.on_event(event);
-    })
-    .await?;
-    warn_of_failures(&registry);
-    let mut toolbox = SandboxTools::new(registry)
-        .with_sources(host::sources(config))
-        .with_requests(Requests::new(config.requests_folder()));
+    let registry = loaded::modules(config, only.as_deref()).await?;
+    loaded::warn_of_failures(&registry);
+    let mut toolbox = host::toolbox(config, registry);
     if let Some(allowed) = allowed {
         toolbox = toolbox.allowing(allowed);
     }
@@ -262,7 +243,7 @@ pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Resu
 }
 
 /// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded; a
-/// cancelled run still has a last event. A second Ctrl-C ends the process.
+/// cancelled run still has a last event.
 pub async fn watch(
     mut run: Run,
     store: Option<&Store>,
@@ -276,15 +257,7 @@ pub async fn watch(
             cancel.cancel();
         });
     }
-    let cancel = run.cancel.clone();
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            cancel.cancel();
-        }
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(130);
-        }
-    });
+    cancel_on_ctrl_c(run.cancel.clone());
     let mut view = EventPrinter::default();
     view.show_budget(shown.budget);
     let mut exit = Exit::Failed;
@@ -303,6 +276,18 @@ pub async fn watch(
     Ok(exit)
 }
 
+/// Cancels at Ctrl-C. A second one ends the process.
+pub fn cancel_on_ctrl_c(cancel: CancellationToken) {
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            cancel.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+}
+
 pub fn exit_of(reason: StopReason) -> Exit {
     match reason {
         StopReason::Output | StopReason::Planned | StopReason::ToolCalls => Exit::Ok,
@@ -315,34 +300,5 @@ pub fn exit_of(reason: StopReason) -> Exit {
         | StopReason::MaxCost
         | StopReason::MaxToolCalls
         | StopReason::Timeout => Exit::Limit,
-    }
-}
-
-/// Modules that fail to load or may not run are reported, and do not hide the others.
-pub fn warn_of_failures(registry: &Registry) {
-    warn_of_left_out(registry);
-    for module in registry.modules() {
-        let standing = module.standing();
-        if !standing.may_run() {
-            eprintln!(
-                "{} {}: {}; toolhold modules approve {}",
-                style::warn("disabled:"),
-                module.slot,
-                style::plain(&standing.reason()),
-                module.slot
-            );
-        }
-    }
-}
-
-/// Modules that fail to load are reported.
-pub fn warn_of_left_out(registry: &Registry) {
-    for failed in registry.failures() {
-        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
-        let mark = match failed.error {
-            LoadError::Missing { .. } => style::dim("not built:"),
-            _ => style::warn("left out:"),
-        };
-        eprintln!("{mark} {text}");
     }
 }

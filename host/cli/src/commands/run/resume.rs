@@ -4,7 +4,8 @@ use super::options::ResumeArgs;
 use super::{driver, subject, watch};
 use crate::commands::plan;
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::output;
+use crate::terminal::style::warn;
 use anyhow::{Context as _, Result, bail};
 use toolhold_agent::run::replay::replay;
 use toolhold_model::ProbeVerdict;
@@ -51,7 +52,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     journal.under(&policy.hash);
     if policy.hash != request.policy.hash {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
-        eprintln!("{} {text}", style::warn("policy:"));
+        output::note(&warn("policy:"), text);
     }
     // Modules that tools named by path or by reference are loaded again.
     for bound in replayed.tools() {
@@ -59,8 +60,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         {
             // Calls of its tools will fail for this reason; the run may not need them any more.
             if let Err(reason) = driver.toolbox.module(name).await {
-                let text = style::plain(&format!("{}: {reason}", bound.tool.name));
-                eprintln!("{} {text}", style::warn("left out:"));
+                output::left_out(&format!("{}: {reason}", bound.tool.name));
             }
         }
     }
@@ -129,7 +129,7 @@ impl EndpointChange<'_> {
             contract.name(),
             self.settings.max_tokens
         );
-        eprintln!("{} {}", style::warn("note:"), style::plain(&text));
+        output::note(&warn("note:"), &text);
         Ok(())
     }
 }

@@ -2,9 +2,10 @@
 
 use super::Report;
 use crate::terminal::columns::{Column, wrapped_row};
+use crate::terminal::output::paint;
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, plain, warn};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict};
 
 /// The row, the attack, what happened, the time and the memory; with the mark and what is between them: 100
@@ -18,15 +19,6 @@ const LAYOUT: [Column; 5] = [
 ];
 const GAP: u16 = 2;
 const HELD: &str = "✓";
-
-/// stdout is where the table goes, whatever stderr is.
-fn paint(colour: fn(&str) -> String, text: &str) -> String {
-    if std::io::stdout().is_terminal() {
-        colour(text)
-    } else {
-        text.to_owned()
-    }
-}
 
 pub fn head() {
     let headings = ["row", "attack", "what happened", "time", "memory"];

@@ -26,27 +26,21 @@ pub fn run(run: &str, stats: &RunStats) -> String {
         line(&stats.model),
         stats.contract
     );
-    let rows: Vec<[String; 11]> = stats
-        .steps
-        .iter()
-        .map(|step| step_row(stats, step))
-        .collect();
-    text.push_str(&columns(
-        [
-            "step",
-            "prompt",
-            "cached",
-            "completion",
-            "first token",
-            "between",
-            "between p95",
-            "last token",
-            "calls",
-            "in tools",
-            "cost",
-        ],
-        &rows,
-    ));
+    let headings = [
+        "step",
+        "prompt",
+        "cached",
+        "completion",
+        "first token",
+        "between",
+        "between p95",
+        "last token",
+        "calls",
+        "in tools",
+        "cost",
+    ];
+    let rows = stats.steps.iter().map(|step| step_row(stats, step));
+    text.push_str(&columns(headings, &rows.collect::<Vec<_>>()));
     text.push('\n');
     let took = stats.took();
     text.push_str(&took_text(&took, &[(stats.currency.clone(), took.cost)]));
@@ -100,17 +94,18 @@ fn took_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
         count(took.completion),
         match took.uncounted {
             0 => String::new(),
-            n => format!("; the endpoint did not count those of {}", replies(n)),
+            n => format!(
+                "; the endpoint did not count those of {}",
+                plural(n, "reply")
+            ),
         }
     );
     let _ = match took.calls {
         0 => writeln!(text, "calls     none"),
-        n => writeln!(
-            text,
-            "calls     {}, {} in tools",
-            plural(n, "call"),
-            time(Some(took.in_tools))
-        ),
+        n => {
+            let (calls, in_tools) = (plural(n, "call"), time(Some(took.in_tools)));
+            writeln!(text, "calls     {calls}, {in_tools} in tools")
+        }
     };
     let _ = writeln!(text, "cost      {}", cost_text(took, costs));
     let faults = [
@@ -123,12 +118,7 @@ fn took_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
     let faults: Vec<String> = faults
         .into_iter()
         .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| match (n, what) {
-            (1, what) => format!("1 {what}"),
-            (n, "retry") => format!("{n} retries"),
-            (n, "failed reply") => format!("{n} failed replies"),
-            (n, what) => format!("{n} {what}s"),
-        })
+        .map(|(n, what)| plural(n, what))
         .collect();
     if !faults.is_empty() {
         let _ = writeln!(text, "mended    {}", faults.join(", "));
@@ -151,11 +141,8 @@ fn cost_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
         .map(|(currency, amount)| format!("{amount} {}", line(currency)));
     let mut text = sums.collect::<Vec<_>>().join(" + ");
     if took.unpriced > 0 {
-        let _ = write!(
-            text,
-            " and what {} cost, which is unknown",
-            replies(took.unpriced)
-        );
+        let replies = plural(took.unpriced, "reply");
+        let _ = write!(text, " and what {replies} cost, which is unknown");
     }
     if took.failed > 0 {
         text.push_str("; replies that failed before they began are not in it");
@@ -164,13 +151,6 @@ fn cost_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
         text.push_str("; requests that were overtaken are not in it");
     }
     text
-}
-
-fn replies(n: u64) -> String {
-    match n {
-        1 => "1 reply".into(),
-        n => format!("{n} replies"),
-    }
 }
 
 fn cost(took: &ModelUsage) -> String {
@@ -236,15 +216,10 @@ fn tools_text(tools: &Tools) -> String {
             ]
         })
         .collect();
-    format!(
-        "\n{}",
-        columns(
-            [
-                "tool", "calls", "p50", "p95", "fuel p50", "not made", "errors"
-            ],
-            &rows
-        )
-    )
+    let headings = [
+        "tool", "calls", "p50", "p95", "fuel p50", "not made", "errors",
+    ];
+    format!("\n{}", columns(headings, &rows))
 }
 
 /// All runs, and their models and tools.

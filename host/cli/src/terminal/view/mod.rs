@@ -75,10 +75,8 @@ impl EventPrinter {
                     Some(plan) => format!("a saved plan of {}", plural(plan.len() as u64, "step")),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
                 };
-                self.line(&dim(&plain(&format!(
-                    "{who}, {}",
-                    plural(tools.len() as u64, "tool")
-                ))));
+                let tools = plural(tools.len() as u64, "tool");
+                self.dim(&plain(&format!("{who}, {tools}")));
             }
             EventKind::Request { step, .. } => {
                 self.failure = None;
@@ -102,31 +100,24 @@ impl EventPrinter {
                 ..
             } => {
                 if self.has_budget {
-                    self.line(&dim(&budget(*window, *reply, parts, exact)));
+                    self.dim(&budget(*window, *reply, parts, exact));
                 }
             }
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
-                self.line(&format!("  {} {}", bad("✗"), plain(&failure.message)));
+                self.marked(&bad("✗"), &plain(&failure.message));
                 self.failure = Some(failure.message.clone());
             }
             EventKind::Council { council, .. } => self.council(council),
-            EventKind::Meta { meta, .. } => {
-                self.line(&dim(&format!("  version {}", meta.version)));
-            }
+            EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
             EventKind::ToolWaits { call, .. } => {
-                self.line(&dim(&format!(
-                    "  … {} waits for what it reads",
-                    plain(&call.tool)
-                )));
+                let tool = plain(&call.tool);
+                self.dim(&format!("  … {tool} waits for what it reads"));
             }
             EventKind::Approval { pending, .. } => {
-                self.line(&format!(
-                    "  {} {} waits for a person: toolhold approvals approve {}",
-                    warn("?"),
-                    cut(&bound_call(pending)),
-                    line(&pending.call.id)
-                ));
+                let (call, id) = (cut(&bound_call(pending)), line(&pending.call.id));
+                let text = format!("{call} waits for a person: toolhold approvals approve {id}");
+                self.marked(&warn("?"), &text);
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict = match &decision.verdict {
@@ -139,13 +130,11 @@ impl EventPrinter {
                     }
                     Verdict::Refuse { reason } => format!("refused: {}", line(reason)),
                 };
-                let by = decision
-                    .by
-                    .as_deref()
-                    .map_or(String::new(), |by| format!(" ({})", line(by)));
-                self.line(&dim(&format!("  {} {verdict}{by}", line(id))));
+                let by = decision.by.as_deref();
+                let by = by.map_or(String::new(), |by| format!(" ({})", line(by)));
+                self.dim(&format!("  {} {verdict}{by}", line(id)));
             }
-            EventKind::Resumed { .. } => self.line(&dim("resumed")),
+            EventKind::Resumed { .. } => self.dim("resumed"),
             EventKind::Sub { what, .. } => self.sub(what),
             EventKind::ToolStart { call, filled, .. } => self.started(call, filled.as_ref()),
             EventKind::ToolResult {
@@ -169,12 +158,8 @@ impl EventPrinter {
                 cost_nano,
                 ..
             } => {
-                let cost =
-                    cost_nano.map_or(String::new(), |cost| format!(", {}", self.money(cost)));
-                self.line(&dim(&format!(
-                    "  {}{cost}",
-                    tokens(*prompt, *completion, *first_token_ms, *duration_ms)
-                )));
+                let took = tokens(*prompt, *completion, *first_token_ms, *duration_ms);
+                self.dim(&format!("  {took}{}", self.priced(*cost_nano)));
             }
             EventKind::Repaired { tool, repairs, .. } => {
                 let what = match tool {
@@ -182,29 +167,23 @@ impl EventPrinter {
                     None => "the reply was mended".to_owned(),
                 };
                 let repairs: Vec<_> = repairs.iter().map(ToString::to_string).collect();
-                let text = line(&format!("{what}: {}", repairs.join(", ")));
-                self.line(&format!("  {} {text}", warn("!")));
+                let text = format!("{what}: {}", repairs.join(", "));
+                self.marked(&warn("!"), &line(&text));
             }
             EventKind::UnusableReply(reply) => {
-                self.line(&format!("  {} {}", warn("!"), line(&reply.to_string())));
+                self.marked(&warn("!"), &line(&reply.to_string()));
             }
-            EventKind::Notice { message, .. } => {
-                self.line(&format!("  {} {}", warn("!"), line(message)));
-            }
+            EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
             EventKind::Shield(judgement) => self.judged(judgement),
             EventKind::Hidden { counts, .. } => {
                 let counts: Vec<String> = counts
                     .iter()
                     .map(|(kind, count)| format!("{count} {}", kind.name()))
                     .collect();
-                self.line(&dim(&format!(
-                    "  hidden from the model: {}",
-                    counts.join(", ")
-                )));
+                self.dim(&format!("  hidden from the model: {}", counts.join(", ")));
             }
             EventKind::Fallback { tool, stage, .. } => {
-                let text = line(&format!("{tool}: {stage}"));
-                self.line(&format!("  {} {text}", warn("↻")));
+                self.marked(&warn("↻"), &line(&format!("{tool}: {stage}")));
             }
             EventKind::Summarized {
                 turns,
@@ -217,22 +196,19 @@ impl EventPrinter {
                     count(*tokens_before),
                     count(*tokens_after)
                 );
-                self.line(&format!("  {} {text}", warn("!")));
+                self.marked(&warn("!"), &text);
             }
             EventKind::SideRequest(request) => {
-                let cost = request
-                    .cost_nano
-                    .map_or(String::new(), |cost| format!(", {}", self.money(cost)));
-                let text = side(request);
-                self.line(&dim(&format!("  {}{cost}", line(&text))));
+                let (text, cost) = (line(&side(request)), self.priced(request.cost_nano));
+                self.dim(&format!("  {text}{cost}"));
             }
             EventKind::Routing(routing) => {
                 let text = line(&routing.to_string());
-                self.line(&if routing.is_trouble() {
-                    format!("  {} {text}", warn("!"))
+                if routing.is_trouble() {
+                    self.marked(&warn("!"), &text);
                 } else {
-                    format!("  {}", dim(&text))
-                });
+                    self.line(&format!("  {}", dim(&text)));
+                }
             }
             EventKind::Done {
                 reason,
@@ -245,13 +221,12 @@ impl EventPrinter {
                 duration_ms,
             } => {
                 self.end_line();
-                let cost =
-                    cost_nano.map_or(String::new(), |cost| format!(", {}", self.money(cost)));
                 let summary = format!(
-                    "{}, {}, {} tokens{cost}, {}",
+                    "{}, {}, {} tokens{}, {}",
                     plural(*steps, "step"),
                     plural(*calls, "call"),
                     count(*tokens),
+                    self.priced(*cost_nano),
                     duration(duration_ms.saturating_mul(1_000))
                 );
                 self.done(*reason, output, error.as_ref(), &summary);
@@ -260,37 +235,28 @@ impl EventPrinter {
     }
 
     fn started(&mut self, call: &Call, filled: Option<&Value>) {
-        let instance = call
-            .instance
-            .as_deref()
-            .map_or(String::new(), |instance| format!(" for {}", line(instance)));
-        let reason = call
-            .reason
-            .as_deref()
-            .map_or(String::new(), |reason| dim(&format!("  {}", line(reason))));
-        self.line(&format!(
-            "  → {}{instance} {}{reason}",
-            bold(&line(&call.tool)),
-            shown(filled.unwrap_or(&call.arguments))
-        ));
+        let instance = call.instance.as_deref();
+        let instance = instance.map_or(String::new(), |it| format!(" for {}", line(it)));
+        let reason = call.reason.as_deref();
+        let reason = reason.map_or(String::new(), |it| dim(&format!("  {}", line(it))));
+        let tool = bold(&line(&call.tool));
+        let arguments = shown(filled.unwrap_or(&call.arguments));
+        self.line(&format!("  → {tool}{instance} {arguments}{reason}"));
     }
 
     /// Events of a sub-agent, or of a nested call, one level further in.
     fn sub(&mut self, event: &EventKind) {
         match event {
             EventKind::ToolStart { call, filled, .. } => {
-                self.line(&dim(&format!(
-                    "    → {} {}",
-                    plain(&call.tool),
-                    shown(filled.as_ref().unwrap_or(&call.arguments))
-                )));
+                let arguments = shown(filled.as_ref().unwrap_or(&call.arguments));
+                self.dim(&format!("    → {} {arguments}", plain(&call.tool)));
             }
             EventKind::ToolResult { tool, outcome, .. } => {
                 let text = match outcome {
                     ToolOutcome::Output(output) => shown(output),
                     ToolOutcome::Error(failure) => plain(&failure.message),
                 };
-                self.line(&dim(&format!("    ← {} {text}", plain(tool))));
+                self.dim(&format!("    ← {} {text}", plain(tool)));
             }
             EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
             EventKind::Sub { what, .. } => self.sub(what),
@@ -314,7 +280,7 @@ impl EventPrinter {
             "shield {} {said} the {place}{of}: {}",
             judgement.shield, judgement.reason
         );
-        self.line(&format!("  {} {}", warn("⛨"), cut(&line(&text))));
+        self.marked(&warn("⛨"), &cut(&line(&text)));
     }
 
     /// Each advisor with its votes and its text, then the result.
@@ -322,9 +288,8 @@ impl EventPrinter {
         for opinion in &council.opinions {
             let of = opinion.instance.as_ref();
             let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
-            let votes: Vec<String> = opinion
-                .votes
-                .iter()
+            let votes = opinion.votes.iter();
+            let votes: Vec<String> = votes
                 .map(|vote| format!("{} {}", vote.tool, vote.weight))
                 .collect();
             let words = opinion.fields.iter().filter(|(name, _)| *name != "calls");
@@ -332,11 +297,8 @@ impl EventPrinter {
                 .map(|(name, value)| format!("{name}: {}", answer(value)))
                 .collect();
             let text = format!("{}{of}: {}", opinion.advisor, votes.join(", "));
-            self.line(&dim(&format!(
-                "  ◦ {}  {}",
-                line(&text),
-                line(&words.join("; "))
-            )));
+            let words = words.join("; ");
+            self.dim(&format!("  ◦ {}  {}", line(&text), line(&words)));
         }
         for tally in council.tallies() {
             let of = tally.instance.as_ref();
@@ -348,7 +310,7 @@ impl EventPrinter {
                 }
                 VoteOutcome::Undecided => "nothing".into(),
             };
-            self.line(&dim(&format!("  ◦ council{of}: {}", line(&outcome))));
+            self.dim(&format!("  ◦ council{of}: {}", line(&outcome)));
         }
     }
 
@@ -371,19 +333,17 @@ impl EventPrinter {
 
     fn printed(&mut self, printed: &[String]) {
         for text in printed.iter().take(MAX_GUEST_LINES) {
-            self.line(&dim(&format!("    {}", cut(&line(text)))));
+            self.dim(&format!("    {}", cut(&line(text))));
         }
-        if printed.len() > MAX_GUEST_LINES {
-            self.line(&dim(&format!(
-                "    … {} more lines",
-                printed.len() - MAX_GUEST_LINES
-            )));
+        if let more @ 1.. = printed.len().saturating_sub(MAX_GUEST_LINES) {
+            self.dim(&format!("    … {more} more lines"));
         }
     }
 
-    fn money(&self, amount: Amount) -> String {
-        let text = format!("{amount} {}", line(&self.currency));
-        text.trim_end().to_owned()
+    /// What it cost, as the next part of a list.
+    fn priced(&self, cost: Option<Amount>) -> String {
+        let text = |amount| format!(", {amount} {}", line(&self.currency));
+        cost.map_or(String::new(), |amount| text(amount).trim_end().to_owned())
     }
 
     fn done(
@@ -393,9 +353,10 @@ impl EventPrinter {
         error: Option<&RunFailure>,
         summary: &str,
     ) {
+        let end = format!("{} after {summary}", name(reason));
         match (reason, error) {
             (StopReason::Output | StopReason::Planned, _) => {
-                self.line(&dim(summary));
+                self.dim(summary);
                 if !self.is_all && std::io::stdout().is_terminal() {
                     println!();
                 }
@@ -405,45 +366,32 @@ impl EventPrinter {
                     println!("{}", plain(&answer(output)));
                 }
             }
-            (StopReason::ToolCalls, _) => {
-                self.line(&dim(&format!("{} after {summary}", name(reason))));
-            }
+            (StopReason::ToolCalls, _) => self.dim(&end),
             // Text that was written before some calls failed.
             (StopReason::Incomplete, Some(failure)) => {
-                self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
-                self.line(&dim(&format!("{} after {summary}", name(reason))));
+                self.stopped(&failure.message);
+                self.dim(&end);
                 println!("{}", plain_json(output));
             }
-            // The reason was shown when it happened.
-            (reason, Some(failure)) if self.failure.as_ref() == Some(&failure.message) => {
-                self.line(&format!(
-                    "{} {} after {summary}",
-                    bad("stopped:"),
-                    name(reason)
-                ));
-                self.so_far(output);
-            }
-            (reason, Some(failure)) => {
-                self.line(&format!("{} {}", bad("stopped:"), plain(&failure.message)));
-                self.line(&dim(&format!("{} after {summary}", name(reason))));
-                self.so_far(output);
-            }
-            (reason, None) => {
-                self.line(&format!(
-                    "{} {} after {summary}",
-                    bad("stopped:"),
-                    name(reason)
-                ));
-                self.so_far(output);
+            (_, failure) => {
+                match failure {
+                    Some(failure) if self.failure.as_ref() != Some(&failure.message) => {
+                        self.stopped(&failure.message);
+                        self.dim(&end);
+                    }
+                    // The reason was shown when it happened.
+                    _ => self.stopped(&end),
+                }
+                // It is not an answer, so it does not go to stdout.
+                if !output.is_null() {
+                    self.dim(&format!("so far: {}", shown(output)));
+                }
             }
         }
     }
 
-    /// It is not an answer, so it does not go to stdout.
-    fn so_far(&mut self, output: &Value) {
-        if !output.is_null() {
-            self.line(&dim(&format!("so far: {}", shown(output))));
-        }
+    fn stopped(&mut self, why: &str) {
+        self.line(&format!("{} {}", bad("stopped:"), plain(why)));
     }
 
     fn model_text(&mut self, text: &str) {
@@ -464,6 +412,14 @@ impl EventPrinter {
         };
     }
 
+    fn marked(&mut self, mark: &str, text: &str) {
+        self.line(&format!("  {mark} {text}"));
+    }
+
+    fn dim(&mut self, text: &str) {
+        self.line(&dim(text));
+    }
+
     fn line(&mut self, text: &str) {
         self.end_line();
         self.put(&format!("{text}\n"));
@@ -475,19 +431,13 @@ impl EventPrinter {
         }
     }
 }
+
 /// What an approval is bound to, on one line: the tool, its instance and its arguments.
 pub fn bound_call(pending: &Pending) -> String {
-    let instance = pending
-        .call
-        .instance
-        .as_ref()
-        .map_or(String::new(), |instance| format!(" for {instance}"));
-    let caller = match pending.callers.last() {
-        Some(caller) => format!(" (called by {caller})"),
-        None => String::new(),
-    };
-    line(&format!(
-        "{}{instance} {}{caller}",
-        pending.call.tool, pending.arguments
-    ))
+    let instance = pending.call.instance.as_ref();
+    let instance = instance.map_or(String::new(), |it| format!(" for {it}"));
+    let caller = pending.callers.last();
+    let caller = caller.map_or(String::new(), |it| format!(" (called by {it})"));
+    let (tool, arguments) = (&pending.call.tool, &pending.arguments);
+    line(&format!("{tool}{instance} {arguments}{caller}"))
 }

@@ -203,10 +203,8 @@ async fn delete(
             "this response is not over; cancel it first",
         ));
     }
-    app.dispatcher
-        .store()
-        .delete_run(&client.name, row.id)
-        .await?;
+    let store = app.dispatcher.store();
+    store.delete_run(&client.name, row.id).await?;
     let registry = app.dispatcher.agents().registry();
     let session = row.id.to_string();
     let removed = registry.remove_scratch(&row.owner, &session);
@@ -269,10 +267,8 @@ impl App {
         while let Some(event) = watcher.next().await? {
             if let EventKind::Run { request, .. } = &event.kind {
                 let contract = request.settings.contract;
-                let answer_stream = recorded
-                    .kept
-                    .is_streamed
-                    .then(|| AnswerStream::new(contract));
+                let is_streamed = recorded.kept.is_streamed;
+                let answer_stream = is_streamed.then(|| AnswerStream::new(contract));
                 recorded.context.clone_from(&request.context);
                 recorded.output = Output::new(run, answer_stream);
             }

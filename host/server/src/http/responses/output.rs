@@ -117,11 +117,8 @@ impl Output {
     /// Ends the output: adds the items and events that are still missing.
     pub fn end(&mut self, turn: &Turn) {
         let (content, end) = (turn.content(), turn.end());
-        let rest = self
-            .answer_stream
-            .as_ref()
-            .map(|answer_stream| answer_stream.rest(&content));
-        match rest {
+        let streamed = self.answer_stream.as_ref();
+        match streamed.map(|streamed| streamed.rest(&content)) {
             Some(AnswerRest::More(rest)) => self.say(rest),
             // The streamed text is not a prefix of the answer.
             Some(AnswerRest::Instead(_)) if end == TurnEnd::Called => {
@@ -138,13 +135,11 @@ impl Output {
         if end == TurnEnd::Answered && content.is_empty() {
             self.begin();
         }
-        self.close(
-            match end {
-                TurnEnd::Answered | TurnEnd::Called => ItemStatus::Completed,
-                _ => ItemStatus::Incomplete,
-            },
-            None,
-        );
+        let status = match end {
+            TurnEnd::Answered | TurnEnd::Called => ItemStatus::Completed,
+            _ => ItemStatus::Incomplete,
+        };
+        self.close(status, None);
         for call in &turn.calls {
             self.call(call);
         }

@@ -1,0 +1,78 @@
+//! The settings of the command line.
+
+use super::files::{self, flatten};
+use super::layers::ConfigError;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// Settings given on the command line: flag, key, value.
+#[derive(Debug, Clone, Default)]
+pub struct Flags(Vec<(String, String, Value)>);
+
+impl Flags {
+    pub fn set(&mut self, flag: &str, key: impl Into<String>, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.0.push((flag.to_owned(), key.into(), value.into()));
+        }
+    }
+
+    /// A setting whose value is parsed as in a variable.
+    pub fn set_text(&mut self, flag: &str, key: impl Into<String>, text: &str) {
+        self.set(flag, key, Some(scalar(text)));
+    }
+
+    /// Every setting of a file, as if given on the command line.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not TOML.
+    pub fn set_file(&mut self, flag: &str, path: &Path) -> Result<(), ConfigError> {
+        if let Some((_, table)) = files::read(path, true)? {
+            self.set_all(flag, &table);
+        }
+        Ok(())
+    }
+
+    /// Every setting of a table at `key`.
+    pub fn set_table(&mut self, flag: &str, key: &str, value: &Value) {
+        self.set_all(flag, &Table::from_iter([(key.to_owned(), value.clone())]));
+    }
+
+    fn set_all(&mut self, flag: &str, table: &Table) {
+        for (key, value) in flatten(table) {
+            self.set(flag, key, Some(value));
+        }
+    }
+
+    /// The settings: flag, key, value. The last one counts.
+    pub(super) fn all(&self) -> &[(String, String, Value)] {
+        &self.0
+    }
+
+    /// The number of set keys.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The keys that were set after the first `n`.
+    pub fn since(&self, n: usize) -> impl Iterator<Item = &str> {
+        self.0.iter().skip(n).map(|(_, key, _)| key.as_str())
+    }
+}
+
+/// A variable's text as the TOML value it looks like; a string otherwise.
+pub fn scalar(text: &str) -> Value {
+    let parsed = format!("v = {text}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut table| table.remove("v"));
+    match parsed {
+        Some(
+            value @ (Value::Integer(_)
+            | Value::Float(_)
+            | Value::Boolean(_)
+            | Value::Array(_)
+            | Value::Table(_)),
+        ) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}

@@ -1,0 +1,46 @@
+//! Lines and values that commands print beside the view of a run.
+
+use crate::terminal::style::{bad, dim, good, plain, warn};
+use serde::Serialize;
+use similar::ChangeTag;
+use std::io::IsTerminal as _;
+
+/// Prints a value as indented JSON.
+pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Tells the person at the terminal what a mark is about. The text may come from a guest or a server.
+pub fn note(mark: &str, text: &str) {
+    eprintln!("{mark} {}", plain(text));
+}
+
+/// Something was not used, and the rest goes on without it.
+pub fn left_out(text: &str) {
+    note(&warn("left out:"), text);
+}
+
+/// A remark of the host that is not the result.
+pub fn remark(text: &str) {
+    eprintln!("{}", dim(&plain(text)));
+}
+
+/// For what is printed to stdout, whatever stderr is.
+pub fn paint(colour: fn(&str) -> String, text: &str) -> String {
+    if std::io::stdout().is_terminal() {
+        colour(text)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A line of a difference, as `diff -u` marks it.
+pub fn changed_line(tag: ChangeTag, text: &str) -> String {
+    let text = text.trim_end_matches('\n');
+    match tag {
+        ChangeTag::Delete => bad(&format!("- {text}")),
+        ChangeTag::Insert => good(&format!("+ {text}")),
+        ChangeTag::Equal => dim(&format!("  {text}")),
+    }
+}
