@@ -35,7 +35,7 @@ pub use approve::{CallApprover, Undecided};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use nested::NestedCaller;
-pub use pipeline::{CallPipeline, CallRequest, CallRules, NotCalled};
+pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::Hiding;
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use repeats::Repeats;

@@ -11,8 +11,8 @@ use crate::toolbox::{ToolCall, Toolbox};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{GrantRestrictions, Listener};
-use toolhold_protocol::approval::{Approvals, Pending};
+use toolhold_policy::{CallClock, ClockPause, GrantRestrictions, Listener};
+use toolhold_protocol::approval::{Approvals, Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -55,14 +55,21 @@ pub struct CallRequest {
     /// The id under which a person decides about it: its own, or nothing where the call is made again with the
     /// decision, under another id.
     pub asked_as: String,
-    /// The tools whose calls it is nested in, the outermost first.
-    pub callers: Vec<String>,
+    /// The calls that it is nested in, the outermost first.
+    pub callers: Vec<CallingTool>,
     /// A deadline tighter than that of the rules.
     pub timeout: Option<Duration>,
     /// What restricts what modules may reach, besides what the toolbox knows of.
     pub restrictions: Option<Arc<GrantRestrictions>>,
     /// Told what the tool logs, and how far it is.
     pub listener: Option<Arc<dyn Listener>>,
+}
+
+/// A call that makes another one, and waits for it.
+#[derive(Debug, Clone)]
+pub struct CallingTool {
+    pub name: String,
+    pub clock: Arc<dyn CallClock>,
 }
 
 /// Why a caller receives no result of a call.
@@ -229,13 +236,14 @@ impl CallPipeline {
         };
         loop {
             let mut pending = Pending::new(call.clone(), arguments, annotations);
-            pending.callers.clone_from(&request.callers);
+            let callers = request.callers.iter();
+            pending.callers = callers.map(|caller| caller.name.clone()).collect();
             let question = EventKind::Approval {
                 step: STEP,
                 pending: pending.clone(),
             };
             recording.event(question).await;
-            let decision = match self.approver.decide(&pending).await {
+            let decision = match self.decided(request, &pending).await {
                 Ok(decision) => decision,
                 Err(Undecided::Refused(failure)) => return Err(failure.into()),
                 Err(Undecided::HandedBack) => {
@@ -274,14 +282,25 @@ impl CallPipeline {
         }
     }
 
+    /// Waits for a decision. The time of the calls that this one is nested in stands still meanwhile: what a person
+    /// may take is bounded by the approver.
+    async fn decided(
+        &self,
+        request: &CallRequest,
+        pending: &Pending,
+    ) -> Result<Decision, Undecided> {
+        let callers = request.callers.iter();
+        let _pauses: Vec<ClockPause> = callers.map(|it| it.clock.clone().pause()).collect();
+        self.approver.decide(pending).await
+    }
+
     /// What the toolbox is asked to run.
     fn tool_call(&self, request: CallRequest, arguments: Value) -> ToolCall {
         let most = self.rules.call_timeout;
         let timeout = request.timeout.map_or(most, |own| own.min(most));
-        let mut callers = request.callers;
-        let depth = u8::try_from(callers.len()).unwrap_or(u8::MAX);
-        callers.push(request.name.clone());
-        let nested = NestedCaller::new(self.clone(), &request.id, callers);
+        let depth = u8::try_from(request.callers.len()).unwrap_or(u8::MAX);
+        let (id, name) = (&request.id, &request.name);
+        let nested = NestedCaller::new(self.clone(), id, name, request.callers);
         ToolCall {
             timeout,
             depth,

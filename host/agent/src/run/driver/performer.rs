@@ -335,8 +335,8 @@ impl Performer {
             budget: Arc::new(budget),
             hiding: None,
         };
-        let callers = vec![call.tool.clone()];
-        (NestedCaller::new(pipeline, &call.id, callers), usage)
+        let nested = NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new());
+        (nested, usage)
     }
 
     fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
