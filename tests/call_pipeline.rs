@@ -29,12 +29,17 @@ const SHIELD: &str = "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplac
 
 const APPROVAL: &str = "[approval]\nalways = [\"text.reverse\"]\n";
 
+/// How long a person takes who has something else to do.
+const LATE: Duration = Duration::from_secs(3);
+
 /// What a person says when asked.
 #[derive(Debug, Clone, Copy)]
 enum Answer<'a> {
     /// Nobody is asked.
     Unasked,
     Approve,
+    /// As [`Self::Approve`], after [`LATE`].
+    ApproveLate,
     Refuse(&'a str),
     Edit(&'a str),
 }
@@ -133,12 +138,15 @@ fn by_an_mcp_client(host: &Host, tool: &str, arguments: &Value, answer: Answer<'
     client.send(call(1, tool, arguments.clone()));
     let content = match answer {
         Answer::Unasked => None,
-        Answer::Approve => Some(json!({"decision": "approve"})),
+        Answer::Approve | Answer::ApproveLate => Some(json!({"decision": "approve"})),
         Answer::Refuse(reason) => Some(json!({"decision": "refuse", "reason": reason})),
         Answer::Edit(_) => unreachable!("the form has no place for other arguments"),
     };
     let shown = content.map_or_else(String::new, |content| {
         let question = client.hear("elicitation/create");
+        if let Answer::ApproveLate = answer {
+            thread::sleep(LATE);
+        }
         let result = json!({"action": "accept", "content": content});
         client.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
         question["params"]["message"].to_string()
@@ -178,6 +186,7 @@ fn at_the_terminal(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_
     let done = match answer {
         Answer::Unasked => host.run(&call),
         Answer::Approve => typed("y\n".into()),
+        Answer::ApproveLate => unreachable!("what is typed is typed at once"),
         Answer::Refuse(reason) => typed(format!("n {reason}\n")),
         Answer::Edit(arguments) => typed(format!("e {arguments}\n")),
     };
@@ -239,13 +248,16 @@ impl Drop for SetWhenDropped<'_> {
 fn decide(host: &Host, answer: Answer<'_>, is_over: &AtomicBool) -> String {
     let (word, more) = match answer {
         Answer::Unasked => return String::new(),
-        Answer::Approve => ("approve", None),
+        Answer::Approve | Answer::ApproveLate => ("approve", None),
         Answer::Refuse(reason) => ("refuse", Some(reason)),
         Answer::Edit(arguments) => ("edit", Some(arguments)),
     };
     while !is_over.load(Ordering::Acquire) {
         let listed = host.run(&["approvals", "list"]).stdout;
         if let Some(call) = listed.split_whitespace().next() {
+            if let Answer::ApproveLate = answer {
+                thread::sleep(LATE);
+            }
             let mut words = vec!["approvals", word, call];
             words.extend(more);
             let said = host.run(&words);
@@ -323,6 +335,26 @@ fn a_person_decides_about_exactly_what_runs() {
         let came = called(&host, TOOL, &told, Answer::Edit(r#"{"text":"bomb"}"#));
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains("blocked this call"), "{way}: {came:?}");
+    }
+}
+
+/// A person may take longer than the module that made the call has, as for a call that no module makes.
+#[test]
+fn the_time_of_a_caller_stands_still_while_a_person_is_asked() {
+    let timeout = "[module.probe.limits]\ntimeout_ms = 1500\n";
+    let host = host(&format!("{APPROVAL}{timeout}"));
+    let question = json!({"tool": TOOL, "arguments": {"text": "abc"}});
+    let ways: [(&str, Way); 3] = [
+        ("a plan's step", by_a_plan),
+        ("an MCP client", by_an_mcp_client),
+        ("POST /v1/tools", over_http),
+    ];
+    for (way, called) in ways {
+        let came = called(&host, "probe.ask", &question, Answer::ApproveLate);
+        assert!(
+            came.of_it.is_ok() && came.text().contains("cba"),
+            "{way}: {came:?}"
+        );
     }
 }
 

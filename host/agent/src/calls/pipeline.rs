@@ -2,7 +2,7 @@
 //! modules make of other modules' tools.
 
 use crate::calls::approve::{self, CallApprover, Decided, Undecided};
-use crate::calls::privacy::{Hiding, hidden};
+use crate::calls::privacy::{Hiding, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{admitted, released, screen};
 use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
@@ -26,6 +26,8 @@ pub struct CallRules {
     pub approvals: Approvals,
     /// The most time for one call.
     pub call_timeout: Duration,
+    /// Whether light faults of arguments are put right.
+    pub repair: bool,
 }
 
 /// Makes calls. Callers differ in who approves, in the budget, and in the recorder. Clones are cheap.
@@ -39,8 +41,7 @@ pub struct CallPipeline {
     pub approver: Arc<dyn CallApprover>,
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
-    /// Hides data from the caller. Absent for a module that calls a tool: it receives the whole
-    /// result.
+    /// What the caller may see. Absent: everything, and so may all that it calls.
     pub hiding: Option<Arc<dyn Hiding>>,
 }
 
@@ -108,8 +109,11 @@ impl CallPipeline {
     /// # Errors
     /// Nothing can be reported to the caller. A refused call is no error here: it ends like one
     /// that fails.
-    pub async fn call(&self, request: CallRequest) -> Result<CallEnd, NotCalled> {
+    pub async fn call(&self, mut request: CallRequest) -> Result<CallEnd, NotCalled> {
         self.ready()?;
+        if let Some(caller) = &self.hiding {
+            request.arguments = caller.reveal_value(request.arguments);
+        }
         let mut recording = self
             .recorder
             .begin(NewCall {
@@ -147,7 +151,7 @@ impl CallPipeline {
             approver: self.approver.within(id),
             budget: self.budget.within(),
             recorder: self.recorder.within(id),
-            hiding: None,
+            hiding: self.hiding.clone(),
             toolbox: self.toolbox.clone(),
             tools: self.tools.clone(),
             rules: self.rules.clone(),
@@ -166,22 +170,40 @@ impl CallPipeline {
     ) -> Result<ToolResult, CallStop> {
         let tool = request.tool.clone();
         let asked = std::mem::take(&mut request.arguments);
-        tool.check.arguments(&asked)?;
-        let (arguments, is_other) = self.screened(&request, asked, recording).await?;
-        let (arguments, is_other) = self
-            .approved(&request, arguments, is_other, recording)
-            .await?;
+        let caller = self.hiding.as_ref();
+        let seen = caller.and_then(|caller| caller.of_tool(&tool.bound));
+        let arguments = match &seen {
+            Some(seen) => seen.hide_value(asked.clone()),
+            None => asked.clone(),
+        };
+        let (arguments, repairs) = tool.check.fitting(arguments, self.rules.repair)?;
+        if !repairs.is_empty() {
+            let repaired = EventKind::Repaired {
+                step: STEP,
+                call: Some(request.id.clone()),
+                tool: Some(request.name.clone()),
+                repairs,
+            };
+            recording.event(repaired).await;
+        }
+        let (arguments, _) = self.screened(&request, arguments, recording).await?;
+        let arguments = self.approved(&request, arguments, recording).await?;
         self.ready().map_err(CallStop::NotCalled)?;
         let _permit = self.budget.take().map_err(|none| match none {
             NoBudget::Refused(failure) => CallStop::Refused(failure),
             NoBudget::Busy(message) => CallStop::NotCalled(NotCalled::Busy(message)),
         })?;
-        recording.started(is_other.then_some(&arguments)).await;
-        let call = self.tool_call(request, arguments);
+        let others = (arguments != asked).then_some(&arguments);
+        recording.started(others).await;
+        let call = self.tool_call(request, arguments, seen.clone());
         let mut result = self.toolbox.call(&call).await;
-        let shields = &self.rules.shields;
+        let outcome = match &seen {
+            Some(seen) => revealed(&**seen, result.outcome),
+            None => result.outcome,
+        };
+        let (shields, name) = (&self.rules.shields, tool.bound.called());
         let check = Some(&tool.check);
-        let (outcome, said) = released(shields, &call.id, &call.tool, result.outcome, check).await;
+        let (outcome, said) = released(shields, &call.id, name, outcome, check).await;
         for event in said {
             recording.event(event).await;
         }
@@ -197,13 +219,14 @@ impl CallPipeline {
         recording: &mut dyn CallRecording,
     ) -> Result<(Value, bool), ToolFailure> {
         let (shields, place) = (&self.rules.shields, ShieldPlace::ToolInput);
-        if !shields.applies_to(place, Some(&request.name)) {
+        let name = request.tool.bound.called();
+        if !shields.applies_to(place, Some(name)) {
             return Ok((arguments, false));
         }
         let screening = Screening {
             call: request.id.clone(),
             place,
-            tool: Some(request.name.clone()),
+            tool: Some(name.to_owned()),
             value: arguments.clone(),
             context: Vec::new(),
         };
@@ -214,19 +237,18 @@ impl CallPipeline {
         admitted(screened, arguments, Some(&request.tool.check))
     }
 
-    /// The arguments with which a person lets the call be made, where a person has to; and whether they are others
-    /// than the caller wrote, as `is_other` says of those that are shown.
+    /// The arguments with which a person lets the call be made, where a person has to.
     async fn approved(
         &self,
         request: &CallRequest,
         mut arguments: Value,
-        mut is_other: bool,
         recording: &mut dyn CallRecording,
-    ) -> Result<(Value, bool), CallStop> {
+    ) -> Result<Value, CallStop> {
         let CallRequest { tool, name, .. } = request;
-        let annotations = tool.tool.annotations;
-        if !self.rules.approvals.apply_to(name, annotations) {
-            return Ok((arguments, is_other));
+        let annotations = tool.bound.tool.annotations;
+        let approvals = &self.rules.approvals;
+        if !tool.bound.waits(approvals) && !approvals.apply_to(name, annotations) {
+            return Ok(arguments);
         }
         let call = Call {
             id: request.asked_as.clone(),
@@ -259,11 +281,10 @@ impl CallPipeline {
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
             arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
-                Decided::Make(arguments) => return Ok((arguments, is_other)),
+                Decided::Make(arguments) => return Ok(arguments),
                 Decided::Edited(edited) => {
-                    is_other = true;
                     match self.screened(request, edited, recording).await? {
-                        (arguments, false) => return Ok((arguments, is_other)),
+                        (arguments, false) => return Ok(arguments),
                         // The screened call differs from the approved one.
                         (left, true) => left,
                     }
@@ -294,13 +315,22 @@ impl CallPipeline {
         self.approver.decide(pending).await
     }
 
-    /// What the toolbox is asked to run.
-    fn tool_call(&self, request: CallRequest, arguments: Value) -> ToolCall {
+    /// What the toolbox is asked to run: a tool that may see this much.
+    fn tool_call(
+        &self,
+        request: CallRequest,
+        arguments: Value,
+        hiding: Option<Arc<dyn Hiding>>,
+    ) -> ToolCall {
         let most = self.rules.call_timeout;
         let timeout = request.timeout.map_or(most, |own| own.min(most));
         let depth = u8::try_from(request.callers.len()).unwrap_or(u8::MAX);
         let (id, name) = (&request.id, &request.name);
-        let nested = NestedCaller::new(self.clone(), id, name, request.callers);
+        let pipeline = Self {
+            hiding,
+            ..self.clone()
+        };
+        let nested = NestedCaller::new(pipeline, id, name, request.callers);
         ToolCall {
             timeout,
             depth,

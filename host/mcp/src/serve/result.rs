@@ -18,7 +18,7 @@ pub fn complete(era: Era, offered: &ListedTool, value: Value) -> Value {
         Era::Legacy if offered.is_wrapped => Some(json!({RESULT: value})),
         Era::Legacy if value.is_object() => Some(value),
         Era::Legacy => None,
-        Era::Modern if offered.callable.tool.output.is_none() && value.is_string() => None,
+        Era::Modern if offered.callable.bound.tool.output.is_none() && value.is_string() => None,
         Era::Modern => Some(value),
     };
     let mut result = json!({"content": [{"type": "text", "text": text}], "isError": false});

@@ -211,10 +211,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
 }
 
-fn fresh_store(
-    context: CallContext<'_>,
-    clock: Arc<Clock>,
-) -> Result<Store<CallState>, CallError> {
+fn fresh_store(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
     let state = CallState::new(context, clock).map_err(|error| CallError::Grant {

@@ -94,10 +94,10 @@ impl OtherTools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Clock;
     use futures_util::future::BoxFuture;
     use serde_json::json;
     use std::sync::Mutex;
-    use crate::call::Clock;
     use std::time::Duration;
     use toolhold_policy::{Caller, NestedResult, Output, Permit, Restriction};
 

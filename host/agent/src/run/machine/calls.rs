@@ -10,7 +10,7 @@ use crate::toolbox::ToolCall;
 use serde_json::{Map, Value, json};
 use toolhold_json::validate::cut;
 use toolhold_protocol::approval::Pending;
-use toolhold_protocol::bound::Runner;
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::data::Method;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
@@ -278,11 +278,8 @@ impl Machine {
         let arguments =
             arguments.map_err(|error| ToolFailure::correctable("reference", error.to_string()))?;
         let arguments = self.for_tool(&call, &arguments);
-        let (arguments, repairs) = if self.request.settings.repair {
-            self.checks.coerced(&call.tool, arguments)
-        } else {
-            (arguments, Vec::new())
-        };
+        let repair = self.request.settings.repair;
+        let (arguments, repairs) = self.checks.fitting(&call.tool, arguments, repair)?;
         if !repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
                 step: self.steps,
@@ -291,7 +288,7 @@ impl Machine {
                 repairs,
             });
         }
-        self.checks.check(&call, &arguments)?;
+        self.checks.not_repeated(&call, &arguments)?;
         self.screen_call(index, arguments, false, effects)
     }
 
@@ -458,7 +455,7 @@ impl Machine {
             call: call.clone(),
         });
         self.calls += 1;
-        if work.runner == Runner::Client {
+        if work.bound.runner == Runner::Client {
             if let Some(open) = self.step.open.get_mut(index) {
                 open.is_handed_over = true;
             }
@@ -504,7 +501,6 @@ impl Machine {
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
         Ok(Work {
             masked: self.masked(&call.tool, given),
-            offered: call.tool.clone(),
             check: self.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {
                 instance: call.instance.clone(),
@@ -514,9 +510,10 @@ impl Machine {
                 timeout: self.request.settings.call_timeout,
                 ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },
-            description: bound.tool.description.clone(),
-            output: bound.tool.output.clone(),
-            runner,
+            bound: Bound {
+                tool: bound.tool,
+                runner,
+            },
             left: Budgets::of(&self.request.settings).less(&self.spent),
             steps_left: self
                 .request

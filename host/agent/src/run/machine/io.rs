@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::approval::{Decision, Pending};
-use toolhold_protocol::bound::Runner;
+use toolhold_protocol::bound::Bound;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::result::ToolResult;
@@ -78,17 +78,12 @@ pub enum Action {
 #[derive(Debug, Clone)]
 pub struct Work {
     pub call: ToolCall,
-    pub runner: Runner,
-    /// The tool's name, as it is offered.
-    pub offered: String,
+    /// As it is offered. Who answers is known here also where the tool is that of all advisors.
+    pub bound: Bound,
     /// Placeholders that it is given in the place of data, and that it may give back.
     pub masked: Masked,
     /// Checks of the arguments and the result.
     pub check: Arc<ToolCheck>,
-    /// The tool's description.
-    pub description: String,
-    /// JSON Schema of the tool's result.
-    pub output: Option<Value>,
     /// Budgets left for a sub-agent.
     pub left: Budgets,
     /// The Requests that the run may still make.

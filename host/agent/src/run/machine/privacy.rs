@@ -203,9 +203,7 @@ impl Machine {
 
     fn hidden_from(&self, tool: &str) -> Option<BTreeSet<Kind>> {
         let bound = self.tool(tool).filter(|_| !self.vault.is_off())?;
-        let privacy = self.vault.privacy();
-        let kinds = privacy.hide.iter().copied();
-        let hidden: BTreeSet<Kind> = kinds.filter(|kind| !privacy.lets(bound, *kind)).collect();
+        let hidden = self.vault.privacy().hidden_from(bound);
         (!hidden.is_empty()).then_some(hidden)
     }
 

@@ -117,6 +117,7 @@ impl Making {
                 shields,
                 approvals: settings.approval,
                 call_timeout: settings.call_timeout,
+                repair: settings.repair,
             }),
         })
     }

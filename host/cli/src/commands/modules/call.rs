@@ -110,6 +110,7 @@ pub async fn call(
             shields,
             approvals: settings.approval,
             call_timeout: Duration::MAX,
+            repair: settings.repair,
         }),
         approver: Arc::new(Operator {
             is_yes: said.is_yes,
