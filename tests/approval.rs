@@ -19,11 +19,11 @@ fn answers(number: u32) -> Vec<u8> {
     ))
 }
 
-struct Bench {
+struct ApprovalFixture {
     root: tempfile::TempDir,
 }
 
-impl Bench {
+impl ApprovalFixture {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("modules")).unwrap();
@@ -72,7 +72,7 @@ fn reason(registry: &Registry, name: &str) -> String {
 
 #[tokio::test]
 async fn a_new_module_without_grants_is_pinned_and_a_change_disables_it() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(1));
     let first = registry(bench.policy(true));
     bench.load(&first).await;
@@ -100,7 +100,7 @@ async fn a_new_module_without_grants_is_pinned_and_a_change_disables_it() {
 
 #[tokio::test]
 async fn grants_need_a_person_and_so_does_every_change_of_them() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(1));
     let granted = |value: &str| {
         let mut policy = bench.policy(true);
@@ -128,7 +128,7 @@ async fn grants_need_a_person_and_so_does_every_change_of_them() {
 
 #[tokio::test]
 async fn a_newcomer_cannot_take_the_name_of_what_was_approved() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m@1.0.wasm", &answers(1));
     let registry = registry(bench.policy(true));
     bench.load(&registry).await;
@@ -152,7 +152,7 @@ async fn a_newcomer_cannot_take_the_name_of_what_was_approved() {
 
 #[tokio::test]
 async fn where_every_module_needs_approval_nothing_runs_by_itself() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(bench.policy(false));
     bench.load(&registry).await;
@@ -163,7 +163,7 @@ async fn where_every_module_needs_approval_nothing_runs_by_itself() {
 /// Row 18: whatever is swapped in, and when, the bytes that run have an approved digest.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_file_swapped_a_thousand_times_never_runs_unapproved() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(bench.policy(true));
     bench.load(&registry).await;
@@ -200,7 +200,7 @@ async fn row_18_a_file_swapped_a_thousand_times_never_runs_unapproved() {
 /// Overwriting a module while 32 callers use it loses no call and mixes no versions.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_is_exchanged_under_32_callers() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(0));
     let mut policy = Policy::default();
     // They call as often as they can, and the exchange may take a while.
@@ -246,7 +246,7 @@ async fn a_module_is_exchanged_under_32_callers() {
 
 #[tokio::test]
 async fn what_is_broken_renamed_or_removed_is_noticed() {
-    let bench = Bench::new();
+    let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(Policy::default());
     bench.load(&registry).await;

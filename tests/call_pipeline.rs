@@ -34,7 +34,7 @@ const LATE: Duration = Duration::from_secs(3);
 
 /// What a person says when asked.
 #[derive(Debug, Clone, Copy)]
-enum Answer<'a> {
+enum PersonAnswer<'a> {
     /// Nobody is asked.
     Unasked,
     Approve,
@@ -46,14 +46,14 @@ enum Answer<'a> {
 
 /// What came of a call.
 #[derive(Debug)]
-struct Came {
+struct SeenOutcome {
     /// The result's JSON text, or why there is none.
     of_it: Result<String, String>,
     /// What a person was shown.
     shown: String,
 }
 
-impl Came {
+impl SeenOutcome {
     fn text(&self) -> &str {
         match &self.of_it {
             Ok(text) | Err(text) => text,
@@ -62,9 +62,9 @@ impl Came {
 }
 
 /// Calls a tool on behalf of whoever goes this way.
-type Way = fn(&Host, &str, &Value, Answer<'_>) -> Came;
+type CallWay = fn(&Host, &str, &Value, PersonAnswer<'_>) -> SeenOutcome;
 
-const WAYS: [(&str, Way); 6] = [
+const WAYS: [(&str, CallWay); 6] = [
     ("a model's reply", by_a_reply),
     ("a plan's step", by_a_plan),
     ("a module", by_a_module),
@@ -103,7 +103,7 @@ fn step(tool: &str, arguments: &Value) -> Value {
     step
 }
 
-fn by_a_reply(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+fn by_a_reply(host: &Host, tool: &str, arguments: &Value, answer: PersonAnswer<'_>) -> SeenOutcome {
     let calls = [step(tool, arguments)];
     let endpoint = Endpoint::start(Scenario::new([
         Reply::solution(json!({"calls": calls, "output": null})),
@@ -112,39 +112,49 @@ fn by_a_reply(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) ->
     let url = endpoint.base_url();
     let run = ["run", "t", "--base-url", &url, "--model", "m", "--json"];
     let (done, shown) = decided(host, answer, || host.run(&run));
-    Came {
+    SeenOutcome {
         of_it: result_of(&done, tool),
         shown,
     }
 }
 
-fn by_a_plan(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+fn by_a_plan(host: &Host, tool: &str, arguments: &Value, answer: PersonAnswer<'_>) -> SeenOutcome {
     host.write("plan.json", json!([step(tool, arguments)]).to_string());
     let run = ["plan", "run", "plan.json", "--json"];
     let (done, shown) = decided(host, answer, || host.run(&run));
-    Came {
+    SeenOutcome {
         of_it: result_of(&done, tool),
         shown,
     }
 }
 
-fn by_a_module(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+fn by_a_module(
+    host: &Host,
+    tool: &str,
+    arguments: &Value,
+    answer: PersonAnswer<'_>,
+) -> SeenOutcome {
     let question = json!({"tool": tool, "arguments": arguments});
     by_a_plan(host, "probe.ask", &question, answer)
 }
 
-fn by_an_mcp_client(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+fn by_an_mcp_client(
+    host: &Host,
+    tool: &str,
+    arguments: &Value,
+    answer: PersonAnswer<'_>,
+) -> SeenOutcome {
     let mut client = Stdio::session(host, &[], json!({"elicitation": {}}));
     client.send(call(1, tool, arguments.clone()));
     let content = match answer {
-        Answer::Unasked => None,
-        Answer::Approve | Answer::ApproveLate => Some(json!({"decision": "approve"})),
-        Answer::Refuse(reason) => Some(json!({"decision": "refuse", "reason": reason})),
-        Answer::Edit(_) => unreachable!("the form has no place for other arguments"),
+        PersonAnswer::Unasked => None,
+        PersonAnswer::Approve | PersonAnswer::ApproveLate => Some(json!({"decision": "approve"})),
+        PersonAnswer::Refuse(reason) => Some(json!({"decision": "refuse", "reason": reason})),
+        PersonAnswer::Edit(_) => unreachable!("the form has no place for other arguments"),
     };
     let shown = content.map_or_else(String::new, |content| {
         let question = client.hear("elicitation/create");
-        if let Answer::ApproveLate = answer {
+        if let PersonAnswer::ApproveLate = answer {
             thread::sleep(LATE);
         }
         let result = json!({"action": "accept", "content": content});
@@ -155,20 +165,20 @@ fn by_an_mcp_client(host: &Host, tool: &str, arguments: &Value, answer: Answer<'
     let text = reply["result"]["content"][0]["text"].as_str();
     let text = text.unwrap_or_else(|| panic!("{reply}")).to_owned();
     let is_error = reply["result"]["isError"] == true;
-    Came {
+    SeenOutcome {
         of_it: if is_error { Err(text) } else { Ok(text) },
         shown,
     }
 }
 
-fn over_http(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+fn over_http(host: &Host, tool: &str, arguments: &Value, answer: PersonAnswer<'_>) -> SeenOutcome {
     let endpoint = Endpoint::start(Scenario::new([]));
     let server = Server::start(host, &["--base-url", &endpoint.base_url(), "--model", "m"]);
     let body = json!({"arguments": arguments});
     let path = format!("/v1/tools/{tool}");
     let (answered, shown) = decided(host, answer, || server.post(&path, &body));
     let made = answered.json();
-    Came {
+    SeenOutcome {
         of_it: match (answered.status, made["error"].as_str()) {
             (200, None) => Ok(made["result"].to_string()),
             (200, Some(error)) => Err(error.to_owned()),
@@ -179,16 +189,21 @@ fn over_http(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> 
     }
 }
 
-fn at_the_terminal(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_>) -> Came {
+fn at_the_terminal(
+    host: &Host,
+    tool: &str,
+    arguments: &Value,
+    answer: PersonAnswer<'_>,
+) -> SeenOutcome {
     let arguments = arguments.to_string();
     let call = ["modules", "call", "--json", tool, &arguments];
     let typed = |line: String| at_terminal(&host.command(&call), &[("approve?", &line)]);
     let done = match answer {
-        Answer::Unasked => host.run(&call),
-        Answer::Approve => typed("y\n".into()),
-        Answer::ApproveLate => unreachable!("what is typed is typed at once"),
-        Answer::Refuse(reason) => typed(format!("n {reason}\n")),
-        Answer::Edit(arguments) => typed(format!("e {arguments}\n")),
+        PersonAnswer::Unasked => host.run(&call),
+        PersonAnswer::Approve => typed("y\n".into()),
+        PersonAnswer::ApproveLate => unreachable!("what is typed is typed at once"),
+        PersonAnswer::Refuse(reason) => typed(format!("n {reason}\n")),
+        PersonAnswer::Edit(arguments) => typed(format!("e {arguments}\n")),
     };
     // At a terminal it follows the question.
     let at = ["{\n", "{\r\n"].iter().find_map(|it| done.stdout.find(it));
@@ -197,7 +212,7 @@ fn at_the_terminal(host: &Host, tool: &str, arguments: &Value, answer: Answer<'_
     let mut values = serde_json::Deserializer::from_str(json).into_iter::<Value>();
     let whole = values.next().and_then(Result::ok);
     let whole = whole.unwrap_or_else(|| panic!("no JSON: {done:?}"));
-    Came {
+    SeenOutcome {
         of_it: match whole.pointer("/error/message") {
             Some(message) => Err(message.as_str().unwrap_or_default().to_owned()),
             None => Ok(whole["result"]["value"].to_string()),
@@ -223,7 +238,7 @@ fn result_of(done: &Finished, tool: &str) -> Result<String, String> {
 
 /// Does `work`, and decides as somebody at another terminal about the call that waits meanwhile. Returns what
 /// was shown there, too.
-fn decided<T>(host: &Host, answer: Answer<'_>, work: impl FnOnce() -> T) -> (T, String) {
+fn decided<T>(host: &Host, answer: PersonAnswer<'_>, work: impl FnOnce() -> T) -> (T, String) {
     let is_over = AtomicBool::new(false);
     // Its state folder is there before two commands look for it at the same time.
     let _ = host.command(&[]);
@@ -245,17 +260,17 @@ impl Drop for SetWhenDropped<'_> {
     }
 }
 
-fn decide(host: &Host, answer: Answer<'_>, is_over: &AtomicBool) -> String {
+fn decide(host: &Host, answer: PersonAnswer<'_>, is_over: &AtomicBool) -> String {
     let (word, more) = match answer {
-        Answer::Unasked => return String::new(),
-        Answer::Approve | Answer::ApproveLate => ("approve", None),
-        Answer::Refuse(reason) => ("refuse", Some(reason)),
-        Answer::Edit(arguments) => ("edit", Some(arguments)),
+        PersonAnswer::Unasked => return String::new(),
+        PersonAnswer::Approve | PersonAnswer::ApproveLate => ("approve", None),
+        PersonAnswer::Refuse(reason) => ("refuse", Some(reason)),
+        PersonAnswer::Edit(arguments) => ("edit", Some(arguments)),
     };
     while !is_over.load(Ordering::Acquire) {
         let listed = host.run(&["approvals", "list"]).stdout;
         if let Some(call) = listed.split_whitespace().next() {
-            if let Answer::ApproveLate = answer {
+            if let PersonAnswer::ApproveLate = answer {
                 thread::sleep(LATE);
             }
             let mut words = vec!["approvals", word, call];
@@ -298,7 +313,7 @@ fn shields_screen_what_a_tool_is_given_and_what_it_gives() {
             ("terces", true, "[redacted: word]"),
             ("abc", true, "cba"),
         ] {
-            let came = called(&host, TOOL, &json!({"text": text}), Answer::Unasked);
+            let came = called(&host, TOOL, &json!({"text": text}), PersonAnswer::Unasked);
             assert_eq!(came.of_it.is_ok(), is_made, "{way}, {text}: {came:?}");
             assert!(came.text().contains(part), "{way}, {text}: {came:?}");
         }
@@ -310,7 +325,7 @@ fn a_person_decides_about_exactly_what_runs() {
     let host = host(&format!("{SHIELD}{APPROVAL}"));
     for (way, called) in WAYS {
         let told = json!({"text": "a secret"});
-        let came = called(&host, TOOL, &told, Answer::Approve);
+        let came = called(&host, TOOL, &told, PersonAnswer::Approve);
         assert!(came.shown.contains(TOOL), "{way}: {came:?}");
         assert!(
             came.shown.contains("a [redacted: word]") && !came.shown.contains("secret"),
@@ -320,19 +335,19 @@ fn a_person_decides_about_exactly_what_runs() {
             came.of_it.is_ok() && came.text().contains("]drow"),
             "{way}: {came:?}"
         );
-        let came = called(&host, TOOL, &told, Answer::Refuse("not on a Friday"));
+        let came = called(&host, TOOL, &told, PersonAnswer::Refuse("not on a Friday"));
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains("not on a Friday"), "{way}: {came:?}");
         if way == "an MCP client" {
             continue;
         }
-        let came = called(&host, TOOL, &told, Answer::Edit(r#"{"text":"xyz"}"#));
+        let came = called(&host, TOOL, &told, PersonAnswer::Edit(r#"{"text":"xyz"}"#));
         assert!(
             came.of_it.is_ok() && came.text().contains("zyx"),
             "{way}: {came:?}"
         );
         // A person's arguments are screened like a model's.
-        let came = called(&host, TOOL, &told, Answer::Edit(r#"{"text":"bomb"}"#));
+        let came = called(&host, TOOL, &told, PersonAnswer::Edit(r#"{"text":"bomb"}"#));
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains("blocked this call"), "{way}: {came:?}");
     }
@@ -350,7 +365,7 @@ fn the_time_of_a_caller_stands_still_while_a_person_is_asked() {
         ("POST /v1/tools", over_http),
     ];
     for (way, called) in ways {
-        let came = called(&host, "probe.ask", &question, Answer::ApproveLate);
+        let came = called(&host, "probe.ask", &question, PersonAnswer::ApproveLate);
         assert!(
             came.of_it.is_ok() && came.text().contains("cba"),
             "{way}: {came:?}"
@@ -375,11 +390,16 @@ fn where_nobody_can_be_asked_the_operator_says_so_beforehand() {
 fn arguments_and_results_fit_what_the_tool_says_of_them() {
     let host = host("");
     for (way, called) in WAYS {
-        let came = called(&host, TOOL, &json!({"text": {"a": 1}}), Answer::Unasked);
+        let came = called(
+            &host,
+            TOOL,
+            &json!({"text": {"a": 1}}),
+            PersonAnswer::Unasked,
+        );
         let part = "is not of type";
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains(part), "{way}: {came:?}");
-        let came = called(&host, LIAR, &json!({}), Answer::Unasked);
+        let came = called(&host, LIAR, &json!({}), PersonAnswer::Unasked);
         let part = "does not fit its own output schema";
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains(part), "{way}: {came:?}");
@@ -390,8 +410,13 @@ fn arguments_and_results_fit_what_the_tool_says_of_them() {
 fn every_call_is_in_the_audit_log_once() {
     for (way, called) in WAYS {
         let host = host(SHIELD);
-        called(&host, TOOL, &json!({"text": "a secret"}), Answer::Unasked);
-        called(&host, TOOL, &json!({"text": "bomb"}), Answer::Unasked);
+        called(
+            &host,
+            TOOL,
+            &json!({"text": "a secret"}),
+            PersonAnswer::Unasked,
+        );
+        called(&host, TOOL, &json!({"text": "bomb"}), PersonAnswer::Unasked);
         let rows = audited(&host, TOOL);
         let [made, blocked] = rows.as_slice() else {
             panic!("{way}: {rows:?}");
@@ -417,7 +442,7 @@ fn every_call_is_in_the_audit_log_once() {
 #[test]
 fn what_a_module_calls_is_in_the_record_under_the_call_that_calls_it() {
     let host = host(&format!("{SHIELD}{APPROVAL}"));
-    let came = by_a_module(&host, TOOL, &json!({"text": "abc"}), Answer::Approve);
+    let came = by_a_module(&host, TOOL, &json!({"text": "abc"}), PersonAnswer::Approve);
     assert!(came.text().contains("cba"), "{came:?}");
     let shown = host.run(&["show", "last", "--json"]).stdout;
     let events: Vec<Value> = shown
@@ -469,7 +494,7 @@ fn calls_of_calls_count_in_the_budget_of_their_run() {
         if !["a model's reply", "a plan's step", "POST /v1/tools"].contains(&way) {
             continue;
         }
-        let came = called(&host, "probe.ask", &question, Answer::Unasked);
+        let came = called(&host, "probe.ask", &question, PersonAnswer::Unasked);
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(
             came.text().contains("run.max_tool_calls"),

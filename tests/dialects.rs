@@ -1,7 +1,7 @@
 //! `toolhold doctor --probe` against endpoints of each kind, and the runs that follow it.
 
 use serde_json::{Value, json};
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario, TokenForm};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario, TokenForm};
 use support::host::{Finished, Host};
 
 /// A place with a module, which runs want.
@@ -41,7 +41,7 @@ fn any_tools(reply: Reply) -> Reply {
 }
 
 fn scenario(replies: impl IntoIterator<Item = Reply>) -> Scenario {
-    Scenario::new(replies).in_order(Order::FirstMatch)
+    Scenario::new(replies).in_order(ReplyOrder::FirstMatch)
 }
 
 /// A server that does all that is asked.
@@ -323,19 +323,19 @@ fn runs_use_what_was_found_unless_they_are_told_otherwise() {
 /// Whatever was found of another version says nothing.
 #[test]
 fn a_server_of_another_version_is_another_endpoint() {
-    use support::endpoint::raw::{RawEndpoint, Step};
+    use support::endpoint::raw::{RawEndpoint, RawStep};
     // The only request that finds its version is the second of each pair.
     let answer = |body: Value| {
         let body = body.to_string();
         vec![
-            Step::Send(
+            RawStep::Send(
                 format!(
                     "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
                     body.len()
                 )
                 .into(),
             ),
-            Step::KeepAlive,
+            RawStep::KeepAlive,
         ]
     };
     let host = host();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use support::sandbox::{call, registry, repository};
-use toolhold_hostile::web::{Answers, Web};
+use toolhold_hostile::web::{Answers, AttackServer};
 use toolhold_policy::{CallReport, Grant, HttpGrant, Output, SecretGrant, SecretPlace, SecretSlot};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry, Resolve};
 
@@ -19,14 +19,14 @@ use toolhold_sandbox::{ModulePolicy, Policy, Registry, Resolve};
 const CANARY: &str = "c4nary/+\"key\"&<42>=?";
 
 /// What the fetcher is given.
-struct Given {
+struct FetcherSetup {
     grants: Vec<HttpGrant>,
     secrets: Vec<SecretGrant>,
     policy: Policy,
 }
 
-async fn start() -> Web {
-    Web::start().await.expect("a free port")
+async fn start() -> AttackServer {
+    AttackServer::start().await.expect("a free port")
 }
 
 fn grant(fields: Value) -> HttpGrant {
@@ -34,19 +34,19 @@ fn grant(fields: Value) -> HttpGrant {
 }
 
 /// Everything at `web`, which is on this machine.
-fn local(web: &Web) -> HttpGrant {
+fn local(web: &AttackServer) -> HttpGrant {
     web.granted().expect("a grant")
 }
 
-fn given(grants: impl IntoIterator<Item = HttpGrant>) -> Given {
-    Given {
+fn given(grants: impl IntoIterator<Item = HttpGrant>) -> FetcherSetup {
+    FetcherSetup {
         grants: grants.into_iter().collect(),
         secrets: Vec::new(),
         policy: Policy::default(),
     }
 }
 
-impl Given {
+impl FetcherSetup {
     fn resolver(mut self, resolver: Arc<dyn Resolve>) -> Self {
         self.policy.resolver = resolver;
         self
@@ -57,7 +57,7 @@ impl Given {
         self
     }
 
-    fn secret(mut self, web: &Web, place: SecretPlace) -> Self {
+    fn secret(mut self, web: &AttackServer, place: SecretPlace) -> Self {
         let slot = SecretSlot {
             name: "canary".into(),
             origin: web.origin().parse().expect("an origin"),

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host, finish, signal};
 use support::sandbox::repository;
 
@@ -237,7 +237,7 @@ fn of_two() -> Scenario {
         ),
         replied(Reply::content("done"), &["note.txt"], &[], None),
     ];
-    Scenario::new(replies).in_order(Order::FirstMatch)
+    Scenario::new(replies).in_order(ReplyOrder::FirstMatch)
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn how_it_ends_is_told_by_the_exit_code() {
     );
 
     // What was made when the time was over is printed.
-    let silent = Endpoint::start(Scenario::new([Reply::never()]).in_order(Order::Repeat));
+    let silent = Endpoint::start(Scenario::new([Reply::never()]).in_order(ReplyOrder::Repeat));
     let done = eval(&host, &silent, &["two.toml", "--time-limit", "1"]);
     assert!(
         done.code == Some(4) && done.stdout.contains("0 of 2 attempts were made"),

@@ -1,7 +1,7 @@
 //! `[fallback]` through the binary: its configuration, its flags, its variables, and what a person sees.
 
 use serde_json::json;
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host, finish};
 use support::transcript::{answers, calls};
 
@@ -10,13 +10,13 @@ fn evaluates(expression: &str) -> Reply {
 }
 
 /// A run whose own model never writes an expression that can be read.
-struct Bench {
+struct FallbackFixture {
     host: Host,
     own: Endpoint,
     other: Endpoint,
 }
 
-impl Bench {
+impl FallbackFixture {
     /// `failures` of the own model, and then its answer.
     fn new(failures: usize, others: impl IntoIterator<Item = Reply>, configuration: &str) -> Self {
         let own = (0..failures).map(|n| evaluates(&format!("2 plus {n}")));
@@ -79,7 +79,7 @@ fn it_is_set_by_file_flags_and_variables() {
         // Nobody to ask: the model is told to do without.
         ("", &[], &[], 4, 0),
     ] {
-        let bench = Bench::new(failures, [evaluates("2+2")], configuration);
+        let bench = FallbackFixture::new(failures, [evaluates("2+2")], configuration);
         let done = bench.run(flags, variables);
         let case = format!("{configuration} {flags:?} {variables:?}: {done:?}");
         assert_eq!(done.stdout.trim(), "it is 4", "{case}");
@@ -107,11 +107,12 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
         ("[fallback]\nmodels = [\"\"]", "empty name"),
         ("[fallback]\nmodel = [\"a\"]", "fallback.model"),
     ] {
-        let done = Bench::new(0, [], configuration).run(&[], &[]);
+        let done = FallbackFixture::new(0, [], configuration).run(&[], &[]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");
     }
-    let done = Bench::new(0, [], "").run(&["--no-fallback-tool", "--max-tool-failures", "2"], &[]);
+    let done = FallbackFixture::new(0, [], "")
+        .run(&["--no-fallback-tool", "--max-tool-failures", "2"], &[]);
     assert_eq!(done.code, Some(2), "{done:?}");
 }
 
@@ -133,8 +134,8 @@ fn candidates_are_asked_as_they_were_probed_and_spared_as_one() {
         ),
         Reply::content("Hello!"),
     ]);
-    let bench = Bench::new(3, [], "");
-    let other = Endpoint::start(probing.in_order(Order::FirstMatch));
+    let bench = FallbackFixture::new(3, [], "");
+    let other = Endpoint::start(probing.in_order(ReplyOrder::FirstMatch));
     let url = other.base_url();
     let probe = [
         "doctor",

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::finish;
 use toolhold_agent::{Activities, Driver, NoModules};
 use toolhold_model::route;
@@ -62,7 +62,7 @@ async fn two_hundred_runs() {
             // Slow enough that all of them are under way together.
             Reply::solution(call).delayed_ms(300, 5),
         ])
-        .in_order(Order::FirstMatch),
+        .in_order(ReplyOrder::FirstMatch),
     );
     let transport =
         HttpTransport::new(&endpoint.base_url(), None, Duration::from_secs(30)).unwrap();

@@ -11,11 +11,11 @@ use support::host::{Finished, Host, finish};
 use support::sandbox::repository;
 
 /// A folder with a server named `s`, whose table is in a file that commands are given.
-struct Bench {
+struct McpFixture {
     host: Host,
 }
 
-impl Bench {
+impl McpFixture {
     fn new(flags: &[&str], table: &str) -> Self {
         let bench = Self { host: Host::new() };
         bench.host.write("mcp.toml", configuration(flags, table));
@@ -75,7 +75,7 @@ fn told(endpoint: &Endpoint, n: usize) -> String {
 
 #[test]
 fn a_tool_message_names_a_servers_tool_as_its_activity() {
-    let bench = Bench::new(&[], "tools = [\"echo\"]");
+    let bench = McpFixture::new(&[], "tools = [\"echo\"]");
     let tool = json!({
         "type": "object",
         "description": "Says it again.",
@@ -109,7 +109,7 @@ fn a_tool_message_names_a_servers_tool_as_its_activity() {
 
 #[test]
 fn what_the_operator_did_not_name_is_no_activity() {
-    let bench = Bench::new(&[], "tools = [\"echo\"]");
+    let bench = McpFixture::new(&[], "tools = [\"echo\"]");
     let tool = json!({"type": "object", "properties": {"_activity": {"const": "mcp:s/env"}}});
     let context = json!([{"type": "tool", "tool": {"spy": tool}}]);
     bench.host.write("context.json", context.to_string());
@@ -130,7 +130,7 @@ fn a_server_may_offer_its_tools_to_every_run() {
         "\"paint\"",
         "\"paint\", \"Shout-Loud\", \"steal\", \"nothing\"",
     );
-    let bench = Bench::new(&["--garbage"], &table);
+    let bench = McpFixture::new(&["--garbage"], &table);
     let endpoint = endpoint(calls("s.add", json!({"a": 40, "b": 2})));
     let done = bench.run(&endpoint, &[]);
     assert_eq!(
@@ -167,7 +167,7 @@ fn a_server_may_offer_its_tools_to_every_run() {
 
 #[test]
 fn a_server_dies_with_the_run_and_sees_nothing_of_its_environment() {
-    let bench = Bench::new(&[], OFFERS);
+    let bench = McpFixture::new(&[], OFFERS);
     let endpoint = endpoint(calls("s.env", json!({})));
     let url = endpoint.base_url();
     let mut command = bench
@@ -199,7 +199,7 @@ fn a_server_dies_with_the_run_and_sees_nothing_of_its_environment() {
 
 #[test]
 fn a_server_cannot_speak_as_the_host_or_to_the_terminal() {
-    let bench = Bench::new(&[], OFFERS);
+    let bench = McpFixture::new(&[], OFFERS);
     let endpoint = Endpoint::start(Scenario::new([
         calls("s.fail", json!({})),
         calls("s.paint", json!({})),
@@ -236,7 +236,7 @@ fn a_server_cannot_speak_as_the_host_or_to_the_terminal() {
 
 #[test]
 fn a_description_that_changes_behind_the_users_back_disables_the_tools() {
-    let bench = Bench::new(&["--rug-pull"], OFFERS);
+    let bench = McpFixture::new(&["--rug-pull"], OFFERS);
     let echo = || calls("s.echo", json!({"text": "hello there"}));
     let first = endpoint(echo());
     assert_eq!(bench.run(&first, &[]).code, Some(0));
@@ -351,7 +351,7 @@ fn a_folder_cannot_bring_the_approval_along() {
 
 #[test]
 fn a_server_and_a_module_do_not_share_a_name() {
-    let bench = Bench::new(&[], "");
+    let bench = McpFixture::new(&[], "");
     let table = configuration(&[], OFFERS).replace("[mcp.s]", "[mcp.calculator]");
     bench.host.write("mcp.toml", table).ship("calculator");
     let endpoint = endpoint(calls("calculator.evaluate", json!({"expression": "6*7"})));
@@ -368,7 +368,7 @@ fn a_server_and_a_module_do_not_share_a_name() {
 
 #[test]
 fn a_run_may_be_held_to_some_tools_of_a_server() {
-    let bench = Bench::new(&[], OFFERS);
+    let bench = McpFixture::new(&[], OFFERS);
     for (tools, has, has_not) in [
         ("s.echo", vec!["s.echo"], vec!["s.add", "s.env"]),
         ("s", vec!["s.echo", "s.add"], vec![]),
@@ -392,7 +392,7 @@ fn a_run_may_be_held_to_some_tools_of_a_server() {
 
 #[test]
 fn a_call_that_may_write_waits_for_a_person() {
-    let bench = Bench::new(&[], &format!("{OFFERS}\n[approval]\non_write = [\"s\"]"));
+    let bench = McpFixture::new(&[], &format!("{OFFERS}\n[approval]\non_write = [\"s\"]"));
     let endpoint = Endpoint::start(Scenario::new([
         calls("s.echo", json!({"text": "it only reads"})),
         calls("s.add", json!({"a": 1, "b": 2})),
@@ -422,7 +422,7 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
         ("always = [\"s.echo\"]", false),
     ] {
         let table = format!("tools = [\"add\"]\n[approval]\n{rule}");
-        let bench = Bench::new(&[], &table);
+        let bench = McpFixture::new(&[], &table);
         let tool = json!({
             "type": "object",
             "properties": {"_activity": {"const": "mcp:s/add"}, "a": {"type": "number"}, "b": {"type": "number"}},
@@ -457,7 +457,7 @@ fn a_server_that_is_no_use_costs_the_run_its_tools_and_nothing_else() {
             "it did not answer within 1000 ms",
         ),
     ] {
-        let bench = Bench::new(&flags, &format!("{OFFERS}\n{more}"));
+        let bench = McpFixture::new(&flags, &format!("{OFFERS}\n{more}"));
         let endpoint = endpoint(answers(json!("done")));
         let done = bench.run(&endpoint, &[]);
         assert_eq!(
@@ -495,7 +495,7 @@ fn a_wrong_table_is_an_error_with_its_key() {
 
 #[test]
 fn what_was_approved_is_withdrawn_and_later_runs_do_not_have_it() {
-    let bench = Bench::new(&[], OFFERS);
+    let bench = McpFixture::new(&[], OFFERS);
     let echo = || calls("s.echo", json!({"text": "hello there"}));
     assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));
     let first = endpoint(echo());
@@ -547,7 +547,7 @@ fn what_was_approved_is_withdrawn_and_later_runs_do_not_have_it() {
 
 #[test]
 fn a_revocation_outlives_the_configuration_and_says_where_it_does_not_count() {
-    let bench = Bench::new(&[], OFFERS);
+    let bench = McpFixture::new(&[], OFFERS);
     assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));
     // The table is gone, and the approval waits for whatever is called s next.
     bench.host.write("mcp.toml", "");

@@ -13,7 +13,7 @@ pub mod wire;
 use serde_json::{Value, json};
 use support::host::Host;
 use support::sandbox::component;
-use wire::{Stdio, Web};
+use wire::{HttpMcpServer, Stdio};
 
 const MODERN: &str = "2026-07-28";
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use support::endpoint::raw::{RawEndpoint, Step, Wire};
+use support::endpoint::raw::{RawEndpoint, RawReply, RawStep};
 use support::host::Host;
 use toolhold_model::{
     ChatMessage, ChatRequest, HttpTransport, Model, ModelError, OpenAiModel, Timeouts,
@@ -32,13 +32,13 @@ struct Table {
     #[serde(rename = "description")]
     _description: String,
     pieces: BTreeMap<String, Value>,
-    rows: Vec<Row>,
+    rows: Vec<Misbehaviour>,
 }
 
 /// What an endpoint does, and what must come of it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct Misbehaviour {
     name: String,
     #[serde(default = "ok")]
     status: u16,
@@ -50,7 +50,7 @@ struct Row {
     end: End,
     /// Everything that is sent, the head included.
     raw: Option<Vec<Value>>,
-    expect: Expect,
+    expect: ExpectedOutcome,
 }
 
 fn ok() -> u16 {
@@ -67,7 +67,7 @@ enum End {
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Expect {
+enum ExpectedOutcome {
     Error(ExpectedError),
     Completion(ExpectedCompletion),
 }
@@ -285,7 +285,7 @@ fn a_run_waits_for_the_name_of_a_model_that_is_still_loading() {
 async fn a_connection_that_was_closed_meanwhile_is_no_failure() {
     let table = table();
     let mut wire = table.body(200, None, &["@hi".into(), "@stop".into()], &End::Good);
-    wire.push(Step::Wait(Duration::from_millis(20)));
+    wire.push(RawStep::Wait(Duration::from_millis(20)));
     let endpoint = RawEndpoint::start([wire]);
     let model = model(&endpoint, timeouts(None));
     for _ in 0..5 {
@@ -303,7 +303,7 @@ async fn a_connection_that_is_closed_under_a_request_is_no_failure() {
     let table = table();
     let good = || {
         let mut wire = table.body(200, None, &["@hi".into(), "@stop".into()], &End::Good);
-        wire.push(Step::KeepAlive);
+        wire.push(RawStep::KeepAlive);
         wire
     };
     let endpoint = RawEndpoint::start([good(), Vec::new(), good()]);
@@ -329,14 +329,14 @@ async fn complete(model: &OpenAiModel) -> Result<Completion, ModelError> {
 }
 
 /// Short is the wait that is to end for want of an answer, and no other one: a machine may be busy.
-fn timeouts(expect: Option<&Expect>) -> Timeouts {
+fn timeouts(expect: Option<&ExpectedOutcome>) -> Timeouts {
     let mut timeouts = Timeouts {
         connect: Duration::from_secs(10),
         first_token: Duration::from_secs(30),
         idle: Duration::from_secs(30),
         total: Duration::from_mins(1),
     };
-    let Some(Expect::Error(expected)) = expect else {
+    let Some(ExpectedOutcome::Error(expected)) = expect else {
         return timeouts;
     };
     for word in &expected.says {
@@ -368,7 +368,7 @@ fn table() -> Table {
 }
 
 impl Table {
-    fn wire(&self, row: &Row) -> Wire {
+    fn wire(&self, row: &Misbehaviour) -> RawReply {
         match &row.raw {
             Some(pieces) => pieces.iter().flat_map(|piece| self.steps(piece)).collect(),
             None => self.body(row.status, row.headers.as_ref(), &row.body, &row.end),
@@ -382,7 +382,7 @@ impl Table {
         headers: Option<&BTreeMap<String, String>>,
         pieces: &[Value],
         end: &End,
-    ) -> Wire {
+    ) -> RawReply {
         let mut head = format!("HTTP/1.1 {status} Whatever\r\n");
         let stream = BTreeMap::from([("content-type".to_owned(), "text/event-stream".to_owned())]);
         for (name, value) in headers.unwrap_or(&stream) {
@@ -393,66 +393,66 @@ impl Table {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         if status == 204 {
-            return vec![Step::Send(format!("{head}\r\n").into())];
+            return vec![RawStep::Send(format!("{head}\r\n").into())];
         }
         head.push_str("transfer-encoding: chunked\r\n\r\n");
-        let mut wire = vec![Step::Send(head.into())];
+        let mut wire = vec![RawStep::Send(head.into())];
         for step in pieces.iter().flat_map(|piece| self.steps(piece)) {
             wire.push(match step {
-                Step::Send(bytes) => Step::Send(
+                RawStep::Send(bytes) => RawStep::Send(
                     [format!("{:x}\r\n", bytes.len()).as_bytes(), &bytes, b"\r\n"].concat(),
                 ),
                 step => step,
             });
         }
         if *end == End::Good {
-            wire.push(Step::Send(b"0\r\n\r\n".to_vec()));
+            wire.push(RawStep::Send(b"0\r\n\r\n".to_vec()));
         }
         wire
     }
 
-    fn steps(&self, piece: &Value) -> Wire {
+    fn steps(&self, piece: &Value) -> RawReply {
         if let Some(text) = piece.as_str() {
             return match text.strip_prefix('@') {
                 Some(name) => self.steps(self.pieces.get(name).expect(name)),
-                None => vec![Step::Send(text.into())],
+                None => vec![RawStep::Send(text.into())],
             };
         }
         let fields = piece.as_object().expect("a piece");
         let wait = fields.get("wait_ms").and_then(Value::as_u64);
-        let wait = wait.map(|ms| Step::Wait(Duration::from_millis(ms)));
+        let wait = wait.map(|ms| RawStep::Wait(Duration::from_millis(ms)));
         if let Some(count) = fields.get("repeat").and_then(Value::as_u64) {
-            let each: Wire = self.steps(&fields["of"]).into_iter().chain(wait).collect();
+            let each: RawReply = self.steps(&fields["of"]).into_iter().chain(wait).collect();
             let count = usize::try_from(count).expect("a count");
-            let [Step::Send(bytes)] = each.as_slice() else {
+            let [RawStep::Send(bytes)] = each.as_slice() else {
                 return (0..count).flat_map(|_| each.clone()).collect();
             };
             // A chunk each would be a chunk of a few bytes, a hundred thousand times.
             let many = bytes.repeat(count);
             return many
                 .chunks(8 << 10)
-                .map(|part| Step::Send(part.to_vec()))
+                .map(|part| RawStep::Send(part.to_vec()))
                 .collect();
         }
         if let Some(event) = fields.get("event") {
-            return vec![Step::Send(format!("data: {event}\n\n").into())];
+            return vec![RawStep::Send(format!("data: {event}\n\n").into())];
         }
         if let Some(json) = fields.get("json") {
-            return vec![Step::Send(json.to_string().into())];
+            return vec![RawStep::Send(json.to_string().into())];
         }
         if let Some(bytes) = fields.get("base64").and_then(Value::as_str) {
             use base64::Engine as _;
             let bytes = base64::engine::general_purpose::STANDARD.decode(bytes);
-            return vec![Step::Send(bytes.expect("base64"))];
+            return vec![RawStep::Send(bytes.expect("base64"))];
         }
         if fields.get("hang") == Some(&Value::Bool(true)) {
-            return vec![Step::Hang];
+            return vec![RawStep::Hang];
         }
         vec![wait.expect("a piece of a known kind")]
     }
 }
 
-impl Expect {
+impl ExpectedOutcome {
     /// What is not as expected.
     fn fault(&self, outcome: &Result<Completion, ModelError>) -> Option<String> {
         match (self, outcome) {

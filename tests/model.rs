@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario, TokenForm};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario, TokenForm};
 use support::host::{Host, finish, signal};
 use toolhold_model::record::MemorySink;
 use toolhold_model::{
@@ -105,7 +105,7 @@ async fn text_reasoning_calls_and_usage_arrive_whole() {
 
 #[tokio::test]
 async fn a_connection_is_used_again() {
-    let scenario = Scenario::new([Reply::content("hi")]).in_order(Order::Repeat);
+    let scenario = Scenario::new([Reply::content("hi")]).in_order(ReplyOrder::Repeat);
     let endpoint = Endpoint::start(scenario);
     let model = model(&endpoint);
     for _ in 0..5 {
@@ -260,7 +260,7 @@ async fn a_recorded_run_replays_without_the_endpoint_however_it_is_cut() {
 #[tokio::test]
 async fn two_hundred_completions_at_once() {
     let scenario = Scenario::new([Reply::content("some words").delayed_ms(5, 1)]);
-    let endpoint = Endpoint::start(scenario.in_order(Order::Repeat));
+    let endpoint = Endpoint::start(scenario.in_order(ReplyOrder::Repeat));
     let model = model(&endpoint);
     let (model, request) = (&model, &request());
     let all = (0..200).map(|_| async { model.complete(request, &mut |_| {}).await });

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::host::{Finished, Host, finish};
-use support::oci::{self, Access, Fault, OciRegistry, digest};
+use support::oci::{self, Access, OciRegistry, RegistryFault, digest};
 use support::sandbox::{self, component, repository};
 use support::server::Server;
 use toolhold_hostile::components as hostile;
@@ -181,16 +181,16 @@ fn content_that_is_not_what_it_is_called_is_refused() {
     let pushed = registry.push("counter", "1", &counter("a"));
     for (fault, rest, words) in [
         (
-            Fault::OtherContent,
+            RegistryFault::OtherContent,
             "counter:1".to_owned(),
             &["not what it should be", "the layer"][..],
         ),
         (
-            Fault::OtherManifest,
+            RegistryFault::OtherManifest,
             format!("counter@{pushed}"),
             &["not what it should be", &pushed],
         ),
-        (Fault::Truncated, "counter:1".into(), &["try again"]),
+        (RegistryFault::Truncated, "counter:1".into(), &["try again"]),
     ] {
         let host = Host::new();
         registry.set_fault(fault.clone());
@@ -203,7 +203,7 @@ fn content_that_is_not_what_it_is_called_is_refused() {
             &[("TOOLHOLD_OCI__OFFLINE", "true")],
             &["offline"],
         );
-        registry.set_fault(Fault::None);
+        registry.set_fault(RegistryFault::None);
         assert_eq!(
             pull(&host, &registry.reference(&rest)).code,
             Some(0),
@@ -237,9 +237,9 @@ fn what_is_too_much_is_refused_before_it_is_taken() {
     refused(&host, &reference, &[], &["more than the 99"]);
     host.write("toolhold.toml", "");
 
-    registry.set_fault(Fault::Endless);
+    registry.set_fault(RegistryFault::Endless);
     refused(&host, &reference, &[], &["where its manifest promises"]);
-    registry.set_fault(Fault::EndlessManifest);
+    registry.set_fault(RegistryFault::EndlessManifest);
     refused(&host, &reference, &[], &["more than 4194304 bytes"]);
     // Sockets hold some more than the client took.
     assert!(registry.poured() < 64 << 20, "{} bytes", registry.poured());
@@ -256,7 +256,7 @@ fn a_registry_that_keeps_us_waiting_is_left_in_time() {
             ("TOOLHOLD_OCI__IDLE_TIMEOUT_MS", idle),
         ]
     };
-    registry.set_fault(Fault::Drip);
+    registry.set_fault(RegistryFault::Drip);
     // On a busy machine a drop may be late, too.
     refused(
         &host,
@@ -264,24 +264,24 @@ fn a_registry_that_keeps_us_waiting_is_left_in_time() {
         &short("10000"),
         &["longer than 1500 ms", "oci.timeout_ms"],
     );
-    registry.set_fault(Fault::Silent);
+    registry.set_fault(RegistryFault::Silent);
     refused(
         &host,
         &reference,
         &short("500"),
         &["nothing for 500 ms", "oci.idle_timeout_ms"],
     );
-    registry.set_fault(Fault::Busy {
+    registry.set_fault(RegistryFault::Busy {
         times: 9,
         retry_after: "3600".into(),
     });
     refused(&host, &reference, &[], &["left alone for 3600 s"]);
-    registry.set_fault(Fault::Busy {
+    registry.set_fault(RegistryFault::Busy {
         times: 9,
         retry_after: "0".into(),
     });
     refused(&host, &reference, &[], &["left alone for 0 s"]);
-    registry.set_fault(Fault::Busy {
+    registry.set_fault(RegistryFault::Busy {
         times: 2,
         retry_after: "0".into(),
     });
@@ -411,7 +411,7 @@ fn a_password_reaches_no_other_host() {
 
     // Its own registry keeps blobs elsewhere: fetched from there, as nobody.
     registry.set_access(Access::Password);
-    registry.set_fault(Fault::Redirect(format!("http://{}", other.host())));
+    registry.set_fault(RegistryFault::Redirect(format!("http://{}", other.host())));
     refused(&Host::new(), &reference, &own, &[&other.host(), "401"]);
     other.set_access(Access::Open);
     let host = Host::new();
@@ -432,7 +432,7 @@ fn a_password_reaches_no_other_host() {
     );
 
     // With the operator's word for it, the token host is sent the password.
-    registry.set_fault(Fault::None);
+    registry.set_fault(RegistryFault::None);
     registry.set_access(Access::Token {
         realm: Some(format!("http://{}/token", other.host())),
         for_everybody: false,
@@ -452,11 +452,14 @@ fn redirects_end_and_lead_nowhere_else() {
     let (host, registry) = (Host::new(), OciRegistry::start());
     registry.push("counter", "1", &counter("a"));
     let reference = registry.reference("counter:1");
-    registry.set_fault(Fault::Redirect(format!("http://{}", registry.host())));
+    registry.set_fault(RegistryFault::Redirect(format!(
+        "http://{}",
+        registry.host()
+    )));
     refused(&host, &reference, &[], &["more often than is followed"]);
     assert!(registry.count("/blobs/") <= 6);
     for target in ["http://storage.example", "ftp://127.0.0.1", "file:///etc"] {
-        registry.set_fault(Fault::Redirect(target.into()));
+        registry.set_fault(RegistryFault::Redirect(target.into()));
         refused(&host, &reference, &[], &["sent us to"]);
     }
 }

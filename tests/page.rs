@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::foreign;
 use support::host::Host;
 use support::sandbox::{component, repository};
@@ -242,7 +242,8 @@ fn a_run_is_seen_as_it_was() {
         ),
         ("calculator.evaluate", json!({"expression": "†sum.value"})),
     ]);
-    let endpoint = Endpoint::start(Scenario::new([plan, answers(MARKUP)]).in_order(Order::Repeat));
+    let endpoint =
+        Endpoint::start(Scenario::new([plan, answers(MARKUP)]).in_order(ReplyOrder::Repeat));
     let server = serve(&host, &endpoint);
     if click(&server, "run", &[]) {
         let runs = server.get("/v1/runs").good();

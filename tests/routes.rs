@@ -10,15 +10,15 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use support::endpoint::{Endpoint as Server, Order, Reply, Scenario};
+use support::endpoint::{Endpoint as Server, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host};
 use toolhold_model::route::{
     BreakerPolicy, Endpoint, EndpointLimits, EndpointPolicy, Member, Pool, PoolPolicy, Relief,
     Retry, RetryPolicy,
 };
 use toolhold_model::{
-    ChatMessage, ChatRequest, HttpRequest, HttpResponse, HttpTransport, Model, ModelError,
-    OpenAiModel, Timeouts, Transport, TransportError, Watch,
+    ChatMessage, ChatRequest, CompletionObserver, HttpRequest, HttpResponse, HttpTransport, Model,
+    ModelError, OpenAiModel, Timeouts, Transport, TransportError,
 };
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::routing::Routing;
@@ -53,12 +53,12 @@ fn request() -> ChatRequest {
 }
 
 #[derive(Default)]
-struct Heard {
+struct RoutedRun {
     text: String,
     decisions: Vec<String>,
 }
 
-impl Watch for Heard {
+impl CompletionObserver for RoutedRun {
     fn delta(&mut self, delta: Delta) {
         if let Delta::Content(text) = delta {
             self.text.push_str(&text);
@@ -72,8 +72,8 @@ impl Watch for Heard {
     }
 }
 
-async fn ask(model: &dyn Model) -> (Result<Completion, ModelError>, Heard) {
-    let mut heard = Heard::default();
+async fn ask(model: &dyn Model) -> (Result<Completion, ModelError>, RoutedRun) {
+    let mut heard = RoutedRun::default();
     let result = model.complete(&request(), &mut heard).await;
     (result, heard)
 }
@@ -164,7 +164,7 @@ async fn a_wait_before_another_attempt_is_cancelled_by_leaving() {
     ];
     let server = Server::start(Scenario::new(replies));
     let retry = Retry::new(endpoint("one", &server, EndpointPolicy::default()), hasty());
-    let (request, mut heard) = (request(), Heard::default());
+    let (request, mut heard) = (request(), RoutedRun::default());
     let asking = retry.complete(&request, &mut heard);
     assert!(tokio::time::timeout(ms(1_000), asking).await.is_err());
     assert_eq!(heard.decisions, ["retry"]);
@@ -201,41 +201,41 @@ async fn under_overload_the_server_is_asked_for_less() {
 
 /// Counts the exchanges that are under way, until their bodies are dropped.
 #[derive(Debug)]
-struct Counting {
+struct CountingTransport {
     inner: Arc<dyn Transport>,
-    counts: Arc<Counts>,
+    counts: Arc<ExchangeCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ExchangeCounts {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-struct UnderWay(Arc<Counts>);
+struct ExchangeInProgress(Arc<ExchangeCounts>);
 
-impl UnderWay {
-    fn begin(counts: &Arc<Counts>) -> Self {
+impl ExchangeInProgress {
+    fn begin(counts: &Arc<ExchangeCounts>) -> Self {
         let now = counts.now.fetch_add(1, Ordering::SeqCst) + 1;
         counts.most.fetch_max(now, Ordering::SeqCst);
         Self(counts.clone())
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ExchangeInProgress {
     fn drop(&mut self) {
         self.0.now.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Transport for Counting {
+impl Transport for CountingTransport {
     fn target(&self) -> &str {
         self.inner.target()
     }
 
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, TransportError>> {
         Box::pin(async move {
-            let under_way = UnderWay::begin(&self.counts);
+            let under_way = ExchangeInProgress::begin(&self.counts);
             let mut response = self.inner.send(request).await?;
             response.body = response
                 .body
@@ -251,9 +251,9 @@ impl Transport for Counting {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_requests_at_once_never_exceed_the_limit() {
     let reply = Reply::content("done").delayed_ms(5, 0);
-    let server = Server::start(Scenario::new([reply]).in_order(Order::Repeat));
-    let counts = Arc::new(Counts::default());
-    let counting = Counting {
+    let server = Server::start(Scenario::new([reply]).in_order(ReplyOrder::Repeat));
+    let counts = Arc::new(ExchangeCounts::default());
+    let counting = CountingTransport {
         inner: transport(&server),
         counts: counts.clone(),
     };
@@ -643,7 +643,7 @@ fn how_an_endpoint_failed_is_said_once() {
         .into_iter()
         .zip(["no such adapter", "given up after 2"])
     {
-        let server = Server::start(Scenario::new([refused]).in_order(Order::Repeat));
+        let server = Server::start(Scenario::new([refused]).in_order(ReplyOrder::Repeat));
         let host = host(&[("one", &server)], "attempts = 2\n");
         let done = host.run(&["run", "a task", "--endpoint", "one"]);
         assert_eq!(done.code, Some(3), "{done:?}");

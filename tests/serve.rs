@@ -15,10 +15,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 use std::time::Instant;
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
 use support::records::Records;
-use support::server::{Sent, Server};
+use support::server::{Server, ServerSentEvent};
 use support::transcript::{answers, calls};
 use support::until;
 
@@ -100,7 +100,7 @@ fn events_come_as_they_happen_and_a_lost_connection_loses_none() {
     let path = format!("/v1/runs/{run}/events");
     let last = ("last-event-id", first[2].id.as_str());
     let rest = server.ask(Method::GET, &path, None, &[last]).events();
-    let all: Vec<Sent> = first.into_iter().chain(rest).collect();
+    let all: Vec<ServerSentEvent> = first.into_iter().chain(rest).collect();
     let ids: Vec<usize> = all.iter().map(|sent| sent.id.parse().unwrap()).collect();
     assert_eq!(
         ids,
@@ -168,7 +168,10 @@ fn an_agent_is_a_model_of_the_chat_api() {
     let answered = server.post("/v1/chat/completions", &request);
     let sent = answered.events();
     assert_eq!(sent.last().unwrap().data, "[DONE]");
-    let chunks: Vec<Value> = sent[..sent.len() - 1].iter().map(Sent::json).collect();
+    let chunks: Vec<Value> = sent[..sent.len() - 1]
+        .iter()
+        .map(ServerSentEvent::json)
+        .collect();
     let pieces: Vec<&str> = chunks
         .iter()
         .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
@@ -560,7 +563,7 @@ fn agents_are_configuration() {
 fn keys_keep_clients_apart() {
     let host = host("");
     let endpoint =
-        Endpoint::start(Scenario::new([answers("secret answer")]).in_order(Order::Repeat));
+        Endpoint::start(Scenario::new([answers("secret answer")]).in_order(ReplyOrder::Repeat));
     let key = |arguments: &[&str]| {
         let made = host.run(&[&["keys", "create"], arguments].concat());
         assert_eq!(made.code, Some(0), "{made:?}");
@@ -686,7 +689,7 @@ fn a_keys_tools_are_those_of_servers_too() {
         "mcp.toml",
         format!("[modules]\napproval = \"never\"\n[mcp.s]\ncommand = {command}\ntools = [\"echo\"]\noffer = true\n"),
     );
-    let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(Order::Repeat));
+    let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(ReplyOrder::Repeat));
     let key = |arguments: &[&str]| host.run(&[&["keys", "create"], arguments].concat()).stdout;
     let (whole, narrow) = (key(&["whole"]), key(&["narrow", "--tools", "text"]));
     let url = endpoint.base_url();
@@ -796,7 +799,7 @@ fn runs_wait_for_a_place_and_no_longer_than_they_may() {
     let host = host(
         "[serve]\nconcurrent_runs = 1\nkey_concurrent_runs = 1\nwaiting_runs = 1\nqueue_timeout_ms = 400\n",
     );
-    let endpoint = Endpoint::start(Scenario::new([Reply::endless()]).in_order(Order::Repeat));
+    let endpoint = Endpoint::start(Scenario::new([Reply::endless()]).in_order(ReplyOrder::Repeat));
     let server = serve(&host, &endpoint);
     let mut task = ask("t");
     task["stream"] = true.into();

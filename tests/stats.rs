@@ -2,7 +2,7 @@
 //! caps on money and calls, with the real binary against a scripted endpoint.
 
 use serde_json::{Value, json};
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host};
 use support::records::Records;
 
@@ -398,7 +398,7 @@ fn a_plan_follows_from_its_flags() {
 #[test]
 fn an_endpoint_is_measured_at_several_requests_in_flight() {
     let reply = counted(Reply::content("1\n2\n3\n4\n5\n6\n7\n8\n"), 40, 5).delayed_ms(40, 10);
-    let endpoint = Endpoint::start(Scenario::new([reply]).in_order(Order::Repeat));
+    let endpoint = Endpoint::start(Scenario::new([reply]).in_order(ReplyOrder::Repeat));
     let host = host(PRICES);
     let url = endpoint.base_url();
     let flags = [
@@ -455,7 +455,7 @@ fn an_endpoint_is_measured_at_several_requests_in_flight() {
 #[test]
 fn a_measurement_ends_in_time_and_says_what_it_could_not_do() {
     let host = host("");
-    let silent = Endpoint::start(Scenario::new([Reply::never()]).in_order(Order::Repeat));
+    let silent = Endpoint::start(Scenario::new([Reply::never()]).in_order(ReplyOrder::Repeat));
     let url = silent.base_url();
     let done = host.run(&[
         "plan-capacity",
@@ -474,7 +474,7 @@ fn a_measurement_ends_in_time_and_says_what_it_could_not_do() {
     );
 
     let error = Reply::error(401, json!({"error": {"message": "no key"}}));
-    let closed = Endpoint::start(Scenario::new([error]).in_order(Order::Repeat));
+    let closed = Endpoint::start(Scenario::new([error]).in_order(ReplyOrder::Repeat));
     let url = closed.base_url();
     let done = host.run(&["plan-capacity", "--measure", "--base-url", &url]);
     assert_eq!(done.code, Some(3), "{done:?}");

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::{self, Host, binary};
 use support::server::Server;
 
@@ -54,18 +54,18 @@ fn endpoint() -> Endpoint {
             json!({"calls": [], "output": "There is nothing more to do."}),
         ),
     ];
-    Endpoint::start(Scenario::new(replies).in_order(Order::FirstMatch))
+    Endpoint::start(Scenario::new(replies).in_order(ReplyOrder::FirstMatch))
 }
 
 /// Where the commands of one document run.
-struct Session {
+struct DocumentSession {
     host: Host,
     endpoint: Endpoint,
     server: Option<Server>,
     key: String,
 }
 
-impl Session {
+impl DocumentSession {
     fn new() -> Self {
         let host = Host::new();
         for module in ["calculator", "text", "files"] {
@@ -231,7 +231,7 @@ fn faults(document: &Path) -> Vec<String> {
     if !blocks.iter().any(runs) {
         return Vec::new();
     }
-    let mut session = Session::new();
+    let mut session = DocumentSession::new();
     let mut faults = Vec::new();
     for block in &blocks {
         if let Err(fault) = session.run(block) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn doctor(bench: &Bench, endpoint: &Endpoint) -> Finished {
+fn doctor(bench: &McpFixture, endpoint: &Endpoint) -> Finished {
     let mut command = bench.host.command(&["--config", "mcp.toml", "doctor"]);
     command.env("TOOLHOLD_BASE_URL", endpoint.base_url());
     finish(command.output().unwrap())
@@ -11,7 +11,8 @@ fn doctor(bench: &Bench, endpoint: &Endpoint) -> Finished {
 #[test]
 fn doctor_says_of_each_server_whether_it_can_be_used() {
     let endpoint = Endpoint::start(Scenario::new([]));
-    let trusting = |flags: &[&str], table: &str| Bench::new(flags, &format!("{OFFERS}\n{table}"));
+    let trusting =
+        |flags: &[&str], table: &str| McpFixture::new(flags, &format!("{OFFERS}\n{table}"));
     let asking = |flags: &[&str]| trusting(flags, "[modules]\napproval = \"always\"");
     for (bench, is_approved, code, expect) in [
         (
@@ -68,7 +69,7 @@ fn doctor_says_of_each_server_whether_it_can_be_used() {
         assert!(!bench.log().contains("call "), "{}", bench.log());
     }
 
-    let revoked = Bench::new(&[], OFFERS);
+    let revoked = McpFixture::new(&[], OFFERS);
     assert_eq!(revoked.cli(&["mcp", "revoke", "s"]).code, Some(0));
     let done = doctor(&revoked, &endpoint);
     assert!(
@@ -92,7 +93,7 @@ fn doctor_names_the_tools_that_a_server_does_not_have() {
             "– MCP server s: it answers, and none of its tools may be called",
         ),
     ] {
-        let bench = Bench::new(&[], table);
+        let bench = McpFixture::new(&[], table);
         let done = doctor(&bench, &endpoint);
         assert_eq!(done.code, Some(0), "{done:?}");
         assert!(done.stdout.contains(expect), "{expect}: {done:?}");

@@ -11,8 +11,8 @@ const PLAN: &str = r#"[
 ]"#;
 const INPUT: &str = r#"{"b": 2}"#;
 
-fn bench(flags: &[&str], table: &str) -> Bench {
-    let bench = Bench::new(flags, table);
+fn bench(flags: &[&str], table: &str) -> McpFixture {
+    let bench = McpFixture::new(flags, table);
     let again = json!({
         "type": "object",
         "description": "Says it again.",
@@ -27,12 +27,12 @@ fn bench(flags: &[&str], table: &str) -> Bench {
     bench
 }
 
-fn plan(bench: &Bench, command: &str, more: &[&str]) -> Finished {
+fn plan(bench: &McpFixture, command: &str, more: &[&str]) -> Finished {
     let begin = ["plan", command, "plan.json", "--context", "context.json"];
     bench.cli(&[&begin, more].concat())
 }
 
-fn approve(bench: &Bench) {
+fn approve(bench: &McpFixture) {
     let done = bench.cli(&["mcp", "approve", "s", "--yes"]);
     assert_eq!(done.code, Some(0), "{done:?}");
 }
@@ -122,7 +122,7 @@ fn a_dry_run_lists_the_tools_of_servers_among_what_it_may_do() {
 /// What is wrong with a server is wrong with a plan that uses it.
 #[test]
 fn a_server_that_cannot_be_used_is_told_before_the_plan_runs() {
-    let fault = |bench: &Bench, command: &str, expect: &str| {
+    let fault = |bench: &McpFixture, command: &str, expect: &str| {
         let done = plan(bench, command, &["--input", INPUT]);
         assert_eq!(done.code, Some(1), "{command}: {done:?}");
         let line = done.stdout.lines().find(|line| line.contains(expect));

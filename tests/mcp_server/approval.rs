@@ -1,7 +1,7 @@
 //! Calls that wait for a person: the client's user is asked, or they are refused.
 
 use super::wire::events;
-use super::{Stdio, Web, call, host, initialize, modern, text};
+use super::{HttpMcpServer, Stdio, call, host, initialize, modern, text};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::host::Host;
@@ -137,7 +137,7 @@ fn a_cancelled_call_takes_its_question_back() {
 fn whoever_never_answers_is_not_in_the_way_of_those_who_ask_nobody() {
     const EACH: i64 = 32;
     let host = guarded("");
-    let web = Web::start(&host, &FLAGS, &[]);
+    let web = HttpMcpServer::start(&host, &FLAGS, &[]);
     let begun = || {
         let welcome = web.post(&[], &initialize("2025-03-26", forms()));
         welcome.header("mcp-session-id").expect("an id").to_owned()

@@ -1,7 +1,7 @@
 //! Several messages at a time, as sessions of revisions up to 2025-03-26 may send them.
 
 use super::wire::ping;
-use super::{MODERN, Stdio, Web, call, host, initialize, modern, request};
+use super::{HttpMcpServer, MODERN, Stdio, call, host, initialize, modern, request};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ fn who_has_no_batches_is_told_so() {
 #[test]
 fn batches_over_http() {
     let host = host();
-    let web = Web::start(&host, &["--tools", "probe"], &[]);
+    let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);
     let begun = |version: &str| {
         let welcome = web.post(&[], &initialize(version, json!({})));
         welcome.header("mcp-session-id").unwrap().to_owned()

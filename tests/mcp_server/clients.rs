@@ -1,6 +1,6 @@
 //! Clients that others wrote, and our own, over both transports.
 
-use super::{MODERN, Web, answers, host};
+use super::{HttpMcpServer, MODERN, answers, host};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 use support::endpoint::{Endpoint, Reply, Scenario};
@@ -44,10 +44,10 @@ fn tried(language: &str, client: impl Fn(&[&str]) -> Output) {
         host.write("guarded.toml", "[approval]\nalways = [\"probe.answer\"]\n");
         host.write("late.part", answers(7));
         let flags = ["--config", "guarded.toml"];
-        let web = (transport == "http").then(|| Web::start(&host, &flags, &[]));
+        let web = (transport == "http").then(|| HttpMcpServer::start(&host, &flags, &[]));
         let target = web
             .as_ref()
-            .map_or_else(|| command(&host, &flags), Web::url);
+            .map_or_else(|| command(&host, &flags), HttpMcpServer::url);
         let from = host.path().join("late.part").display().to_string();
         let to = host.path().join("modules/late.wasm").display().to_string();
         let done = client(&[&target, mode, &from, &to]);
@@ -121,7 +121,7 @@ fn the_official_node_client_works_with_it() {
 #[test]
 fn our_own_client_works_with_it() {
     let serving = host();
-    let web = Web::start(&serving, &[], &[]);
+    let web = HttpMcpServer::start(&serving, &[], &[]);
     let table = |how: String| {
         format!("[mcp.t]\n{how}\ntools = [\"calculator.evaluate\", \"probe.answer\"]\n")
     };

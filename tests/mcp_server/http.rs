@@ -1,7 +1,7 @@
 //! Both eras over streamable HTTP.
 
 use super::sessions::ENDLESS;
-use super::wire::{Web, events, modern_headers, ping};
+use super::wire::{HttpMcpServer, events, modern_headers, ping};
 use super::{MODERN, answers, call, drop_in, host, initialize, modern, request};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ fn answer(id: i64) -> Value {
 }
 
 /// A session's stream, which the server has by now: a request alone may be overtaken by the next one.
-fn listening(web: &Web, session: &[(&str, &str)]) -> BufReader<TcpStream> {
+fn listening(web: &HttpMcpServer, session: &[(&str, &str)]) -> BufReader<TcpStream> {
     let mut stream = BufReader::new(web.open("GET", session, b""));
     let mut status = String::new();
     stream.read_line(&mut status).unwrap();
@@ -36,7 +36,7 @@ fn steps(id: i64, meta: Value) -> Value {
 #[test]
 fn a_request_without_a_session_is_one_post() {
     let host = host();
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     let done = web.modern(&answer(1));
     assert_eq!(
         (done.status, done.header("content-type")),
@@ -63,7 +63,7 @@ fn a_request_without_a_session_is_one_post() {
 #[test]
 fn what_is_wrong_with_a_post_has_a_status_and_a_code() {
     let host = host();
-    let web = Web::start(&host, &["--tools", "probe"], &[]);
+    let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);
     let version = ("mcp-protocol-version", MODERN);
     let method = ("mcp-method", "tools/call");
     let good = answer(1);
@@ -186,7 +186,7 @@ fn what_is_wrong_with_a_post_has_a_status_and_a_code() {
 fn a_body_has_a_limit() {
     let host = host();
     host.write("small.toml", "[mcp_server]\nmessage_bytes = 2_000\n");
-    let web = Web::start(&host, &["--config", "small.toml"], &[]);
+    let web = HttpMcpServer::start(&host, &["--config", "small.toml"], &[]);
     assert_eq!(web.send("POST", &[], &vec![b' '; 1_999]).status, 400);
     assert_eq!(web.send("POST", &[], &vec![b' '; 2_001]).status, 413);
     // One that lies about its length is not waited for with memory.
@@ -197,7 +197,7 @@ fn a_body_has_a_limit() {
 #[test]
 fn a_page_of_elsewhere_is_refused_before_its_message_is_read() {
     let host = host();
-    let web = Web::start(&host, &["--tools", "probe"], &[]);
+    let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);
     for (headers, status) in [
         (vec![("origin", "http://localhost:3000")], 200),
         (vec![("origin", "https://evil.example")], 403),
@@ -230,7 +230,7 @@ fn other_machines_need_the_token() {
         "{short:?}"
     );
 
-    let web = Web::start(
+    let web = HttpMcpServer::start(
         &host,
         &["--tools", "probe"],
         &[("TOOLHOLD_MCP_TOKEN", TOKEN)],
@@ -248,7 +248,7 @@ fn other_machines_need_the_token() {
 #[test]
 fn a_session_lives_from_initialize_to_delete() {
     let host = host();
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     let id = web.session(json!({}));
     let session = [
         ("mcp-session-id", id.as_str()),
@@ -286,7 +286,7 @@ fn a_session_lives_from_initialize_to_delete() {
 fn a_session_is_asked_on_the_stream_of_its_call() {
     let host = host();
     host.write("guarded.toml", "[approval]\nalways = [\"probe\"]\n");
-    let web = Web::start(&host, &["--config", "guarded.toml"], &[]);
+    let web = HttpMcpServer::start(&host, &["--config", "guarded.toml"], &[]);
     let id = web.session(json!({"elicitation": {"form": {}}}));
     let session = [("mcp-session-id", id.as_str())];
     let body = call(1, "probe.answer", json!({})).to_string();
@@ -316,7 +316,7 @@ fn a_connection_that_closes_stops_its_guest_and_so_does_a_notification() {
     let host = host();
     let one = format!("[modules]\nconcurrent_calls = 1\n{ENDLESS}");
     host.write("one.toml", one);
-    let web = Web::start(&host, &["--config", "one.toml"], &[]);
+    let web = HttpMcpServer::start(&host, &["--config", "one.toml"], &[]);
     let spin = modern(1, "tools/call", json!({"name": "probe.spin"}), json!({}));
     let headers = modern_headers(&spin);
     let headers: Vec<_> = headers
@@ -373,7 +373,7 @@ fn a_connection_that_closes_stops_its_guest_and_so_does_a_notification() {
 #[test]
 fn both_eras_are_told_of_a_module_that_comes() {
     let host = host();
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     let id = web.session(json!({}));
     let session = [("mcp-session-id", id.as_str())];
     let mut old = events(web.open("GET", &session, b""));
@@ -409,7 +409,7 @@ fn both_eras_are_told_of_a_module_that_comes() {
 #[test]
 fn a_reply_is_one_piece() {
     let host = host();
-    let web = Web::start(&host, &["--tools", "probe"], &[]);
+    let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);
     let message = answer(1);
     let mut stream = TcpStream::connect(&web.address).unwrap();
     let mut head = format!("POST /mcp HTTP/1.1\r\nhost: {}\r\n", web.address);
@@ -442,7 +442,7 @@ fn a_reply_is_one_piece() {
 fn sessions_are_bounded_and_idle_ones_make_room() {
     let host = host();
     host.write("two.toml", "[mcp_server]\nsessions = 2\n");
-    let web = Web::start(&host, &["--config", "two.toml"], &[]);
+    let web = HttpMcpServer::start(&host, &["--config", "two.toml"], &[]);
     let first = web.session(json!({}));
     let second = web.session(json!({}));
     let held = [("mcp-session-id", first.as_str())];

@@ -1,6 +1,6 @@
 //! What leaves records of an MCP client's calls, what is hidden from it, and grants that change meanwhile.
 
-use super::{Stdio, Web, call, drop_in, host, modern, request, text};
+use super::{HttpMcpServer, Stdio, call, drop_in, host, modern, request, text};
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -141,7 +141,7 @@ fn calls_that_cannot_be_recorded_are_not_made() {
 fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
     let host = host();
     host.write("toolhold.toml", "[approval]\nalways = [\"probe.answer\"]\n");
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     let evaluate = |id: i64, expression: &str| {
         let params =
             json!({"name": "calculator.evaluate", "arguments": {"expression": expression}});
@@ -301,7 +301,7 @@ fn calls_are_traced_in_the_clients_trace() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url()),
         ("OTEL_BSP_SCHEDULE_DELAY", "100"),
     ];
-    let web = Web::start(&host, &[], &environment);
+    let web = HttpMcpServer::start(&host, &[], &environment);
     let params = json!({"name": "probe.answer", "_meta": {"traceparent": parent}});
     web.modern(&modern(1, "tools/call", params, json!({})));
     let plain = modern(2, "tools/call", json!({"name": "probe.answer"}), json!({}));
@@ -393,7 +393,7 @@ fn what_is_granted_reaches_clients_that_are_connected() {
         &std::fs::read(sdk).expect("the component is built"),
     );
     let mut client = Stdio::session(&host, &[], json!({}));
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     let mut id = 0;
     let mut remember = |client: &mut Stdio| {
         id += 1;

@@ -1,7 +1,7 @@
 //! Saved Requests as tools: a call is a run.
 
 use super::approval::forms;
-use super::{Stdio, Web, call, host, initialize, modern, request, text};
+use super::{HttpMcpServer, Stdio, call, host, initialize, modern, request, text};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
@@ -234,7 +234,7 @@ fn what_is_hidden_from_models_is_hidden_in_what_a_run_came_to() {
     request["description"] = "Adds, says ada@example.org.".into();
     request["instructions"] = "Write to ada@example.org.".into();
     host.write("requests/sum.json", request.to_string());
-    let web = Web::start(&host, &[], &[]);
+    let web = HttpMcpServer::start(&host, &[], &[]);
     let welcome = web.post(&[], &initialize("2025-06-18", json!({})));
     let session = [("mcp-session-id", welcome.header("mcp-session-id").unwrap())];
     let listed = web

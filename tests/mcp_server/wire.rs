@@ -135,20 +135,20 @@ impl Drop for Stdio {
 }
 
 /// `toolhold mcp --http`.
-pub struct Web {
+pub struct HttpMcpServer {
     child: Child,
     pub address: String,
 }
 
 /// An answer, as far as it was read.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpReply {
     pub status: u16,
     head: String,
     pub body: String,
 }
 
-impl Web {
+impl HttpMcpServer {
     pub fn start(host: &Host, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut child = host
             .command(&[&["mcp", "--http", "127.0.0.1:0"], arguments].concat())
@@ -205,29 +205,29 @@ impl Web {
         stream
     }
 
-    pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpReply {
         let mut stream = self.open(method, headers, body);
         let mut whole = Vec::new();
         let _ = stream.read_to_end(&mut whole);
         let whole = String::from_utf8_lossy(&whole);
         let (head, body) = whole.split_once("\r\n\r\n").expect("an answer");
-        Answer {
+        HttpReply {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             head: head.to_owned(),
             body: body.to_owned(),
         }
     }
 
-    pub fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+    pub fn post(&self, headers: &[(&str, &str)], message: &Value) -> HttpReply {
         self.send("POST", headers, message.to_string().as_bytes())
     }
 
     /// A message of the modern era, with the headers that it needs.
-    pub fn modern(&self, message: &Value) -> Answer {
+    pub fn modern(&self, message: &Value) -> HttpReply {
         self.modern_with(message, &[])
     }
 
-    pub fn modern_with(&self, message: &Value, more: &[(&str, &str)]) -> Answer {
+    pub fn modern_with(&self, message: &Value, more: &[(&str, &str)]) -> HttpReply {
         let pairs = modern_headers(message);
         let mut headers: Vec<(&str, &str)> = pairs
             .iter()
@@ -298,7 +298,7 @@ pub fn modern_headers(message: &Value) -> Vec<(&'static str, String)> {
     headers
 }
 
-impl Answer {
+impl HttpReply {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (own, value) = line.split_once(':')?;
@@ -327,7 +327,7 @@ impl Answer {
     }
 }
 
-impl Drop for Web {
+impl Drop for HttpMcpServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

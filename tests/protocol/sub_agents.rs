@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::{Host, finish, signal};
 use support::transcript::{Transcript, answers, calls, told};
 
@@ -215,7 +215,8 @@ fn sub_agents_at_the_same_time_share_what_is_left() {
     // Each alone could ask once more. Late, so that both have asked and the parent has counted.
     let inner = using(notes("a").delayed_ms(3_000, 0), 90).expecting(Expect::text("Take notes."));
     let endpoint = Endpoint::start(
-        Scenario::new([inner, outer.expecting(Expect::text("Do it."))]).in_order(Order::FirstMatch),
+        Scenario::new([inner, outer.expecting(Expect::text("Do it."))])
+            .in_order(ReplyOrder::FirstMatch),
     );
     let context = json!([tools(
         json!({"ask": tool("inner", json!({"n": {"type": "integer"}}), json!({}))})
@@ -391,7 +392,7 @@ fn a_sub_agent_s_failure_is_the_call_s_with_its_class() {
                 answers("went on").expecting(Expect::text("ended without an output")),
                 calls([("ask", json!({}))]),
             ])
-            .in_order(Order::FirstMatch),
+            .in_order(ReplyOrder::FirstMatch),
         );
         let run = run(&host, &endpoint, &asking(), &[]);
         assert_eq!(run.output(), "went on");

@@ -3,7 +3,7 @@
 use super::{host, serve, two_plus_two};
 use serde_json::{Value, json};
 use std::process::{Command, Output};
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::foreign;
 use support::sandbox::repository;
 use support::transcript::{answers, calls};
@@ -121,7 +121,7 @@ fn no_request_makes_the_server_fail() {
         .run(&["keys", "create", "fuzz", "--scopes", "admin"])
         .stdout;
     let scenario = Scenario::new([Reply::solution(json!({"calls": [], "output": "x"}))]);
-    let endpoint = Endpoint::start(scenario.in_order(Order::Repeat));
+    let endpoint = Endpoint::start(scenario.in_order(ReplyOrder::Repeat));
     let mut server = serve(&host, &endpoint);
     let id = |made: Value| made["id"].as_str().unwrap().to_owned();
     server.use_key(&key);

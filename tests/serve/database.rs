@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply};
 use support::host::{Host, finish};
 use support::postgres::Cluster;
-use support::server::{Sent, Server};
+use support::server::{Server, ServerSentEvent};
 use support::transcript::answers;
 
 fn serve(host: &Host, endpoint: &Endpoint, cluster: &Cluster) -> Server {
@@ -27,7 +27,7 @@ fn replays(host: &Host, cluster: &Cluster, run: &str) {
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }
 
-fn count(events: &[Sent], kind: &str) -> usize {
+fn count(events: &[ServerSentEvent], kind: &str) -> usize {
     events.iter().filter(|sent| sent.event == kind).count()
 }
 

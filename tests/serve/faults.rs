@@ -8,9 +8,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
-use support::endpoint::{Endpoint, Expect, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::records::Records;
-use support::server::{Answered, Sent, Server};
+use support::server::{Answered, Server, ServerSentEvent};
 use support::transcript::{answers, calls};
 
 /// Calls of one run.
@@ -37,7 +37,7 @@ fn steady() -> Endpoint {
         replies.push(call(number).expecting(Expect::text(result(number - 1))));
     }
     replies.push(call(1));
-    Endpoint::start(Scenario::new(replies).in_order(Order::FirstMatch))
+    Endpoint::start(Scenario::new(replies).in_order(ReplyOrder::FirstMatch))
 }
 
 /// How often the server is killed; `TOOLHOLD_TEST_KILLS` is another number.
@@ -80,7 +80,7 @@ fn kills_lose_no_turn_and_repeat_no_completed_call() {
         let done = events.last().unwrap().json();
         assert_eq!(done["output"], "done", "{done} {}", server.said());
         let mut completed: BTreeMap<String, usize> = BTreeMap::new();
-        for event in events.iter().map(Sent::json) {
+        for event in events.iter().map(ServerSentEvent::json) {
             match event["event"].as_str() {
                 Some("tool_result") => *completed.entry(event["id"].to_string()).or_default() += 1,
                 Some("tool_start") => {
@@ -412,7 +412,7 @@ fn runs_that_wait_for_a_person_hold_up_no_others() {
         answers("done").expecting(Expect::text(result(1))),
         calls([("calculator.evaluate", json!({"expression": expression(1)}))]),
     ]);
-    let endpoint = Endpoint::start(scenario.in_order(Order::FirstMatch));
+    let endpoint = Endpoint::start(scenario.in_order(ReplyOrder::FirstMatch));
     let server = serve(&host, &endpoint);
     let runs: Vec<String> = (0..RUNS)
         .map(|number| streamed(&server, &format!("task {number}"), 1))
@@ -445,7 +445,7 @@ fn a_run_whose_agent_is_gone_goes_on_when_there_is_one_again() {
     let host = host(&counting);
     let call = calls([("calculator.evaluate", json!({"expression": expression(1)}))]);
     let done = answers("done").expecting(Expect::text(result(1)));
-    let endpoint = Endpoint::start(Scenario::new([done, call]).in_order(Order::FirstMatch));
+    let endpoint = Endpoint::start(Scenario::new([done, call]).in_order(ReplyOrder::FirstMatch));
     let mut server = serve(&host, &endpoint);
     let mut task = ask("count");
     task["agent"] = "counter".into();

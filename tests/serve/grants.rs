@@ -4,7 +4,7 @@ use super::{answers, ask, calls, host as plain, scripted, serve, until};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
 use support::sandbox::{component, repository};
 use support::server::Server;
@@ -230,7 +230,7 @@ fn an_agents_shields_are_beside_those_of_everybody() {
         )
     };
     let host = host(&config("mails"));
-    let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(Order::Repeat));
+    let endpoint = Endpoint::start(Scenario::new([answers("done")]).in_order(ReplyOrder::Repeat));
     let server = serve(&host, &endpoint);
     let came_of = |agent: &str, text: &str| {
         let mut task = ask(text);
@@ -345,7 +345,7 @@ fn what_an_output_shield_takes_out_is_in_no_event_for_others() {
 
     // Nor where the model does not keep the form of an answer.
     let prose = Reply::content(format!("It is {card}, of course."));
-    let endpoint = Endpoint::start(Scenario::new([prose]).in_order(Order::Repeat));
+    let endpoint = Endpoint::start(Scenario::new([prose]).in_order(ReplyOrder::Repeat));
     let mut server = serve(&host, &endpoint);
     server.use_key(&ann);
     let whole = server.post("/v1/agent", &ask("t"));

@@ -3,8 +3,8 @@
 use super::{host, scripted, serve, two_plus_two};
 use reqwest::Method;
 use serde_json::{Value, json};
-use support::endpoint::{Endpoint, Order, Reply, Scenario};
-use support::server::{Sent, Server};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
+use support::server::{Server, ServerSentEvent};
 use support::transcript::{answers, calls, told};
 
 const PATH: &str = "/v1/responses";
@@ -35,7 +35,7 @@ fn streamed(server: &Server, request: Value) -> Vec<Value> {
         assert_eq!(data["type"], event.event);
         assert_eq!(data["sequence_number"], number);
     }
-    sent.iter().map(Sent::json).collect()
+    sent.iter().map(ServerSentEvent::json).collect()
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
@@ -441,7 +441,7 @@ fn what_an_agent_cannot_give_is_refused() {
 #[test]
 fn a_response_is_its_owners_alone() {
     let host = host("");
-    let endpoint = Endpoint::start(Scenario::new([answers("secret")]).in_order(Order::Repeat));
+    let endpoint = Endpoint::start(Scenario::new([answers("secret")]).in_order(ReplyOrder::Repeat));
     let key = |name: &str| host.run(&["keys", "create", name]).stdout;
     let (ann, bob) = (key("ann"), key("bob"));
     let mut server = serve(&host, &endpoint);
@@ -573,7 +573,7 @@ fn a_response_without_an_answer_says_why() {
         ),
     ] {
         let host = host(config);
-        let endpoint = Endpoint::start(Scenario::new([reply]).in_order(Order::Repeat));
+        let endpoint = Endpoint::start(Scenario::new([reply]).in_order(ReplyOrder::Repeat));
         let server = serve(&host, &endpoint);
         let response = server.post(PATH, &asked(input)).good();
         assert_eq!(response["status"], status, "{config}: {response}");

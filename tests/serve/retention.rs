@@ -4,7 +4,7 @@ use super::{ask, two_plus_two, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use support::clock::Clock;
+use support::clock::FakeClock;
 use support::host::Host;
 use support::postgres::Cluster;
 use support::server::Server;
@@ -14,19 +14,19 @@ const DAY: Duration = Duration::from_hours(24);
 const KEEP: &str =
     "[storage]\nkeep_days = 7\n[run]\ntimeout_ms = 60000\n[approval]\nalways = [\"text\"]\n";
 
-struct Kept {
+struct RetentionFixture {
     host: Host,
     cluster: Option<Cluster>,
-    clock: Clock,
+    clock: FakeClock,
 }
 
-impl Kept {
+impl RetentionFixture {
     /// In SQLite, and in PostgreSQL where there is one.
     fn everywhere() -> Vec<Self> {
         let of = |cluster| Self {
             host: super::host(KEEP),
             cluster,
-            clock: Clock::new(),
+            clock: FakeClock::new(),
         };
         let mut all = vec![of(None)];
         all.extend(Cluster::start().map(|cluster| of(Some(cluster))));
@@ -96,7 +96,7 @@ fn status(server: &Server, path: &str) -> u16 {
 /// journals; what is not over for so long stays, and so does every row of the audit log.
 #[test]
 fn what_is_over_for_long_goes() {
-    for mut kept in Kept::everywhere() {
+    for mut kept in RetentionFixture::everywhere() {
         let [call, sum] = two_plus_two();
         let waits = super::calls([("text.reverse", json!({"text": "a"}))]);
         let first = [
@@ -192,10 +192,10 @@ fn what_is_over_for_long_goes() {
 fn a_clock_that_was_set_deletes_nothing_at_once() {
     let look = || std::thread::sleep(Duration::from_secs(3));
     let minutes = |minutes: u64| Duration::from_mins(minutes);
-    let mut kept = Kept {
+    let mut kept = RetentionFixture {
         host: super::host(KEEP),
         cluster: None,
-        clock: Clock::new(),
+        clock: FakeClock::new(),
     };
     let endpoint = super::scripted([answers("a")]);
     let server = kept.serve(&endpoint.base_url());

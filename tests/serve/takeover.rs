@@ -6,16 +6,16 @@ use std::time::Duration;
 use support::endpoint::{Endpoint, Reply};
 use support::host::{Host, finish};
 use support::postgres::Cluster;
-use support::server::{Sent, Server};
+use support::server::{Server, ServerSentEvent};
 use support::transcript::answers;
 
 /// Servers that share a database: the state folder, or the cluster.
-struct Shared {
+struct SharedDatabase {
     host: Host,
     cluster: Option<Cluster>,
 }
 
-impl Shared {
+impl SharedDatabase {
     fn serve(&self, endpoint: &Endpoint) -> Server {
         let url = endpoint.base_url();
         let arguments = ["--base-url", &url, "--model", "m"];
@@ -39,8 +39,8 @@ fn borrowed<'a>(variables: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a st
 }
 
 /// SQLite, and PostgreSQL where there is one.
-fn databases(config: &str) -> Vec<Shared> {
-    let of = |cluster| Shared {
+fn databases(config: &str) -> Vec<SharedDatabase> {
+    let of = |cluster| SharedDatabase {
         host: host(config),
         cluster,
     };
@@ -49,7 +49,7 @@ fn databases(config: &str) -> Vec<Shared> {
     all
 }
 
-fn count(events: &[Sent], kind: &str) -> usize {
+fn count(events: &[ServerSentEvent], kind: &str) -> usize {
     events.iter().filter(|sent| sent.event == kind).count()
 }
 

@@ -11,14 +11,14 @@ use tempfile::TempDir;
 /// The clocks of whoever is started with [`Self::variables`]. A process waits by the machine's own time, and finds
 /// what passed when it looks at the clock again: a server does within a second or two.
 #[derive(Debug)]
-pub struct Clock {
+pub struct FakeClock {
     folder: TempDir,
     file: File,
     passed: u64,
     set: u64,
 }
 
-impl Clock {
+impl FakeClock {
     /// # Panics
     /// If there is no C compiler, which the binary's own libraries need, too.
     pub fn new() -> Self {
@@ -68,7 +68,7 @@ impl Clock {
     }
 }
 
-impl Default for Clock {
+impl Default for FakeClock {
     fn default() -> Self {
         Self::new()
     }

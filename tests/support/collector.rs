@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Collector {
     url: String,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<CollectedSignals>>,
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -39,7 +39,7 @@ pub struct Span {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CollectedSignals {
     spans: Vec<Span>,
     metrics: BTreeSet<String>,
     services: BTreeSet<String>,
@@ -57,7 +57,7 @@ impl Collector {
             .enable_all()
             .build()
             .expect("a runtime");
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let kept = Arc::new(Mutex::new(CollectedSignals::default()));
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
         let listener = listener.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -120,14 +120,14 @@ impl Collector {
         })
     }
 
-    fn kept<T>(&self, look: impl FnOnce(&Kept) -> T) -> T {
+    fn kept<T>(&self, look: impl FnOnce(&CollectedSignals) -> T) -> T {
         look(&self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-type Shared = State<Arc<Mutex<Kept>>>;
+type CollectorState = State<Arc<Mutex<CollectedSignals>>>;
 
-async fn traces(State(kept): Shared, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn traces(State(kept): CollectorState, headers: HeaderMap, body: Bytes) -> StatusCode {
     let Ok(request) = ExportTraceServiceRequest::decode(body.clone()) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -155,7 +155,7 @@ async fn traces(State(kept): Shared, headers: HeaderMap, body: Bytes) -> StatusC
     StatusCode::OK
 }
 
-async fn metrics(State(kept): Shared, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn metrics(State(kept): CollectorState, headers: HeaderMap, body: Bytes) -> StatusCode {
     let Ok(request) = ExportMetricsServiceRequest::decode(body.clone()) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -171,7 +171,7 @@ async fn metrics(State(kept): Shared, headers: HeaderMap, body: Bytes) -> Status
     StatusCode::OK
 }
 
-impl Kept {
+impl CollectedSignals {
     fn heard(&mut self, headers: &HeaderMap, body: &[u8]) {
         self.bytes.extend_from_slice(body);
         let authorization = headers.get("authorization");

@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-pub use scenario::{ErrorReply, Expect, Order, Reply, Scenario, TokenForm, ToolCall};
-use server::Shared;
+pub use scenario::{ErrorReply, Expect, Reply, ReplyOrder, Scenario, TokenForm, ToolCall};
+use server::EndpointState;
 
 /// A running endpoint; stops when dropped.
 #[derive(Debug)]
 pub struct Endpoint {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<EndpointState>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -48,7 +48,7 @@ impl Endpoint {
         if let Err(fault) = scenario.check() {
             panic!("the scenario cannot be played: {fault}");
         }
-        let shared = Arc::new(Shared::new(scenario));
+        let shared = Arc::new(EndpointState::new(scenario));
         let (stop, stopped) = oneshot::channel();
         let (ready, address) = mpsc::channel();
         let at = at.to_owned();

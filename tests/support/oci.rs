@@ -50,7 +50,7 @@ pub enum Access {
 
 /// What goes wrong with blobs, or with every request.
 #[derive(Clone, Debug, Default)]
-pub enum Fault {
+pub enum RegistryFault {
     #[default]
     None,
     /// As many bytes, but others.
@@ -75,7 +75,7 @@ pub enum Fault {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct RegistryRequest {
     pub path: String,
     pub authorization: Option<String>,
 }
@@ -86,12 +86,12 @@ struct Content {
     /// By `REPOSITORY/TAG` and `REPOSITORY/sha256:…`: media type and bytes.
     manifests: HashMap<String, (String, Vec<u8>)>,
     access: Access,
-    fault: Fault,
-    requests: Vec<Request>,
+    fault: RegistryFault,
+    requests: Vec<RegistryRequest>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct RegistryShared {
     content: Mutex<Content>,
     /// Bytes of endless bodies that were handed out.
     poured: AtomicU64,
@@ -101,7 +101,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct OciRegistry {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<RegistryShared>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -119,7 +119,7 @@ impl OciRegistry {
     /// # Panics
     /// If no port can be opened.
     pub fn start() -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(RegistryShared::default());
         let (stop, stopped) = oneshot::channel();
         let (ready, address) = mpsc::channel();
         let thread = thread::spawn({
@@ -183,12 +183,12 @@ impl OciRegistry {
         self.shared.content().access = access;
     }
 
-    pub fn set_fault(&self, fault: Fault) {
+    pub fn set_fault(&self, fault: RegistryFault) {
         self.shared.content().fault = fault;
     }
 
     /// All requests so far, in order.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<RegistryRequest> {
         self.shared.content().requests.clone()
     }
 
@@ -226,13 +226,17 @@ pub fn manifest(config: &str, layer_type: &str, layer: &str, size: u64) -> Value
     })
 }
 
-impl Shared {
+impl RegistryShared {
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn run(shared: Arc<Shared>, ready: &mpsc::Sender<SocketAddr>, stopped: oneshot::Receiver<()>) {
+fn run(
+    shared: Arc<RegistryShared>,
+    ready: &mpsc::Sender<SocketAddr>,
+    stopped: oneshot::Receiver<()>,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -250,17 +254,21 @@ fn run(shared: Arc<Shared>, ready: &mpsc::Sender<SocketAddr>, stopped: oneshot::
     runtime.shutdown_background();
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Response {
+async fn answer(
+    State(shared): State<Arc<RegistryShared>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
     let authorization = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
     let fault = {
         let mut content = shared.content();
-        content.requests.push(Request {
+        content.requests.push(RegistryRequest {
             path: uri.to_string(),
             authorization: authorization.map(str::to_owned),
         });
-        if let Fault::Busy { times, retry_after } = &mut content.fault
+        if let RegistryFault::Busy { times, retry_after } = &mut content.fault
             && *times > 0
         {
             *times -= 1;
@@ -269,7 +277,7 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap)
         }
         content.fault.clone()
     };
-    if matches!(fault, Fault::Silent) {
+    if matches!(fault, RegistryFault::Silent) {
         std::future::pending::<()>().await;
     }
     if uri.path() == "/token" {
@@ -289,7 +297,7 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap)
     }
 }
 
-fn token(shared: &Shared, authorization: Option<&str>) -> Response {
+fn token(shared: &RegistryShared, authorization: Option<&str>) -> Response {
     let access = shared.content().access.clone();
     let is_open = matches!(
         access,
@@ -306,7 +314,7 @@ fn token(shared: &Shared, authorization: Option<&str>) -> Response {
 }
 
 /// The refusal of a request that does not say who asks.
-fn challenge(shared: &Shared, host: &str, authorization: Option<&str>) -> Option<Response> {
+fn challenge(shared: &RegistryShared, host: &str, authorization: Option<&str>) -> Option<Response> {
     let (expected, challenge) = match shared.content().access.clone() {
         Access::Open => return None,
         Access::Password => (BASIC, "Basic realm=\"tests\"".to_owned()),
@@ -326,7 +334,12 @@ fn challenge(shared: &Shared, host: &str, authorization: Option<&str>) -> Option
     Some(response)
 }
 
-fn serve_manifest(shared: &Arc<Shared>, fault: &Fault, repository: &str, name: &str) -> Response {
+fn serve_manifest(
+    shared: &Arc<RegistryShared>,
+    fault: &RegistryFault,
+    repository: &str,
+    name: &str,
+) -> Response {
     let kept = shared
         .content()
         .manifests
@@ -337,29 +350,34 @@ fn serve_manifest(shared: &Arc<Shared>, fault: &Fault, repository: &str, name: &
     };
     let headers = [(CONTENT_TYPE, media_type)];
     match fault {
-        Fault::EndlessManifest => return (headers, pour(shared)).into_response(),
-        Fault::OtherManifest => bytes.push(b' '),
+        RegistryFault::EndlessManifest => return (headers, pour(shared)).into_response(),
+        RegistryFault::OtherManifest => bytes.push(b' '),
         _ => {}
     }
     (headers, bytes).into_response()
 }
 
-fn serve_blob(shared: &Arc<Shared>, fault: &Fault, uri: &Uri, name: &str) -> Response {
+fn serve_blob(
+    shared: &Arc<RegistryShared>,
+    fault: &RegistryFault,
+    uri: &Uri,
+    name: &str,
+) -> Response {
     let Some(mut bytes) = shared.content().blobs.get(name).cloned() else {
         return error(StatusCode::NOT_FOUND, "BLOB_UNKNOWN");
     };
     match fault {
-        Fault::Redirect(to) => {
+        RegistryFault::Redirect(to) => {
             let target = format!("{to}{}", uri.path());
             return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target)]).into_response();
         }
-        Fault::Endless => return pour(shared).into_response(),
-        Fault::OtherContent => {
+        RegistryFault::Endless => return pour(shared).into_response(),
+        RegistryFault::OtherContent => {
             if let Some(last) = bytes.last_mut() {
                 *last ^= 1;
             }
         }
-        Fault::Truncated => {
+        RegistryFault::Truncated => {
             let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
             let parts = stream::unfold(Some(half), |half| async {
                 match half {
@@ -373,7 +391,7 @@ fn serve_blob(shared: &Arc<Shared>, fault: &Fault, uri: &Uri, name: &str) -> Res
             });
             return Body::from_stream(parts).into_response();
         }
-        Fault::Drip => {
+        RegistryFault::Drip => {
             let drops = stream::unfold(bytes.into_iter(), |mut bytes| async {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 let drop = Bytes::copy_from_slice(&[bytes.next()?]);
@@ -387,7 +405,7 @@ fn serve_blob(shared: &Arc<Shared>, fault: &Fault, uri: &Uri, name: &str) -> Res
 }
 
 /// Bytes for as long as somebody takes them.
-fn pour(shared: &Arc<Shared>) -> Body {
+fn pour(shared: &Arc<RegistryShared>) -> Body {
     const CHUNK: &[u8] = &[b' '; 64 << 10];
     let shared = Arc::clone(shared);
     Body::from_stream(stream::unfold(shared, |shared| async {

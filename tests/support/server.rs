@@ -32,7 +32,7 @@ pub struct Answered {
 
 /// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sent {
+pub struct ServerSentEvent {
     pub event: String,
     pub id: String,
     pub data: String,
@@ -53,12 +53,15 @@ impl Answered {
     }
 
     /// Its server-sent events.
-    pub fn events(&self) -> Vec<Sent> {
-        self.text.split("\n\n").filter_map(Sent::read).collect()
+    pub fn events(&self) -> Vec<ServerSentEvent> {
+        self.text
+            .split("\n\n")
+            .filter_map(ServerSentEvent::read)
+            .collect()
     }
 }
 
-impl Sent {
+impl ServerSentEvent {
     fn read(text: &str) -> Option<Self> {
         let mut sent = Self::default();
         for line in text.lines() {
@@ -220,7 +223,7 @@ impl Server {
         path: &str,
         body: Option<&Value>,
         most: usize,
-    ) -> Vec<Sent> {
+    ) -> Vec<ServerSentEvent> {
         self.first_events_with(method, path, body, &[], most)
     }
 
@@ -235,7 +238,7 @@ impl Server {
         body: Option<&Value>,
         headers: &[(&str, &str)],
         most: usize,
-    ) -> Vec<Sent> {
+    ) -> Vec<ServerSentEvent> {
         let request = self.request(method, path, body, headers);
         self.runtime.block_on(async {
             let response = request.send().await.expect("an answer");
@@ -246,7 +249,9 @@ impl Server {
                 bytes.extend_from_slice(&piece.expect("a piece"));
                 while let Some(end) = bytes.windows(2).position(|two| two == b"\n\n") {
                     let event: Vec<u8> = bytes.drain(..end + 2).collect();
-                    sent.extend(Sent::read(std::str::from_utf8(&event).expect("UTF-8")));
+                    sent.extend(ServerSentEvent::read(
+                        std::str::from_utf8(&event).expect("UTF-8"),
+                    ));
                 }
                 if sent.len() >= most {
                     break;

@@ -37,4 +37,4 @@ mod window;
 pub use backoff::Backoff;
 pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
 pub use rate::{KeyedRate, Rate};
-pub use window::{SlidingWindow, Taken};
+pub use window::{SlidingWindow, WindowCharge};

@@ -101,7 +101,7 @@ pub struct KeyedRate<K: Clone + Eq + Hash> {
 /// Two views of the same buckets: one takes, the other only looks.
 struct Limiters<K: Clone + Eq + Hash> {
     taking: RateLimiter<K, Buckets<K>, TokioClock, NoOpMiddleware<Duration>>,
-    looking: RateLimiter<K, Look<K>, TokioClock, NoOpMiddleware<Duration>>,
+    looking: RateLimiter<K, ReadOnlyBuckets<K>, TokioClock, NoOpMiddleware<Duration>>,
     buckets: Buckets<K>,
 }
 
@@ -113,7 +113,7 @@ impl<K: Clone + Eq + Hash> KeyedRate<K> {
             let buckets = Buckets(Arc::new(HashMapStateStore::default()));
             Limiters {
                 taking: RateLimiter::new(quota, buckets.clone(), clock.clone()),
-                looking: RateLimiter::new(quota, Look(buckets.clone()), clock.clone()),
+                looking: RateLimiter::new(quota, ReadOnlyBuckets(buckets.clone()), clock.clone()),
                 buckets,
             }
         };
@@ -187,7 +187,7 @@ struct Buckets<K: Clone + Eq + Hash>(Arc<HashMapStateStore<K>>);
 
 /// The same, for a decision that changes nothing.
 #[derive(Debug)]
-struct Look<K: Clone + Eq + Hash>(Buckets<K>);
+struct ReadOnlyBuckets<K: Clone + Eq + Hash>(Buckets<K>);
 
 impl<K: Clone + Eq + Hash> Buckets<K> {
     fn contains(&self, key: &K) -> bool {
@@ -226,7 +226,7 @@ impl<K: Clone + Eq + Hash> governor::state::keyed::ShrinkableKeyedStateStore<K> 
     }
 }
 
-impl<K: Clone + Eq + Hash> StateStore for Look<K> {
+impl<K: Clone + Eq + Hash> StateStore for ReadOnlyBuckets<K> {
     type Key = K;
 
     fn measure_and_replace<T, F, E>(&self, key: &K, decide: F) -> Result<T, E>

@@ -34,7 +34,7 @@ struct WindowEntry {
 
 /// An amount that was taken; [`SlidingWindow::settle`] corrects it.
 #[derive(Debug)]
-pub struct Taken(u64);
+pub struct WindowCharge(u64);
 
 impl SlidingWindow {
     /// At most `limit` in any minute. 0: not limited.
@@ -50,7 +50,7 @@ impl SlidingWindow {
     ///
     /// # Errors
     /// The time until there may be enough.
-    pub fn take(&self, amount: u64) -> Result<Option<Taken>, Duration> {
+    pub fn take(&self, amount: u64) -> Result<Option<WindowCharge>, Duration> {
         if self.limit == 0 {
             return Ok(None);
         }
@@ -68,11 +68,11 @@ impl SlidingWindow {
             at: now,
             amount,
         });
-        Ok(Some(Taken(number)))
+        Ok(Some(WindowCharge(number)))
     }
 
     /// Corrects an amount that was estimated: `amount` is what it was.
-    pub fn settle(&self, taken: &Taken, amount: u64) {
+    pub fn settle(&self, taken: &WindowCharge, amount: u64) {
         let mut state = self.lock();
         let Ok(place) = state
             .entries

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::runtime::Runtime;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
-use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::context::Message;
@@ -53,7 +53,7 @@ impl Model for Planned {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         watch.delta(Delta::Content(self.reply.clone()));

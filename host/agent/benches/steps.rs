@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use toolhold_agent::run::{Input, Machine};
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
-use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::NoJournal;
@@ -63,7 +63,7 @@ impl Model for Instant {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         let n = self.0.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move { Ok(completion(n)) })

@@ -14,8 +14,8 @@ use crate::contract;
 use toolhold_json::repair::{End, repair};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Role};
 use toolhold_model::error::ModelError;
-use toolhold_model::side::Aside;
-use toolhold_model::{Model, RunContext, Watch};
+use toolhold_model::side::SideObserver;
+use toolhold_model::{CompletionObserver, Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::{Completion, Usage};
 use toolhold_protocol::routing::{Classifier, Routing};
@@ -122,7 +122,7 @@ impl Router {
         })
     }
 
-    async fn classify(&self, task: &str, watch: &mut dyn Watch) -> usize {
+    async fn classify(&self, task: &str, watch: &mut dyn CompletionObserver) -> usize {
         let mut usage = None;
         let by_rule = self.classes.iter().position(|class| class.rules.hold(task));
         let (class, by) = match (by_rule, &self.policy.picker) {
@@ -165,9 +165,9 @@ impl Router {
         model: &dyn Model,
         task: &str,
         usage: &mut Option<Usage>,
-        watch: &mut dyn Watch,
+        watch: &mut dyn CompletionObserver,
     ) -> Result<usize, String> {
-        let mut aside = Aside(watch);
+        let mut aside = SideObserver(watch);
         let mut request = self.request(task);
         let mut completion = model.complete(&request, &mut aside).await;
         // The instructions alone ask for the same.
@@ -247,7 +247,7 @@ impl Model for Router {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
             let user = |message: &&ChatMessage| message.role == Role::User;
@@ -304,7 +304,7 @@ impl Model for Routed {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
             let model = self

@@ -11,7 +11,7 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
 
 /// Modules: whatever `_module` can name. The loop has already checked that the tool exists and the
@@ -98,7 +98,7 @@ pub enum ResolvedModule {
     /// A tool of the toolbox; its name is what [`ToolCall::tool`] will say.
     Tool(Box<Tool>),
     /// A saved Request, which is run as a sub-agent.
-    Request(Box<Saved>),
+    Request(Box<SavedRequest>),
 }
 
 /// Explicit code that runs calls, registered under a name (docs/protocol.md, 1).

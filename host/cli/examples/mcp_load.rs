@@ -98,9 +98,9 @@ impl std::fmt::Display for Times {
 }
 
 /// A server's process; dropping it kills the process.
-struct Server(Child);
+struct McpProcess(Child);
 
-impl Drop for Server {
+impl Drop for McpProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -114,7 +114,7 @@ struct Client {
     line: String,
 }
 
-fn start(command: &str) -> Result<(Server, Client)> {
+fn start(command: &str) -> Result<(McpProcess, Client)> {
     let mut words = command.split_whitespace();
     let mut child = Command::new(words.next().context("no command")?)
         .args(words)
@@ -123,7 +123,7 @@ fn start(command: &str) -> Result<(Server, Client)> {
         .spawn()?;
     let input = child.stdin.take().context("a pipe")?;
     let output = BufReader::new(child.stdout.take().context("a pipe")?);
-    let server = Server(child);
+    let server = McpProcess(child);
     let mut client = Client {
         input,
         output,

@@ -17,13 +17,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Why reading a body failed: it came more slowly than its [`BodyPace`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the body of the request came too slowly")]
-pub struct TooSlow;
+pub struct BodyTooSlow;
 
-/// Whether `error` or one of its causes is [`TooSlow`]. The response is then 408 (RFC 9110, 15.5.9).
+/// Whether `error` or one of its causes is [`BodyTooSlow`]. The response is then 408 (RFC 9110, 15.5.9).
 pub fn is_too_slow(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<TooSlow>() {
+        if error.is::<BodyTooSlow>() {
             return true;
         }
         cause = error.source();
@@ -37,7 +37,7 @@ pub async fn hold(State(pace): State<BodyPace>, request: Request, next: Next) ->
         return next.run(request).await;
     }
     let paced = |body| {
-        Body::new(Paced {
+        Body::new(PacedBody {
             body,
             pace,
             bytes: 0,
@@ -47,7 +47,7 @@ pub async fn hold(State(pace): State<BodyPace>, request: Request, next: Next) ->
     next.run(request.map(paced)).await
 }
 
-struct Paced {
+struct PacedBody {
     body: Body,
     pace: BodyPace,
     bytes: u64,
@@ -55,7 +55,7 @@ struct Paced {
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
-impl HttpBody for Paced {
+impl HttpBody for PacedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -85,7 +85,7 @@ impl HttpBody for Paced {
             until.as_mut().reset(due);
         }
         ready!(until.as_mut().poll(context));
-        Poll::Ready(Some(Err(axum::Error::new(TooSlow))))
+        Poll::Ready(Some(Err(axum::Error::new(BodyTooSlow))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -112,9 +112,9 @@ mod tests {
     async fn read(pieces: u32, bytes: usize, every: Duration) -> Result<Bytes, axum::Error> {
         let pieces = stream::unfold(0, move |sent| async move {
             tokio::time::sleep(every).await;
-            (sent < pieces).then(|| (Ok::<_, TooSlow>(vec![b'x'; bytes]), sent + 1))
+            (sent < pieces).then(|| (Ok::<_, BodyTooSlow>(vec![b'x'; bytes]), sent + 1))
         });
-        let paced = Paced {
+        let paced = PacedBody {
             body: Body::from_stream(pieces),
             pace: PACE,
             bytes: 0,

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 /// The host names of a server, and the origins of pages that may send it requests.
 #[derive(Debug, Clone, Default)]
-pub struct Guard {
+pub struct PageGuard {
     /// Whether the server listens on loopback only.
     pub is_local: bool,
     /// Accepted values of `Host`, with or without a port. A local server also accepts loopback names.
@@ -25,7 +25,7 @@ pub enum ForeignHeader {
     Origin,
 }
 
-impl Guard {
+impl PageGuard {
     /// Checks `Host` and `Origin` of a request.
     ///
     /// # Errors
@@ -108,8 +108,8 @@ mod tests {
         headers
     }
 
-    fn guard(is_local: bool, hosts: &[&str]) -> Guard {
-        Guard {
+    fn guard(is_local: bool, hosts: &[&str]) -> PageGuard {
+        PageGuard {
             is_local,
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             origins: vec!["https://app.example.com".into()],

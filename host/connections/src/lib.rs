@@ -35,7 +35,7 @@ pub mod web_origin;
 pub mod websocket;
 mod write_timeout;
 
-pub use body_timeout::{TooSlow, is_too_slow};
-pub use guard::{ForeignHeader, Guard, bearer};
+pub use body_timeout::{BodyTooSlow, is_too_slow};
+pub use guard::{ForeignHeader, PageGuard, bearer};
 pub use server::{Connection, serve};
 pub use settings::{BodyPace, Settings};

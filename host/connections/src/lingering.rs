@@ -17,7 +17,7 @@ const LINGER_BYTES: usize = 64 << 20;
 
 /// A stream whose shutdown reads on for a while, so that the client can read its response.
 #[derive(Debug)]
-pub struct Lingering {
+pub struct LingeringStream {
     stream: TcpStream,
     /// Set once our half is shut down.
     closing: Option<Closing>,
@@ -29,7 +29,7 @@ struct Closing {
     bytes: usize,
 }
 
-impl Lingering {
+impl LingeringStream {
     pub fn new(stream: TcpStream) -> Self {
         Self {
             stream,
@@ -38,7 +38,7 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl AsyncRead for LingeringStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -48,7 +48,7 @@ impl AsyncRead for Lingering {
     }
 }
 
-impl AsyncWrite for Lingering {
+impl AsyncWrite for LingeringStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -107,11 +107,11 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
-    async fn pair() -> (TcpStream, Lingering) {
+    async fn pair() -> (TcpStream, LingeringStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (client, accepted) = tokio::join!(client, listener.accept());
-        (client.unwrap(), Lingering::new(accepted.unwrap().0))
+        (client.unwrap(), LingeringStream::new(accepted.unwrap().0))
     }
 
     #[tokio::test]

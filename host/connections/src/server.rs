@@ -1,6 +1,6 @@
 //! Accepts connections and serves them within the bounds of [`Settings`].
 
-use crate::lingering::Lingering;
+use crate::lingering::LingeringStream;
 use crate::settings::Settings;
 use crate::write_timeout::WriteTimeout;
 use crate::{body_timeout, unread};
@@ -111,7 +111,7 @@ async fn connection(
 ) -> Result<(), hyper::Error> {
     // A response is one write; Nagle's algorithm would delay it.
     let _ = stream.set_nodelay(true);
-    let stream = WriteTimeout::new(Lingering::new(stream), settings.write_timeout);
+    let stream = WriteTimeout::new(LingeringStream::new(stream), settings.write_timeout);
     let router = TowerToHyperService::new(router);
     let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(own.clone());

@@ -20,7 +20,7 @@ pub async fn close(request: Request, next: Next) -> Response {
     }
     let read = Arc::new(AtomicBool::new(false));
     let request = request.map(|body| {
-        Body::new(Watched {
+        Body::new(WatchedBody {
             body,
             read: Arc::clone(&read),
         })
@@ -34,12 +34,12 @@ pub async fn close(request: Request, next: Next) -> Response {
 }
 
 /// A body that notes when it was read to its end.
-struct Watched {
+struct WatchedBody {
     body: Body,
     read: Arc<AtomicBool>,
 }
 
-impl HttpBody for Watched {
+impl HttpBody for WatchedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -13,14 +13,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 /// Bytes of a client's message. Its content is ignored.
 const MESSAGE_BYTES: usize = 4 << 10;
 /// A proxy typically closes a connection after 60 s of silence; three unanswered pings end ours.
-const PULSE: Pulse = Pulse {
+const PULSE: KeepAlive = KeepAlive {
     every: Duration::from_secs(15),
     patience: Duration::from_secs(45),
 };
 
 /// How the server notices a client that vanished without closing.
 #[derive(Debug, Clone, Copy)]
-struct Pulse {
+struct KeepAlive {
     /// Time between two pings.
     every: Duration,
     /// Longest silence of the client.
@@ -40,7 +40,7 @@ fn upgrade_with(
     upgrade: WebSocketUpgrade,
     connection: Connection,
     texts: impl Stream<Item = String> + Send + 'static,
-    pulse: Pulse,
+    pulse: KeepAlive,
 ) -> Response {
     upgrade
         .max_message_size(MESSAGE_BYTES)
@@ -53,7 +53,7 @@ fn upgrade_with(
         })
 }
 
-async fn send_all(mut socket: WebSocket, texts: impl Stream<Item = String>, pulse: Pulse) {
+async fn send_all(mut socket: WebSocket, texts: impl Stream<Item = String>, pulse: KeepAlive) {
     let mut texts = pin!(texts);
     let mut heard = Instant::now();
     let mut beat = interval_at(heard + pulse.every, pulse.every);
@@ -103,7 +103,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     const TIMEOUT: Duration = Duration::from_secs(20);
-    const NEVER: Pulse = Pulse {
+    const NEVER: KeepAlive = KeepAlive {
         every: Duration::from_hours(1),
         patience: Duration::from_hours(1),
     };
@@ -111,7 +111,7 @@ mod tests {
     type Serving = JoinHandle<()>;
 
     /// A server for at most `most` connections whose sockets send one message.
-    async fn server(most: usize, pulse: Pulse) -> (SocketAddr, CancellationToken, Serving) {
+    async fn server(most: usize, pulse: KeepAlive) -> (SocketAddr, CancellationToken, Serving) {
         let socket =
             async move |upgrade: WebSocketUpgrade, Extension(connection): Extension<Connection>| {
                 let said = stream::iter(["hello".to_owned()]).chain(stream::pending());
@@ -180,7 +180,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_answers_no_ping_is_gone() {
-        let pulse = Pulse {
+        let pulse = KeepAlive {
             every: Duration::from_millis(50),
             patience: Duration::from_secs(3),
         };

@@ -98,16 +98,16 @@ struct Template {
     /// Files of modules in every language.
     common: &'static [(&'static str, &'static str)],
     files: &'static [(&'static str, &'static str)],
-    support: Support,
+    support: SupportFiles,
 }
 
 /// Support files of a module's source, and their folder.
-struct Support {
+struct SupportFiles {
     folder: &'static str,
     files: &'static [(&'static str, &'static str)],
 }
 
-const NO_SUPPORT: Support = Support {
+const NO_SUPPORT: SupportFiles = SupportFiles {
     folder: "",
     files: &[],
 };
@@ -146,7 +146,7 @@ const RUST: Template = Template {
         ("src/lib.rs", include_str!("../templates/rust/lib.rs.in")),
         (".gitignore", "/target/\n"),
     ],
-    support: Support {
+    support: SupportFiles {
         folder: "",
         files: RUST_SUPPORT,
     },
@@ -213,7 +213,7 @@ const C: Template = Template {
             include_str!("../templates/c/compile_flags.txt"),
         ),
     ],
-    support: Support {
+    support: SupportFiles {
         folder: "toolhold",
         files: build::C_SUPPORT,
     },
@@ -229,7 +229,7 @@ const GO: Template = Template {
         ("main.go", include_str!("../templates/go/main.go")),
         ("go.mod", include_str!("../templates/go/go.mod.in")),
     ],
-    support: Support {
+    support: SupportFiles {
         folder: "toolhold",
         files: build::GO_SUPPORT,
     },

@@ -3,7 +3,7 @@
 //! what the complete answer calls, in its order.
 
 use std::collections::BTreeSet;
-use toolhold_agent::contract::{Piece, RequestView};
+use toolhold_agent::contract::{ReplyPart, RequestView};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::contract::Contract;
@@ -48,8 +48,8 @@ fn taken(contract: Contract, tools: &[Tool], pieces: &[String]) -> Vec<String> {
         .collect();
     taken.extend(reader.finish());
     let calls = taken.into_iter().filter_map(|piece| match piece {
-        Piece::Call { call, .. } => call["_tool"].as_str().map(str::to_owned),
-        Piece::Field { .. } => None,
+        ReplyPart::Call { call, .. } => call["_tool"].as_str().map(str::to_owned),
+        ReplyPart::Field { .. } => None,
     });
     calls.collect()
 }

@@ -21,10 +21,10 @@ pub mod value;
 mod sandbox;
 
 /// A target: panics where the bytes break its promise.
-pub type Target = fn(&[u8]);
+pub type FuzzTarget = fn(&[u8]);
 
 /// All targets, by the names of their folders under `seeds/`.
-pub const TARGETS: &[(&str, Target)] = &[
+pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("cache", cache::run),
     ("docs", docs::run),
     ("egress", egress::run),

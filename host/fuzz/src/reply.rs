@@ -3,7 +3,7 @@
 //! and its memory is bounded.
 
 use std::mem;
-use toolhold_agent::contract::{Piece, RequestView};
+use toolhold_agent::contract::{ReplyPart, RequestView};
 use toolhold_model::ModelError;
 use toolhold_model::fuzzing::completion;
 use toolhold_protocol::completion::{Completion, Delta};
@@ -93,8 +93,8 @@ fn taken_is_final(contract: Contract, deltas: &[Delta], completion: &Completion)
     }
     if let Ok(solution) = solution {
         let taken = pieces.iter().filter_map(|piece| match piece {
-            Piece::Call { call, .. } => call["_tool"].as_str(),
-            Piece::Field { .. } => None,
+            ReplyPart::Call { call, .. } => call["_tool"].as_str(),
+            ReplyPart::Field { .. } => None,
         });
         let taken: Vec<_> = taken.collect();
         let all: Vec<_> = solution

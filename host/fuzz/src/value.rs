@@ -5,7 +5,7 @@ use crate::{json, sandbox, types};
 use arbitrary::Unstructured;
 use serde_json::Value;
 use toolhold_sandbox::fuzzing::Signature;
-use toolhold_sandbox::value::Unliftable;
+use toolhold_sandbox::value::LiftError;
 
 /// More than any input of libFuzzer's size can make.
 pub(crate) const LIMIT: u64 = 1 << 20;
@@ -46,7 +46,7 @@ fn check(u: &mut Unstructured) -> arbitrary::Result<()> {
 fn settled(
     signature: &Signature,
     given: &Value,
-    back: Result<Value, Unliftable>,
+    back: Result<Value, LiftError>,
     wat: &str,
 ) -> Value {
     let back = back.unwrap_or_else(|reason| panic!("{given} was accepted, but: {reason:?}\n{wat}"));

@@ -22,11 +22,11 @@ pub struct Attack {
     /// What must happen, in a few words.
     pub must: &'static str,
     /// Runs the attack. Returns what was observed.
-    pub tries: Tries,
+    pub tries: AttackFunction,
 }
 
 /// `|lab| Box::pin(an_async_function(lab))`.
-pub type Tries = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, AttackFailure>>;
+pub type AttackFunction = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, AttackFailure>>;
 
 /// How an attack ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -4,7 +4,7 @@
 use crate::attack::Attack;
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
-use crate::lab::{Dice, Lab, invoke};
+use crate::lab::{Lab, PseudoRandom, invoke};
 use serde_json::json;
 use std::fs;
 use std::future::ready;
@@ -107,7 +107,7 @@ async fn flipped_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     host.compiles(0, "the second time").await?;
     let entry = &host.entries()?[0];
     let original = fs::read(entry)?;
-    let mut dice = Dice(19);
+    let mut dice = PseudoRandom(19);
     let mut offsets: Vec<_> = (0..40)
         .chain([original.len() / 2, original.len() - 1])
         .collect();

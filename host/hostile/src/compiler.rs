@@ -92,7 +92,7 @@ async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-struct Tried {
+struct CompileAttempt {
     outcome: Result<(), LoadError>,
     took: Duration,
     /// The most memory that the compiler's process held.
@@ -102,7 +102,11 @@ struct Tried {
 }
 
 /// Loads `bytes` within these limits, and calls a benign module of the same engine all the while.
-async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried, AttackFailure> {
+async fn stopped(
+    limits: Limits,
+    arena: &Arena,
+    bytes: Vec<u8>,
+) -> Result<CompileAttempt, AttackFailure> {
     let policy = Policy {
         limits,
         ..Policy::default()
@@ -138,7 +142,7 @@ async fn stopped(limits: Limits, arena: &Arena, bytes: Vec<u8>) -> Result<Tried,
     };
     let ((outcome, took), slowest) = tokio::join!(loading, beside);
     let watched = watcher.join();
-    Ok(Tried {
+    Ok(CompileAttempt {
         outcome,
         took,
         child_bytes: watched.map_err(|_| AttackFailure::Broke("the watcher panicked".into()))?,

@@ -4,7 +4,7 @@ use crate::attack::Attack;
 use crate::fault::{AttackFailure, ensure};
 use crate::fetcher::{FetcherGrants, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
-use crate::web::{Answers, HERE, METADATA, Web, grant};
+use crate::web::{Answers, AttackServer, HERE, METADATA, grant};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Stdio;
@@ -60,7 +60,7 @@ pub const ATTACKS: &[Attack] = &[
 const UNASSIGNED: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2d00, 0, 0, 0, 0, 0, 0, 1));
 
 async fn lookup_by_a_request(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let answers = Answers::new(&[&[HERE]]);
     let only = grant(json!({"origin": "http://granted.example.com", "path_prefix": "/v1"}))?;
     let mut tried = 0;
@@ -159,7 +159,7 @@ const FORBIDDEN: [&str; 64] = [
 ];
 
 async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let port = web.port();
     // The widest possible grant: any name under a domain.
     let wide = grant(json!({"origin": format!("http://*.example.com:{port}")}))?;
@@ -180,7 +180,7 @@ async fn spellings_of_forbidden_addresses(lab: &Lab) -> Result<String, AttackFai
 }
 
 async fn names_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let port = web.port();
     let url = format!("http://a.example.com:{port}/");
     let public = grant(json!({"origin": format!("http://*.example.com:{port}")}))?;
@@ -235,7 +235,7 @@ async fn names_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
 
 async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> {
     const DENIED: &str = "HttpRequestDenied";
-    let (web, trap) = (Web::start().await?, Web::start().await?);
+    let (web, trap) = (AttackServer::start().await?, AttackServer::start().await?);
     let port = trap.port();
     let follow = json!({"origin": web.origin(), "redirects": 5, "private": true});
     let name = json!({"origin": format!("http://a.example.com:{port}")});
@@ -288,7 +288,7 @@ async fn redirects_that_lead_inside(lab: &Lab) -> Result<String, AttackFailure> 
 }
 
 async fn smuggled_requests(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let arena = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.timeout_ms = 2_000)
         .await?;
@@ -367,7 +367,7 @@ async fn proxy_variables(lab: &Lab) -> Result<String, AttackFailure> {
         .all(|name| std::env::var_os(name).is_some())
     {
         // They are set for this very process: what is granted arrives where it should.
-        let web = Web::start().await?;
+        let web = AttackServer::start().await?;
         let arena = FetcherGrants::http([web.granted()?])
             .fetcher(lab, |_| ())
             .await?;
@@ -380,7 +380,7 @@ async fn proxy_variables(lab: &Lab) -> Result<String, AttackFailure> {
             "needs a host of its own process (compiler.own_process is off)".into(),
         )
     })?;
-    let (proxy, folder) = (Web::start().await?, lab.folder()?);
+    let (proxy, folder) = (AttackServer::start().await?, lab.folder()?);
     let mut host = Command::new(program);
     host.args(["selftest", "--quick", "--json", "--row", "14"])
         .current_dir(folder.path())
@@ -404,7 +404,7 @@ async fn proxy_variables(lab: &Lab) -> Result<String, AttackFailure> {
     Ok("the whole row again; the proxy saw nothing".into())
 }
 
-async fn ensure_arrives(arena: &Arena, web: &Web) -> Result<(), AttackFailure> {
+async fn ensure_arrives(arena: &Arena, web: &AttackServer) -> Result<(), AttackFailure> {
     let report = get(arena, &web.url("/")).await;
     ensure(kind(&report) == "ok", || format!("{:?}", report.result))?;
     let requests = web.requests();
@@ -415,7 +415,7 @@ async fn ensure_arrives(arena: &Arena, web: &Web) -> Result<(), AttackFailure> {
 }
 
 /// No connection was made to any of these.
-fn nothing_arrived(webs: &[&Web]) -> Result<(), AttackFailure> {
+fn nothing_arrived(webs: &[&AttackServer]) -> Result<(), AttackFailure> {
     let arrived: usize = webs.iter().map(|web| web.accepted()).sum();
     ensure(arrived == 0, || format!("{arrived} connections arrived"))
 }

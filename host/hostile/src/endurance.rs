@@ -2,8 +2,8 @@
 
 use crate::attack::Attack;
 use crate::fault::{AttackFailure, ensure};
-use crate::ground::Ground;
-use crate::lab::{Arena, Dice, Lab, PLACES, expect_kind, ms};
+use crate::ground::AttackFolders;
+use crate::lab::{Arena, Lab, PLACES, PseudoRandom, expect_kind, ms};
 use crate::{components, process};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub const ATTACKS: &[Attack] = &[
 async fn cancelled_at_random(lab: &Lab) -> Result<String, AttackFailure> {
     // Memory that may stay resident: warm slots of the pool, which are bounded and kept on purpose.
     let kept = lab.times(64_u64, 32) << 20;
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let mut arena = lab.arena(|policy| {
         policy.limits.fuel = u64::MAX;
         policy.limits.timeout_ms = 60_000;
@@ -66,7 +66,7 @@ async fn cancelled_at_random(lab: &Lab) -> Result<String, AttackFailure> {
         ("guest.say", json!({"bytes": 1 << 20})),
     ];
     let before_picture = ground.picture()?;
-    let mut dice = Dice(26);
+    let mut dice = PseudoRandom(26);
     // Every kind of call in every place once, so that what is kept on purpose is there before.
     for (tool, arguments) in &calls {
         cancelled(&arena, tool, arguments, &[Duration::from_millis(30); 8]).await;

@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::fault::{AttackFailure, ensure};
-use crate::ground::{Ground, SECRET};
+use crate::ground::{AttackFolders, SECRET};
 use crate::lab::{Arena, Lab, kind, ms};
 use serde_json::{Value, json};
 use std::os::unix::net::UnixListener;
@@ -55,7 +55,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 /// `/data`, `/second` and `/readable`, for the guest that does what it is told.
-async fn on(ground: &Ground, lab: &Lab) -> Result<Arena, AttackFailure> {
+async fn on(ground: &AttackFolders, lab: &Lab) -> Result<Arena, AttackFailure> {
     let grant = Grant {
         directories: ground.directories(),
         ..Grant::default()
@@ -118,7 +118,7 @@ async fn denied(arena: &Arena, tool: &str, arguments: &Value) -> Result<(), Atta
 }
 
 async fn paths_that_lead_out(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
     let outside = ground.root().join("outside/secret.txt");
@@ -184,7 +184,7 @@ async fn paths_that_lead_out(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn links_that_lead_out(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
     let mut tried = 0;
@@ -225,7 +225,7 @@ async fn links_that_lead_out(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn links_that_a_guest_makes(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
     let outside = ground.root().join("outside");
@@ -273,7 +273,7 @@ async fn followed(arena: &Arena, dir: &str, link: &str) -> Result<(), AttackFail
 }
 
 async fn across_grants(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
     let (readable, data) = (("/readable", "file.txt"), ("/data", "gained"));
@@ -297,7 +297,7 @@ async fn across_grants(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn special_files(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let mut kinds = vec!["FIFO", "socket"];
     if !ground.special("mkfifo", "fifo", &[]) {
         return Err(AttackFailure::Unable(
@@ -337,7 +337,7 @@ async fn special_files(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn write_under_a_read_grant(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let arena = on(&ground, lab).await?;
     let before = ground.picture()?;
     // Reading must work, or nothing is proved.

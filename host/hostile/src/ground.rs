@@ -21,11 +21,11 @@ pub const SECRET: &str = "do-not-read-this";
 /// readable/   granted as /readable, read: file.txt
 /// outside/    not granted: secret.txt, dir/secret.txt
 /// ```
-pub struct Ground {
+pub struct AttackFolders {
     folder: TempDir,
 }
 
-impl Ground {
+impl AttackFolders {
     pub fn new(lab: &Lab) -> Result<Self, AttackFailure> {
         let ground = Self {
             folder: lab.folder()?,
@@ -93,8 +93,8 @@ impl Ground {
     }
 
     /// A snapshot of everything that must not change: files outside, and those granted for reading.
-    pub fn picture(&self) -> Result<Picture, AttackFailure> {
-        let mut picture = Picture::default();
+    pub fn picture(&self) -> Result<FolderSnapshot, AttackFailure> {
+        let mut picture = FolderSnapshot::default();
         for name in ["outside", "readable"] {
             picture.take(&self.root().join(name))?;
         }
@@ -109,9 +109,9 @@ impl Ground {
 
 /// Files with their kind, permissions, links, owner, time of change, and content.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Picture(BTreeMap<PathBuf, String>);
+pub struct FolderSnapshot(BTreeMap<PathBuf, String>);
 
-impl Picture {
+impl FolderSnapshot {
     fn take(&mut self, path: &Path) -> io::Result<()> {
         let metadata = fs::symlink_metadata(path)?;
         let content = if metadata.is_file() {

@@ -3,7 +3,7 @@
 use crate::attack::Attack;
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
-use crate::ground::{Ground, SECRET};
+use crate::ground::{AttackFolders, SECRET};
 use crate::lab::{Arena, Lab, directory, kind};
 use futures_util::future::join_all;
 use serde_json::json;
@@ -75,7 +75,7 @@ async fn state_left_behind(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn two_tenants(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
     // The same bytes on the same engine, with a directory, a variable and limits for each.
     let mut tenants = Vec::new();

@@ -311,9 +311,9 @@ pub(crate) fn directory(host: &Path, guest: &str, access: Access) -> DirectoryGr
 
 /// Numbers without a pattern, the same in every run.
 #[derive(Debug)]
-pub(crate) struct Dice(pub u64);
+pub(crate) struct PseudoRandom(pub u64);
 
-impl Dice {
+impl PseudoRandom {
     /// Below `end`, which is not 0. Xorshift: plenty for choosing moments and offsets.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;

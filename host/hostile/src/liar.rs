@@ -43,7 +43,7 @@ pub enum LiarReply {
 /// # Errors
 /// [`AttackFailure::Wat`], which would be a mistake of ours.
 pub fn component(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFailure> {
-    let mut data = Data::default();
+    let mut data = GuestMemory::default();
     let (list, answer) = (data.tools(tools), data.reply(reply));
     let mut escaped = String::with_capacity(data.0.len() * 3);
     for byte in &data.0 {
@@ -63,9 +63,9 @@ pub fn component(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFa
 
 /// The component's memory, laid out as the canonical ABI reads it.
 #[derive(Default)]
-struct Data(Vec<u8>);
+struct GuestMemory(Vec<u8>);
 
-impl Data {
+impl GuestMemory {
     fn put(&mut self, bytes: &[u8]) -> u32 {
         // Records are aligned to 4; for strings it does no harm.
         self.0.resize(self.0.len().next_multiple_of(4), 0);

@@ -50,7 +50,7 @@ pub use lab::{Lab, Scale};
 
 /// A row that tries another part of Toolhold than the sandbox: it is a test, and no part of [`suite`].
 #[derive(Debug, Clone, Copy)]
-pub struct Elsewhere {
+pub struct OutsideRow {
     pub row: u8,
     /// What is tried, in a few words.
     pub attack: &'static str,
@@ -61,26 +61,26 @@ pub struct Elsewhere {
 }
 
 /// The rows that are no part of [`suite`].
-pub const ELSEWHERE: [Elsewhere; 4] = [
-    Elsewhere {
+pub const ELSEWHERE: [OutsideRow; 4] = [
+    OutsideRow {
         row: 24,
         attack: "output that pretends to be a system message or another tool's result",
         must: "fenced; nothing granted",
         place: "the loop: host/agent/tests/protocol/run_loop.rs",
     },
-    Elsewhere {
+    OutsideRow {
         row: 28,
         attack: "the model repeats the same call without end",
         must: "intercepted at the third; the model is told",
         place: "the loop: tests/run.rs",
     },
-    Elsewhere {
+    OutsideRow {
         row: 29,
         attack: "a tool outside the allow-list; arguments that break the schema; a reference into another instance",
         must: "refused before execution; audited",
         place: "the loop: tests/run.rs, host/agent/tests/protocol/instances.rs",
     },
-    Elsewhere {
+    OutsideRow {
         row: 30,
         attack: "truncated streams, invalid UTF-8, 1 GB replies, endless streams, HTML pages, unknown tools, no `[DONE]`",
         must: "typed error or recovery; memory bounded",

@@ -3,7 +3,7 @@
 use crate::attack::Attack;
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
-use crate::lab::{Arena, Dice, Lab, invoke, ms};
+use crate::lab::{Arena, Lab, PseudoRandom, invoke, ms};
 use crate::process;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -295,7 +295,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
-    let mut dice = Dice(0x5eed);
+    let mut dice = PseudoRandom(0x5eed);
     let rounds = lab.times(200, 2_000);
     let whole = components::parse(components::GROWTH)?;
     let mut ran = 0;

@@ -3,7 +3,7 @@
 use crate::attack::Attack;
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
-use crate::ground::Ground;
+use crate::ground::AttackFolders;
 use crate::lab::{Lab, kind, said};
 use crate::process;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ async fn many_tables(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn handles_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
-    let ground = Ground::new(lab)?;
+    let ground = AttackFolders::new(lab)?;
     let grant = Grant {
         directories: ground.directories(),
         ..Grant::default()

@@ -5,7 +5,7 @@ use crate::fault::{AttackFailure, ensure};
 use crate::fetcher::{FetcherGrants, get};
 use crate::lab::{Lab, expect_kind, kind, ms};
 use crate::process;
-use crate::web::{BOMB, Web};
+use crate::web::{AttackServer, BOMB};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use toolhold_policy::{CallReport, Output};
@@ -41,7 +41,7 @@ const MAX_HOST_BYTES: u64 = 64 << 20;
 
 async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
     const TIMEOUT: u64 = 400;
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let by_deadline = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.timeout_ms = TIMEOUT)
         .await?;
@@ -85,7 +85,7 @@ async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let arena = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |_| ())
         .await?;
@@ -116,7 +116,7 @@ async fn response_of_a_gigabyte(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn compressed_bomb(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let arena = FetcherGrants::http([web.granted()?])
         .fetcher(lab, |l| l.http_response_bytes = 20_000)
         .await?;

@@ -7,7 +7,7 @@ use crate::encodings::forms;
 use crate::fault::{AttackFailure, ensure};
 use crate::fetcher::{FetcherGrants, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
-use crate::web::{Web, grant};
+use crate::web::{AttackServer, grant};
 use serde_json::{Value, json};
 use toolhold_policy::{CallReport, Output, SecretGrant, SecretPlace, SecretSlot};
 
@@ -40,7 +40,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-fn canary(web: &Web, place: SecretPlace) -> Result<SecretGrant, AttackFailure> {
+fn canary(web: &AttackServer, place: SecretPlace) -> Result<SecretGrant, AttackFailure> {
     let origin = web.origin();
     let slot = SecretSlot {
         name: "canary".into(),
@@ -63,7 +63,7 @@ fn in_header() -> SecretPlace {
 async fn secret_that_comes_back(lab: &Lab) -> Result<String, AttackFailure> {
     let mut redactions = 0;
     for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
-        let web = Web::start().await?;
+        let web = AttackServer::start().await?;
         let given = FetcherGrants {
             secrets: vec![canary(&web, place)?],
             ..FetcherGrants::http([web.granted()?])
@@ -106,7 +106,7 @@ async fn secret_that_comes_back(lab: &Lab) -> Result<String, AttackFailure> {
 async fn secret_that_is_told(lab: &Lab) -> Result<String, AttackFailure> {
     // The guest is handed the secret as its argument: however else it may have come by it, this is
     // how it would tell.
-    let web = Web::start().await?;
+    let web = AttackServer::start().await?;
     let given = || {
         Ok::<_, AttackFailure>(FetcherGrants {
             secrets: vec![canary(&web, in_header())?],
@@ -158,7 +158,7 @@ async fn secret_that_is_told(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
-    let (web, other) = (Web::start().await?, Web::start().await?);
+    let (web, other) = (AttackServer::start().await?, AttackServer::start().await?);
     for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
         let follow = json!({"origin": web.origin(), "redirects": 5, "private": true});
         let given = FetcherGrants {
@@ -182,7 +182,11 @@ async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 /// A `Host` that says where the secret should go.
-async fn lured(arena: &Arena, web: &Web, other: &Web) -> Result<(), AttackFailure> {
+async fn lured(
+    arena: &Arena,
+    web: &AttackServer,
+    other: &AttackServer,
+) -> Result<(), AttackFailure> {
     let host = other.origin().replace("http://", "");
     let before = web.requests().len();
     clean(

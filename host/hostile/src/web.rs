@@ -39,7 +39,7 @@ pub const BOMB: &[u8] = include_bytes!("../bomb.gz");
 /// * `/last`: `hello`, as the last on its connection
 /// * all else: `hello`
 #[derive(Debug)]
-pub struct Web {
+pub struct AttackServer {
     address: SocketAddr,
     shared: Arc<ServerCounters>,
     serving: JoinHandle<()>,
@@ -78,7 +78,7 @@ impl ReceivedRequest {
     }
 }
 
-impl Web {
+impl AttackServer {
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -137,7 +137,7 @@ impl Web {
     }
 }
 
-impl Drop for Web {
+impl Drop for AttackServer {
     fn drop(&mut self) {
         self.serving.abort();
     }

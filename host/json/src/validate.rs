@@ -21,7 +21,7 @@ const MAX_FAULT_CHARS: usize = 300;
 
 /// One thing that is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Violation {
     /// JSON pointer to what is wrong; empty means the whole value.
     pub pointer: String,
     pub reason: String,
@@ -53,7 +53,7 @@ impl Validator {
 
     /// The faults of `value`. The parts at `open` (JSON pointers) stand for values that are not
     /// known yet: faults in them, or that depend on them, are left out.
-    pub fn faults(&self, value: &Value, open: &[&str]) -> Vec<Fault> {
+    pub fn faults(&self, value: &Value, open: &[&str]) -> Vec<Violation> {
         self.first(
             MAX_FAULTS_FOR_PERSON,
             value,
@@ -61,12 +61,12 @@ impl Validator {
         )
     }
 
-    fn first(&self, most: usize, value: &Value, open: &BTreeSet<&str>) -> Vec<Fault> {
+    fn first(&self, most: usize, value: &Value, open: &BTreeSet<&str>) -> Vec<Violation> {
         self.inner
             .iter_errors(value)
             .filter(|error| !depends_on(error, open))
             .take(most)
-            .map(|error| Fault {
+            .map(|error| Violation {
                 pointer: error.instance_path().to_string(),
                 reason: reason(&error),
             })
@@ -117,7 +117,7 @@ fn depends_on(error: &ValidationError<'_>, open: &BTreeSet<&str>) -> bool {
     }
 }
 
-impl Display for Fault {
+impl Display for Violation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.pointer.is_empty() {
             f.write_str(&self.reason)

@@ -34,12 +34,12 @@ mod wire;
 mod tests;
 
 pub use error::Failure;
-pub use offer::{Offer, Offered};
+pub use offer::{Offer, OfferedTool};
 pub use pin::{Pins, Trust, is_revoked, reason};
-pub use server::{Ready, Server};
+pub use server::{McpServer, ReadySession};
 pub use servers::Servers;
 pub use settings::{Launch, Secrets, Settings};
-pub use toolbox::WithServers;
+pub use toolbox::McpToolbox;
 pub use wire::web::address;
 
 /// The server and the tool that an activity `mcp:SERVER/tool` names; `None` for other activities.

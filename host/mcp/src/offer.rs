@@ -17,7 +17,7 @@ const MAX_NAME: usize = 128;
 
 /// One tool of a server, as it is pinned and as models see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Offered {
+pub struct OfferedTool {
     /// The server's own name for the tool.
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Offered {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Offer {
     /// Tools that may be called, sorted by name.
-    pub tools: Vec<Offered>,
+    pub tools: Vec<OfferedTool>,
     /// Tools that the operator named and that cannot be used, with the reason.
     pub refused: Vec<(String, String)>,
     /// Names of tools that the operator did not name.
@@ -51,7 +51,7 @@ impl Offer {
     /// Reads the elements of `tools/list`; `allowed` are the names that the operator gave.
     pub fn read(listed: Vec<Value>, allowed: &[String]) -> Self {
         let mut offer = Self::default();
-        let mut tools: BTreeMap<String, Offered> = BTreeMap::new();
+        let mut tools: BTreeMap<String, OfferedTool> = BTreeMap::new();
         for tool in listed {
             let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
             let name = name.to_owned();
@@ -64,7 +64,7 @@ impl Offer {
                 offer.refused.push((name, "it is listed twice".into()));
                 continue;
             }
-            match Offered::read(name.clone(), text, tool) {
+            match OfferedTool::read(name.clone(), text, tool) {
                 Ok(tool) => drop(tools.insert(name, tool)),
                 Err(reason) => offer.refused.push((name, reason)),
             }
@@ -82,7 +82,7 @@ impl Offer {
     }
 }
 
-impl Offered {
+impl OfferedTool {
     fn read(name: String, description: String, mut tool: Value) -> Result<Self, String> {
         let title = ["/title", "/annotations/title"]
             .iter()

@@ -5,7 +5,7 @@
 //! texts and schemas of the tools that of the module's tools.
 
 use crate::error::Failure;
-use crate::offer::{Offer, Offered};
+use crate::offer::{Offer, OfferedTool};
 use crate::settings::Settings;
 use serde_json::{Value, json};
 use std::io;
@@ -99,7 +99,7 @@ impl Pins {
     }
 
     /// The pinned tools, if the server may be started unchanged as far as its settings tell.
-    pub async fn known(&self, settings: &Settings) -> Option<Vec<Offered>> {
+    pub async fn known(&self, settings: &Settings) -> Option<Vec<OfferedTool>> {
         if self.trust == Trust::Never {
             return None;
         }

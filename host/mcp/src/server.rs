@@ -2,10 +2,10 @@
 
 use crate::content;
 use crate::error::Failure;
-use crate::offer::{Checks, Offer, Offered};
+use crate::offer::{Checks, Offer, OfferedTool};
 use crate::pin::{Pins, refused};
 use crate::settings::{Secrets, Settings, redactor};
-use crate::wire::session::Session;
+use crate::wire::session::McpSession;
 use crate::wire::stderr::Stderr;
 use secrecy::SecretString;
 use serde_json::Value;
@@ -26,7 +26,7 @@ const MAX_ARGUMENT_BYTES: usize = 4 << 20;
 
 /// A server, with at most one session.
 #[derive(Debug)]
-pub struct Server {
+pub struct McpServer {
     /// What the operator decided.
     pub settings: Settings,
     pins: Pins,
@@ -38,7 +38,7 @@ pub struct Server {
 
 #[derive(Debug, Default)]
 struct ConnectionState {
-    ready: Option<Arc<Ready>>,
+    ready: Option<Arc<ReadySession>>,
     /// Consecutive starts without a successful call.
     futile_starts: u32,
     /// When the next start may happen.
@@ -47,8 +47,8 @@ struct ConnectionState {
 
 /// A session whose tools were read and compared with the pin.
 #[derive(Debug)]
-pub struct Ready {
-    session: Arc<Session>,
+pub struct ReadySession {
+    session: Arc<McpSession>,
     /// What the server offers.
     pub offer: Offer,
     /// Whether it may run.
@@ -57,7 +57,7 @@ pub struct Ready {
     has_worked: AtomicBool,
 }
 
-impl Server {
+impl McpServer {
     /// A server that is not started yet.
     pub fn new(settings: Settings, pins: Pins) -> Self {
         let secrets = settings.secrets.clone();
@@ -128,7 +128,7 @@ impl Server {
     ///
     /// # Errors
     /// The server may not be started, or does not work.
-    pub async fn tools(&self) -> Result<Vec<Offered>, Failure> {
+    pub async fn tools(&self) -> Result<Vec<OfferedTool>, Failure> {
         self.usable()?;
         if let Some(tools) = self.pins.known(&self.settings).await {
             return Ok(tools);
@@ -136,20 +136,20 @@ impl Server {
         self.live_tools().await
     }
 
-    /// Starts the server if it may be started, and reads its tools. [`Ready::standing`] says whether they are
+    /// Starts the server if it may be started, and reads its tools. [`ReadySession::standing`] says whether they are
     /// the approved ones.
     ///
     /// # Errors
     /// It may not be started, cannot be started, or breaks the protocol.
-    pub async fn reach(&self) -> Result<Arc<Ready>, Failure> {
+    pub async fn reach(&self) -> Result<Arc<ReadySession>, Failure> {
         self.started(true).await
     }
 
     /// The tools that the server offers now, if they are the approved ones.
     ///
     /// # Errors
-    /// As [`Server::reach`]; or the tools changed.
-    pub async fn live_tools(&self) -> Result<Vec<Offered>, Failure> {
+    /// As [`McpServer::reach`]; or the tools changed.
+    pub async fn live_tools(&self) -> Result<Vec<OfferedTool>, Failure> {
         let ready = self.reach().await?;
         if ready.standing.may_run() {
             Ok(ready.offer.tools.clone())
@@ -162,7 +162,7 @@ impl Server {
     ///
     /// # Errors
     /// It cannot be started, or breaks the protocol.
-    pub async fn look(&self) -> Result<Arc<Ready>, Failure> {
+    pub async fn look(&self) -> Result<Arc<ReadySession>, Failure> {
         self.started(false).await
     }
 
@@ -188,7 +188,7 @@ impl Server {
         }
     }
 
-    async fn started(&self, is_asked: bool) -> Result<Arc<Ready>, Failure> {
+    async fn started(&self, is_asked: bool) -> Result<Arc<ReadySession>, Failure> {
         let most = self.settings.timeout;
         let started = timeout(most, self.ready(is_asked)).await;
         started.unwrap_or(Err(Failure::Deadline(most)))
@@ -205,7 +205,7 @@ impl Server {
     }
 
     /// The open session; started, or compared with the pin again, if needed. `is_judged`: only if the server is approved.
-    async fn ready(&self, is_judged: bool) -> Result<Arc<Ready>, Failure> {
+    async fn ready(&self, is_judged: bool) -> Result<Arc<ReadySession>, Failure> {
         let secrets = self.usable()?;
         let mut state = self.state.lock().await;
         if let Some(ready) = state.ready.take() {
@@ -232,7 +232,7 @@ impl Server {
         // Noted before the start, so that a start that fails, hangs or is cancelled counts, too.
         state.futile_starts = state.futile_starts.saturating_add(1);
         state.not_before = Some(Instant::now() + RESTART.after(state.futile_starts));
-        let session = Session::open(&self.settings, secrets, self.stderr.clone()).await?;
+        let session = McpSession::open(&self.settings, secrets, self.stderr.clone()).await?;
         tracing::debug!(
             server = self.settings.name,
             says = session.server,
@@ -243,13 +243,13 @@ impl Server {
         Ok(ready)
     }
 
-    async fn judged(&self, session: Arc<Session>) -> Result<Arc<Ready>, Failure> {
+    async fn judged(&self, session: Arc<McpSession>) -> Result<Arc<ReadySession>, Failure> {
         let listed = session.tools().await?.into_iter();
         let listed = listed
             .map(|tool| self.clean(tool))
             .collect::<Result<_, _>>()?;
         let offer = Offer::read(listed, &self.settings.tools);
-        Ok(Arc::new(Ready {
+        Ok(Arc::new(ReadySession {
             standing: self.pins.judge(&self.settings, &offer).await,
             checks: offer.checks(),
             session,
@@ -279,7 +279,7 @@ impl Server {
     }
 }
 
-impl Ready {
+impl ReadySession {
     /// The server's own name and version.
     pub fn server(&self) -> &str {
         &self.session.server

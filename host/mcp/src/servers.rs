@@ -1,10 +1,10 @@
 //! All servers of a run.
 
 use crate::pin::Pins;
-use crate::server::Server;
+use crate::server::McpServer;
 use crate::settings::Settings;
 use crate::tool::McpTool;
-use crate::toolbox::WithServers;
+use crate::toolbox::McpToolbox;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use toolhold_agent::{Activities, Toolbox};
@@ -13,7 +13,7 @@ use toolhold_policy::Permit;
 /// The servers that a run may use. A server is started by its first use, and killed when the last handle is dropped.
 #[derive(Debug)]
 pub struct Servers {
-    all: Vec<Arc<Server>>,
+    all: Vec<Arc<McpServer>>,
     /// As for modules: `SERVER.tool`, or a server's name for all of its tools. Absent: everything.
     allowed: Option<Vec<String>>,
     /// The part of the grants that a key may use. Absent: everything.
@@ -25,7 +25,7 @@ impl Servers {
     pub fn new(settings: Vec<Settings>, pins: &Pins, allowed: Option<&[String]>) -> Self {
         let servers = settings
             .into_iter()
-            .map(|settings| Arc::new(Server::new(settings, pins.clone())));
+            .map(|settings| Arc::new(McpServer::new(settings, pins.clone())));
         Self {
             all: servers.collect(),
             allowed: allowed.map(<[String]>::to_vec),
@@ -45,12 +45,12 @@ impl Servers {
     }
 
     /// The server of this name.
-    pub fn named(&self, name: &str) -> Option<&Arc<Server>> {
+    pub fn named(&self, name: &str) -> Option<&Arc<McpServer>> {
         self.all.iter().find(|server| server.settings.name == name)
     }
 
     /// All servers.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<McpServer>> {
         self.all.iter()
     }
 
@@ -63,10 +63,10 @@ impl Servers {
     }
 
     /// `toolbox` with the tools of the servers that offer theirs to runs, and notes about tools that were left out.
-    pub async fn offered<T: Toolbox>(&self, toolbox: T) -> (WithServers<T>, Vec<String>) {
+    pub async fn offered<T: Toolbox>(&self, toolbox: T) -> (McpToolbox<T>, Vec<String>) {
         let taken: Vec<String> = toolbox.tools().into_iter().map(|tool| tool.name).collect();
         let is_taken = |name: &str| taken.iter().any(|tool| module_of(tool) == name);
-        let mut toolbox = WithServers::new(toolbox);
+        let mut toolbox = McpToolbox::new(toolbox);
         let mut notes = Vec::new();
         let note = |name: &str, reason: &str| format!("MCP server {name}: {reason}");
         let mut offering = Vec::new();
@@ -120,7 +120,7 @@ impl Servers {
         self.all.iter().flat_map(|server| self.runners_of(server))
     }
 
-    fn runners_of(&self, server: &Arc<Server>) -> impl Iterator<Item = McpTool> {
+    fn runners_of(&self, server: &Arc<McpServer>) -> impl Iterator<Item = McpTool> {
         let own = server.settings.name.as_str();
         let tools = server.settings.tools.iter().filter(move |tool| {
             self.allowed.as_ref().is_none_or(|allowed| {
@@ -136,7 +136,7 @@ impl Servers {
         })
     }
 
-    fn permits(&self, server: &Server) -> bool {
+    fn permits(&self, server: &McpServer) -> bool {
         let name = server.settings.name.as_str();
         let permits = self.permits.as_ref();
         permits.is_none_or(|permits| permits.iter().any(|permit| permit.covers_server(name)))

@@ -1,7 +1,7 @@
 //! One tool of a server, as an activity.
 
 use crate::error::Failure;
-use crate::server::Server;
+use crate::server::McpServer;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use toolhold_protocol::tool::Annotations;
 /// the tool nor its context.
 #[derive(Debug, Clone)]
 pub struct McpTool {
-    pub server: Arc<Server>,
+    pub server: Arc<McpServer>,
     pub name: String,
     /// The key that the call is made for does not permit it.
     pub is_withheld: bool,

@@ -1,6 +1,6 @@
 //! A run's toolbox that adds the tools of servers to those of modules.
 
-use crate::offer::Offered;
+use crate::offer::OfferedTool;
 use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use toolhold_protocol::tool::Tool;
 
 /// The tools of `inner`, and tools of servers as `SERVER.tool`.
 #[derive(Debug)]
-pub struct WithServers<T> {
+pub struct McpToolbox<T> {
     inner: T,
     offered: Vec<Tool>,
     /// All tools of the offering servers, also those that are not offered now: a resumed run may call one, and the call
@@ -19,7 +19,7 @@ pub struct WithServers<T> {
     runners: BTreeMap<String, McpTool>,
 }
 
-impl<T: Toolbox> WithServers<T> {
+impl<T: Toolbox> McpToolbox<T> {
     /// `inner` without tools of servers.
     pub fn new(inner: T) -> Self {
         Self {
@@ -40,13 +40,13 @@ impl<T: Toolbox> WithServers<T> {
     ///
     /// # Errors
     /// Why it can be no tool of the run.
-    pub(super) fn offer(&mut self, server: &str, tool: &Offered) -> Result<(), String> {
+    pub(super) fn offer(&mut self, server: &str, tool: &OfferedTool) -> Result<(), String> {
         self.offered.push(tool.tool(server)?);
         Ok(())
     }
 }
 
-impl<T: Toolbox> Toolbox for WithServers<T> {
+impl<T: Toolbox> Toolbox for McpToolbox<T> {
     fn tools(&self) -> Vec<Tool> {
         let mut tools = self.inner.tools();
         tools.extend(self.offered.iter().cloned());

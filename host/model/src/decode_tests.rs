@@ -27,7 +27,7 @@ fn decode(body: &str) -> Result<Completion, ModelError> {
 }
 
 /// What a table row expects.
-enum Expect {
+enum ExpectedDecoding {
     /// Content, reasoning, names of the called tools.
     Done(&'static str, &'static str, &'static [&'static str]),
     /// The content that was received before the cut.
@@ -40,12 +40,12 @@ enum Expect {
 
 #[test]
 fn malformed_and_odd_answers() {
-    use Expect::{Decode, Done, InStream, NotAnEndpoint, Truncated};
+    use ExpectedDecoding::{Decode, Done, InStream, NotAnEndpoint, Truncated};
     const HI: &str = r#"data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}"#;
     const STOP: &str = r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
     const CALL: &str = r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"add","arguments":"{}"}}]}}]}"#;
     let lines = |lines: &[&str]| lines.join("\n\n") + "\n\n";
-    let rows: Vec<(&str, String, Expect)> = vec![
+    let rows: Vec<(&str, String, ExpectedDecoding)> = vec![
         ("as specified", lines(&[r#"data: {"choices":[{"delta":{"role":"assistant","content":""}}]}"#, HI, STOP, "data: [DONE]"]), Done("hi", "", &[])),
         ("role with null content first", lines(&[r#"data: {"choices":[{"delta":{"role":"assistant","content":null}}]}"#, HI, STOP]), Done("hi", "", &[])),
         ("null delta", lines(&[r#"data: {"choices":[{"delta":null}]}"#, HI, STOP]), Done("hi", "", &[])),

@@ -46,11 +46,11 @@ pub(crate) fn wait(seconds: f64) -> Option<Duration> {
 }
 
 /// The text before and right behind a number in an error message.
-type Place = (&'static str, &'static str);
+type NumberContext = (&'static str, &'static str);
 
 /// The size of the window, for servers that say it in words only: OpenAI, vLLM, SGLang, TGI, TensorRT-LLM,
 /// NIM, LM Studio, hosted services.
-const WINDOW: &[Place] = &[
+const WINDOW: &[NumberContext] = &[
     ("maximum context length is ", ""),
     ("maximum context length of ", ""),
     ("maximum model length of ", ""),
@@ -66,7 +66,7 @@ const WINDOW: &[Place] = &[
     ("= max_seq_len (", ""),
 ];
 /// The prompt alone. Some count characters in the same words, so the unit is part of them.
-const PROMPT: &[Place] = &[
+const PROMPT: &[NumberContext] = &[
     ("The input (", " tokens"),
     ("ou passed ", " input tokens"),
     ("prompt contains ", " input tokens"),
@@ -80,7 +80,7 @@ const PROMPT: &[Place] = &[
     ("`splited_prompt_len` (", ")"),
     (" ", " `inputs` tokens"),
 ];
-const COMPLETION: &[Place] = &[
+const COMPLETION: &[NumberContext] = &[
     ("requested ", " output tokens"),
     ("max_completion_tokens' is too large: ", ""),
     (" max_tokens (", ")"),
@@ -91,7 +91,7 @@ const COMPLETION: &[Place] = &[
     (" ", " `max_new_tokens`"),
 ];
 /// Prompt and completion together.
-const TOTAL: &[Place] = &[
+const TOTAL: &[NumberContext] = &[
     ("ou requested a total of ", " tokens"),
     ("ou requested about ", " tokens"),
     ("ou requested ", " tokens"),
@@ -110,7 +110,8 @@ pub(crate) fn overflow(
             "exceed_context_size_error" | "context_length_exceeded"
         )
     });
-    let said = |places: &[Place]| places.iter().find_map(|place| number_at(message, *place));
+    let said =
+        |places: &[NumberContext]| places.iter().find_map(|place| number_at(message, *place));
     let window = count("n_ctx").or_else(|| said(WINDOW));
     if !named && window.is_none() {
         return None;
@@ -136,7 +137,7 @@ fn is_least(prompt: u64, completion: Option<u64>, window: Option<u64>) -> bool {
     fits.is_some_and(|fits| prompt == fits.saturating_add(1))
 }
 
-fn number_at(text: &str, (before, behind): Place) -> Option<u64> {
+fn number_at(text: &str, (before, behind): NumberContext) -> Option<u64> {
     text.match_indices(before).find_map(|(start, _)| {
         let rest = &text[start + before.len()..];
         let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());

@@ -45,7 +45,7 @@ pub struct Exchange {
     pub status: u16,
     /// Names in lower case.
     pub headers: Map<String, Value>,
-    pub body: Vec<Piece>,
+    pub body: Vec<BodyChunk>,
     /// The body ended early: the connection broke, the reader left, or it grew too large.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
@@ -60,7 +60,7 @@ impl Exchange {
 
 /// Bytes of a body as they arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct BodyChunk {
     /// Since the piece before, or since the request was sent, in milliseconds.
     pub delay_ms: u64,
     pub bytes: Bytes,
@@ -73,7 +73,7 @@ enum WireBytes {
     Binary { base64: String },
 }
 
-impl Serialize for Piece {
+impl Serialize for BodyChunk {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let bytes = match std::str::from_utf8(&self.bytes) {
             Ok(text) => WireBytes::Text(text.to_owned()),
@@ -85,7 +85,7 @@ impl Serialize for Piece {
     }
 }
 
-impl<'de> Deserialize<'de> for Piece {
+impl<'de> Deserialize<'de> for BodyChunk {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (delay_ms, bytes) = <(u64, WireBytes)>::deserialize(deserializer)?;
         let bytes = match bytes {
@@ -161,11 +161,11 @@ mod tests {
             status: 200,
             headers: Map::new(),
             body: vec![
-                Piece {
+                BodyChunk {
                     delay_ms: 3,
                     bytes: Bytes::from_static(b"data: \xc3"),
                 },
-                Piece {
+                BodyChunk {
                     delay_ms: 0,
                     bytes: Bytes::from_static("ü\n".as_bytes()),
                 },

@@ -25,7 +25,7 @@ pub trait Model: Send + Sync + Debug {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
 
     /// The model for one run, if it differs from the shared one: decisions made once per run are kept there.
@@ -49,7 +49,7 @@ pub struct RunContext<'a> {
 }
 
 /// Observes a completion while it is generated. Must not block. A closure receives only the deltas.
-pub trait Watch: Send {
+pub trait CompletionObserver: Send {
     fn delta(&mut self, delta: Delta);
 
     fn routing(&mut self, _: Routing) {}
@@ -58,7 +58,7 @@ pub trait Watch: Send {
     fn side_request(&mut self, _: SideRequest) {}
 }
 
-impl<F: FnMut(Delta) + Send> Watch for F {
+impl<F: FnMut(Delta) + Send> CompletionObserver for F {
     fn delta(&mut self, delta: Delta) {
         self(delta);
     }

@@ -2,7 +2,7 @@
 
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, Watch};
+use crate::model::{CompletionObserver, Model};
 use futures_util::future::BoxFuture;
 use toolhold_protocol::completion::Completion;
 
@@ -19,7 +19,7 @@ impl Model for NoModel {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async {
             Err(ModelError::Config {

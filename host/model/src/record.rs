@@ -13,7 +13,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, Stream, StreamExt};
 use serde_json::Map;
 
-use crate::exchange::{Exchange, KEPT_HEADERS, Piece, canonical};
+use crate::exchange::{BodyChunk, Exchange, KEPT_HEADERS, canonical};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
 /// Maximum bytes recorded of a body: twice what the client reads by default. The rest is still
@@ -109,7 +109,7 @@ impl RecordedBody {
         if let Some(exchange) = &mut self.exchange
             && self.size <= MAX_BODY_BYTES
         {
-            exchange.body.push(Piece {
+            exchange.body.push(BodyChunk {
                 delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
                 bytes: bytes.clone(),
             });

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use serde_json::Value;
 
-use crate::exchange::{self, Exchange, Piece, RecordingError, RequestKey, canonical};
+use crate::exchange::{self, BodyChunk, Exchange, RecordingError, RequestKey, canonical};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
 /// Maximum number of differences listed for an unknown request: enough to see what changed.
@@ -118,7 +118,7 @@ impl ReplayTransport {
         text
     }
 
-    fn pieces(&self, exchange: &Exchange) -> Vec<Piece> {
+    fn pieces(&self, exchange: &Exchange) -> Vec<BodyChunk> {
         let mut pieces = match self.rechunk_seed {
             Some(seed) => rechunk(&exchange.body, seed),
             None => exchange.body.clone(),
@@ -166,7 +166,7 @@ impl Transport for ReplayTransport {
 }
 
 /// Cuts the bytes anew; a delay stays where it was among the bytes.
-fn rechunk(pieces: &[Piece], seed: u64) -> Vec<Piece> {
+fn rechunk(pieces: &[BodyChunk], seed: u64) -> Vec<BodyChunk> {
     let bytes: Bytes = pieces
         .iter()
         .flat_map(|piece| piece.bytes.clone())
@@ -189,7 +189,7 @@ fn rechunk(pieces: &[Piece], seed: u64) -> Vec<Piece> {
         while let Some((_, delay)) = delays.next_if(|&(place, _)| place < end) {
             delay_ms += delay;
         }
-        cut.push(Piece {
+        cut.push(BodyChunk {
             delay_ms,
             bytes: bytes.slice(start..end),
         });

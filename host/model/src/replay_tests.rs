@@ -23,7 +23,7 @@ fn exchange(content: &str, body: &[(u64, &[u8])]) -> String {
             .collect(),
         body: body
             .iter()
-            .map(|(delay_ms, bytes)| Piece {
+            .map(|(delay_ms, bytes)| BodyChunk {
                 delay_ms: *delay_ms,
                 bytes: Bytes::copy_from_slice(bytes),
             })

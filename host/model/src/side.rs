@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, RunContext, Watch};
+use crate::model::{CompletionObserver, Model, RunContext};
 use crate::tokenizer::Counter;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::cost::Price;
@@ -35,7 +35,7 @@ impl Model for SideModel {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
             let completion = self.model.complete(request, watch).await?;
@@ -69,14 +69,14 @@ impl Model for SideModel {
 
 /// A hedged request that lost the race, from its sending to its cancellation.
 #[derive(Clone, Debug)]
-pub(crate) struct Overtaken {
+pub(crate) struct CancelledHedge {
     pub endpoint: String,
     pub model: String,
     pub price: Option<Price>,
     pub sent: Instant,
 }
 
-impl Overtaken {
+impl CancelledHedge {
     /// Its usage until now, as far as it is known.
     pub fn told(self) -> SideRequest {
         let duration = self.sent.elapsed();
@@ -96,9 +96,9 @@ impl Overtaken {
     missing_debug_implementations,
     reason = "it holds a `Watch`, which has none"
 )]
-pub struct Aside<'a>(pub &'a mut dyn Watch);
+pub struct SideObserver<'a>(pub &'a mut dyn CompletionObserver);
 
-impl Watch for Aside<'_> {
+impl CompletionObserver for SideObserver<'_> {
     fn delta(&mut self, _: Delta) {}
 
     fn routing(&mut self, routing: Routing) {

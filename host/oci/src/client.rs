@@ -43,7 +43,7 @@ pub struct RegistrySession<'a> {
 
 /// A manifest as received.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReceivedManifest {
     pub bytes: Vec<u8>,
     pub digest: Digest,
     pub content_type: Option<String>,
@@ -83,7 +83,10 @@ impl<'a> RegistrySession<'a> {
 
     /// The manifest that a tag means now, or the one of a digest; its content is checked against the
     /// digest, and what the registry says that it is.
-    pub async fn manifest(&mut self, digest: Option<Digest>) -> Result<Received, FetchError> {
+    pub async fn manifest(
+        &mut self,
+        digest: Option<Digest>,
+    ) -> Result<ReceivedManifest, FetchError> {
         let name = digest.map_or_else(|| self.reference.tag().to_owned(), |d| d.to_string());
         let what = format!("the manifest {name} of {}", self.reference.repository());
         let accept = format!("{IMAGE_MANIFEST}, {IMAGE_INDEX}");
@@ -111,7 +114,7 @@ impl<'a> RegistrySession<'a> {
                 });
             }
         }
-        Ok(Received {
+        Ok(ReceivedManifest {
             bytes,
             digest: actual,
             content_type,

@@ -14,7 +14,7 @@ pub struct Fetcher {
 
 /// A pulled component.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct PulledComponent {
     /// The component's binary.
     pub bytes: Vec<u8>,
     /// Digest of `bytes`.
@@ -29,7 +29,7 @@ pub struct Fetched {
     pub is_remembered: bool,
 }
 
-impl Fetched {
+impl PulledComponent {
     /// A note for the operator if the tag has moved or was resolved offline.
     pub fn note(&self) -> Option<String> {
         let pinned = &self.pinned;
@@ -65,14 +65,18 @@ impl Fetcher {
     /// # Errors
     /// The registry refuses or misbehaves, the content does not match its digest or is no component,
     /// the pull exceeds [`Settings::timeout`], or the cache cannot be written.
-    pub async fn resolve(&self, reference: &Reference, most: u64) -> Result<Fetched, FetchError> {
+    pub async fn resolve(
+        &self,
+        reference: &Reference,
+        most: u64,
+    ) -> Result<PulledComponent, FetchError> {
         let limit = self.settings.timeout;
         tokio::time::timeout(limit, self.fetch(reference, most))
             .await
             .unwrap_or(Err(FetchError::Deadline { limit }))
     }
 
-    async fn fetch(&self, reference: &Reference, most: u64) -> Result<Fetched, FetchError> {
+    async fn fetch(&self, reference: &Reference, most: u64) -> Result<PulledComponent, FetchError> {
         let seen = self.store.seen(reference);
         let pinned = reference.digest();
         let known = if self.settings.offline {
@@ -83,7 +87,7 @@ impl Fetcher {
         if let Some(digest) = known
             && let Some((bytes, component)) = self.kept(digest, most).await?
         {
-            return Ok(Fetched {
+            return Ok(PulledComponent {
                 bytes,
                 component,
                 pinned: reference.pinned(digest),
@@ -103,7 +107,7 @@ impl Fetcher {
         if pinned.is_none() && seen != Some(digest) {
             self.store.remember(reference, digest)?;
         }
-        Ok(Fetched {
+        Ok(PulledComponent {
             bytes,
             component: path.layer.digest,
             pinned: reference.pinned(digest),

@@ -36,6 +36,6 @@ mod store;
 pub use auth::Credentials;
 pub use digest::Digest;
 pub use error::FetchError;
-pub use fetcher::{Fetched, Fetcher};
+pub use fetcher::{Fetcher, PulledComponent};
 pub use reference::{Reference, ReferenceError};
 pub use settings::{Network, Settings};

@@ -28,7 +28,7 @@ pub struct ComponentCache {
 
 /// The digest that a tag had at its last pull.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct TagRecord {
     reference: String,
     digest: String,
 }
@@ -64,7 +64,7 @@ impl ComponentCache {
     /// The digest of the reference's tag at its last complete pull.
     pub fn seen(&self, reference: &Reference) -> Option<Digest> {
         let bytes = read_capped(&self.note(reference), MAX_NOTE_BYTES).ok()?;
-        let note: Note = serde_json::from_slice(&bytes).ok()?;
+        let note: TagRecord = serde_json::from_slice(&bytes).ok()?;
         (note.reference == tag_of(reference))
             .then(|| note.digest.parse().ok())
             .flatten()
@@ -73,7 +73,7 @@ impl ComponentCache {
     /// Records the tag's digest. Two writers may run at once: each has a temporary file of its own, and
     /// either result is right.
     pub fn remember(&self, reference: &Reference, digest: Digest) -> Result<(), FetchError> {
-        let note = serde_json::json!(Note {
+        let note = serde_json::json!(TagRecord {
             reference: tag_of(reference),
             digest: digest.to_string(),
         });

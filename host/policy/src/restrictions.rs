@@ -16,14 +16,14 @@ use thiserror::Error;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct GrantRestrictions {
-    layers: Vec<Layer>,
+    layers: Vec<OwnedRestriction>,
     /// The layers as one text: calls with equal restrictions share what was prepared for them.
     #[serde(skip)]
     key: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Layer {
+struct OwnedRestriction {
     /// The source of the restriction, as a message names it: `this key`.
     owner: String,
     restriction: Restriction,
@@ -97,7 +97,7 @@ impl GrantRestrictions {
     #[must_use]
     pub fn with(mut self, owner: &str, restriction: Restriction) -> Self {
         let owner = owner.to_owned();
-        self.layers.push(Layer { owner, restriction });
+        self.layers.push(OwnedRestriction { owner, restriction });
         // Serialising our own types cannot fail.
         self.key = serde_json::to_string(&self.layers).unwrap_or_default();
         self
@@ -122,7 +122,7 @@ impl GrantRestrictions {
     ) -> NarrowedGrant {
         let mut left = grant.clone();
         let mut withheld = Vec::new();
-        for Layer { owner, restriction } in &self.layers {
+        for OwnedRestriction { owner, restriction } in &self.layers {
             let less = match restriction {
                 Restriction::Shares(shares) => match shares.get(module) {
                     Some(share) => share.of(&left, same_directory),

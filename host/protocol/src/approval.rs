@@ -16,7 +16,7 @@ use toolhold_json::hex::sha256;
 /// In the order of strictness.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum When {
+pub enum ApprovalMode {
     #[default]
     Never,
     /// Unless the tool declares that it only reads.
@@ -29,9 +29,9 @@ pub enum When {
 #[serde(default)]
 pub struct Approvals {
     /// For tools without a rule of their own.
-    pub default: When,
+    pub default: ApprovalMode,
     /// By tool, or by module for all of its tools.
-    pub tools: BTreeMap<String, When>,
+    pub tools: BTreeMap<String, ApprovalMode>,
     /// Whether a lazy plan waits, as a whole.
     pub plans: bool,
 }
@@ -90,13 +90,13 @@ impl Approvals {
     pub fn apply_to_any(&self, names: &[&str], annotations: Annotations) -> bool {
         let rules = names.iter().filter_map(|name| self.rule(name));
         match rules.max().unwrap_or(self.default) {
-            When::Always => true,
-            When::Never => false,
-            When::OnWrite => !annotations.read_only,
+            ApprovalMode::Always => true,
+            ApprovalMode::Never => false,
+            ApprovalMode::OnWrite => !annotations.read_only,
         }
     }
 
-    fn rule(&self, tool: &str) -> Option<When> {
+    fn rule(&self, tool: &str) -> Option<ApprovalMode> {
         let (module, own) = tool.rsplit_once('.').unwrap_or((tool, ""));
         // A rule is about every version of a module.
         let module = module.split('@').next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! A tool of a run, and who runs its calls.
 
 use crate::approval::Approvals;
-use crate::saved::Saved;
+use crate::saved::SavedRequest;
 use crate::tool::Tool;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub enum Runner {
     /// The client that requested the run, once the run is over.
     Client,
     /// A sub-agent with this Request.
-    Request(Box<Saved>),
+    Request(Box<SavedRequest>),
     /// A sub-agent with an empty context.
     CleanRoom,
     /// The advisor that the call names.

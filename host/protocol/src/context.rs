@@ -52,12 +52,12 @@ pub struct DataMessage {
     #[serde(rename = "_instance", default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     #[serde(flatten)]
-    pub hidden: Hidden,
+    pub hidden: HiddenMetadata,
 }
 
 /// Metadata of an appended output message, hidden from the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Hidden {
+pub struct HiddenMetadata {
     /// The call whose result this is; its `_outputPath` says where in the kind `data` belongs.
     #[serde(rename = "_call", default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Value>,

@@ -3,7 +3,7 @@
 
 mod bodies;
 
-pub use bodies::{Bodies, BodyError, Shared};
+pub use bodies::{Bodies, BodyError, SharedWithPrevious};
 
 use crate::advisor::{Council, Dissent, Tally};
 use crate::approval::{Decision, Pending};
@@ -17,11 +17,11 @@ use crate::reference::Path;
 use crate::result::ToolUsage;
 use crate::routing::Routing;
 use crate::settings::RunRequest;
-use crate::shield::{Judgement, Screened, ShieldPlace};
+use crate::shield::{Judgement, ScreeningResult, ShieldPlace};
 use crate::side_request::SideRequest;
 use crate::solution::Call;
 use crate::window::Counted;
-use crate::window::{Part, Parts};
+use crate::window::{Part, TokensByPart};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -122,7 +122,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<String>,
         #[serde(flatten)]
-        screened: Screened,
+        screened: ScreeningResult,
     },
     /// How many values the model is not shown, of the whole run so far.
     Hidden {
@@ -133,8 +133,8 @@ pub enum EventKind {
     /// what it shares with the Request before it. [`Bodies`] makes it whole.
     Request {
         step: u32,
-        #[serde(default, skip_serializing_if = "Shared::is_nothing")]
-        same: Shared,
+        #[serde(default, skip_serializing_if = "SharedWithPrevious::is_nothing")]
+        same: SharedWithPrevious,
         body: Value,
     },
     /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
@@ -230,7 +230,7 @@ pub enum EventKind {
         window: Option<u64>,
         /// What the reply may take.
         reply: u64,
-        parts: Parts,
+        parts: TokensByPart,
         /// The parts that the endpoint counted. The others are estimates, corrected by what it counted
         /// of the prompts before.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

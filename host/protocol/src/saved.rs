@@ -10,7 +10,7 @@ use toolhold_json::validate::Validator;
 /// `{context, schema}`, and what else the file says.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Saved {
+pub struct SavedRequest {
     /// Its purpose; the description when it is used as a tool.
     #[serde(default)]
     pub description: String,
@@ -27,7 +27,7 @@ pub struct Saved {
     pub max_steps: Option<u32>,
 }
 
-impl Saved {
+impl SavedRequest {
     /// Reads a saved Request.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub enum Ruling {
 /// The combined result of all shields of a place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "screened", rename_all = "snake_case")]
-pub enum Screened {
+pub enum ScreeningResult {
     Pass,
     Redacted { value: Value },
     Blocked { shield: String, reason: String },

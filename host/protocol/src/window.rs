@@ -78,9 +78,9 @@ impl Part {
 /// Tokens of each part that there is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Parts(Vec<(Part, u64)>);
+pub struct TokensByPart(Vec<(Part, u64)>);
 
-impl Parts {
+impl TokensByPart {
     pub fn add(&mut self, part: Part, tokens: u64) {
         if tokens == 0 {
             return;

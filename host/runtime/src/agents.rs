@@ -1,9 +1,9 @@
 //! Agents as the server offers them: a name, and the parts that its runs are built from.
 
 use crate::config::{AgentConfiguration, Configuration};
-use crate::dialect::Known;
+use crate::dialect::ProbedDialects;
 use crate::host;
-use crate::models::{Models, Spared};
+use crate::models::{Models, SharedProtection};
 use crate::requests::{Requests, RequestsFolder};
 use crate::shields::shields;
 use crate::stored_approver::StoredApprover;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::guard::shield::Shields;
 use toolhold_agent::{Activities, Driver, Toolbox};
-use toolhold_mcp::{Servers, WithServers};
+use toolhold_mcp::{McpToolbox, Servers};
 use toolhold_model::{Model, ModelError};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::names;
@@ -37,7 +37,7 @@ pub struct Agent {
     output_schema: Option<Value>,
     model: Arc<dyn Model>,
     candidates: BTreeMap<String, Arc<dyn Model>>,
-    known: Known,
+    known: ProbedDialects,
     shields: Shields,
     servers: Servers,
     requests: RequestsFolder,
@@ -48,7 +48,7 @@ pub struct Agent {
 
 /// The client of a run, and the part of the agent's tools that it may use.
 #[derive(Debug, Clone, Default)]
-pub struct OnBehalf {
+pub struct RunClient {
     pub owner: String,
     pub session: String,
     /// Tools, or modules for all of their tools. Absent: all tools of the agent.
@@ -62,7 +62,7 @@ pub struct OnBehalf {
     pub trace: opentelemetry::Context,
 }
 
-impl OnBehalf {
+impl RunClient {
     /// Restricts the tools to these.
     pub fn narrow(&mut self, tools: Option<Vec<String>>) {
         self.tools = both(self.tools.as_deref(), tools.as_deref());
@@ -73,7 +73,7 @@ impl Agent {
     async fn new(
         agent: &AgentConfiguration,
         registry: &Registry,
-        kept: &Kept,
+        kept: &ReloadState,
         name: &str,
     ) -> Result<Self> {
         let config = agent.configuration.clone();
@@ -122,7 +122,7 @@ impl Agent {
     }
 
     /// The driver of a run. The notes name MCP servers whose tools are left out.
-    pub async fn driver(&self, store: &Store, behalf: &OnBehalf) -> (Driver, Vec<String>) {
+    pub async fn driver(&self, store: &Store, behalf: &RunClient) -> (Driver, Vec<String>) {
         let (toolbox, notes) = self.toolbox(behalf).await;
         let servers = self.servers(behalf);
         let activities = servers.activities(Activities::default());
@@ -158,11 +158,11 @@ impl Agent {
     }
 
     /// The tools that `behalf` may call.
-    pub async fn tools(&self, behalf: &OnBehalf) -> Vec<toolhold_protocol::tool::Tool> {
+    pub async fn tools(&self, behalf: &RunClient) -> Vec<toolhold_protocol::tool::Tool> {
         self.toolbox(behalf).await.0.tools()
     }
 
-    async fn toolbox(&self, behalf: &OnBehalf) -> (WithServers<SandboxTools>, Vec<String>) {
+    async fn toolbox(&self, behalf: &RunClient) -> (McpToolbox<SandboxTools>, Vec<String>) {
         let mut toolbox = SandboxTools::new(self.registry.clone())
             // References of clients are not fetched: the fetched module would be there for all clients.
             .with_sources(host::sources(&self.config).without_fetching())
@@ -178,7 +178,7 @@ impl Agent {
         self.servers(behalf).offered(toolbox).await
     }
 
-    fn servers(&self, behalf: &OnBehalf) -> Servers {
+    fn servers(&self, behalf: &RunClient) -> Servers {
         let allowed = self.allowed(behalf);
         self.servers.allowing(allowed, behalf.grants.clone())
     }
@@ -193,7 +193,7 @@ impl Agent {
     }
 
     /// The policy of a run of `behalf`, for its record.
-    pub fn allowed(&self, behalf: &OnBehalf) -> Option<Vec<String>> {
+    pub fn allowed(&self, behalf: &RunClient) -> Option<Vec<String>> {
         both(self.tools.as_deref(), behalf.tools.as_deref())
     }
 }
@@ -239,14 +239,14 @@ pub fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<Stri
 #[derive(Debug)]
 pub struct Agents {
     registry: Registry,
-    kept: Kept,
-    absent: Absent,
+    kept: ReloadState,
+    absent: UnreachableEndpoint,
     current: RwLock<Arc<ServedAgents>>,
 }
 
 /// What to do with an agent whose endpoint does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Absent {
+enum UnreachableEndpoint {
     Fails,
     Waits,
 }
@@ -270,16 +270,16 @@ pub struct UnreadyAgent {
 
 /// State that outlives a reload of the agents.
 #[derive(Debug, Default)]
-struct Kept {
+struct ReloadState {
     /// Endpoints that several agents use share their limits.
-    spared: Spared,
+    spared: SharedProtection,
     /// By path: agents with the same folder share it.
     requests: Mutex<BTreeMap<PathBuf, RequestsFolder>>,
     /// By agent.
     live: Mutex<BTreeMap<String, LiveBounds>>,
 }
 
-impl Kept {
+impl ReloadState {
     fn requests(&self, folder: &Path) -> RequestsFolder {
         let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.entry(folder.to_owned());
@@ -296,7 +296,7 @@ impl Agents {
     /// # Errors
     /// An agent cannot be made.
     pub async fn new(config: &Configuration, registry: Registry) -> Result<Self> {
-        Self::all_of(config, registry, Absent::Fails).await
+        Self::all_of(config, registry, UnreachableEndpoint::Fails).await
     }
 
     /// An agent whose endpoint does not answer waits for it: see [`Agents::look_again`].
@@ -305,13 +305,17 @@ impl Agents {
     /// An agent cannot be made for another reason. The server then does not start: otherwise its clients
     /// would be the first to notice the missing agent.
     pub async fn eventually(config: &Configuration, registry: Registry) -> Result<Self> {
-        Self::all_of(config, registry, Absent::Waits).await
+        Self::all_of(config, registry, UnreachableEndpoint::Waits).await
     }
 
-    async fn all_of(config: &Configuration, registry: Registry, absent: Absent) -> Result<Self> {
+    async fn all_of(
+        config: &Configuration,
+        registry: Registry,
+        absent: UnreachableEndpoint,
+    ) -> Result<Self> {
         let this = Self {
             registry,
-            kept: Kept::default(),
+            kept: ReloadState::default(),
             absent,
             current: RwLock::default(),
         };
@@ -382,7 +386,7 @@ impl Agents {
                 Ok(agent) => {
                     offered.ready.insert(name.to_owned(), Arc::new(agent));
                 }
-                Err(error) if self.absent == Absent::Waits && may_pass(&error) => {
+                Err(error) if self.absent == UnreachableEndpoint::Waits && may_pass(&error) => {
                     let waiting = UnreadyAgent {
                         description: agent.description.clone(),
                         reason: format!("{error:#}"),

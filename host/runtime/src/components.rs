@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use toolhold_oci::{Credentials, FetchError, Fetched, Fetcher, Reference, Settings};
+use toolhold_oci::{Credentials, FetchError, Fetcher, PulledComponent, Reference, Settings};
 use toolhold_sandbox::{LoadError, Module, Registry, is_slot};
 
 /// Sources of modules that a tool names by path or by reference. The default has none: tools can only name
@@ -241,7 +241,7 @@ pub async fn fetch(
     fetcher: &Result<Fetcher, FetchError>,
     text: &str,
     most: u64,
-) -> Result<Fetched, String> {
+) -> Result<PulledComponent, String> {
     let fetched = match (fetcher, reference(text)) {
         (Ok(fetcher), Ok(reference)) => fetcher.resolve(&reference, most).await,
         (Err(error), _) => return Err(error.to_string()),

@@ -1,6 +1,6 @@
 //! Applies the results of `toolhold doctor --probe` to runs.
 
-use crate::config::{Configuration, Endpoint};
+use crate::config::{Configuration, EndpointTable};
 use crate::probed::Dialects;
 use std::collections::BTreeMap;
 use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, ProbeVerdict};
@@ -10,13 +10,13 @@ use toolhold_protocol::settings::Settings;
 
 /// The probe results of a run's endpoints, by name.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct ProbedDialects {
     endpoints: BTreeMap<String, Dialect>,
     /// The contracts of the fallback's candidates, by their names.
     candidates: BTreeMap<String, (Contract, Forcing)>,
 }
 
-impl Known {
+impl ProbedDialects {
     pub fn add(&mut self, endpoint: &str, dialect: Dialect) {
         self.endpoints.insert(endpoint.to_owned(), dialect);
     }
@@ -48,7 +48,7 @@ impl Known {
             settings.max_tokens = settings.max_tokens.min(most);
         }
         if config.routes().chosen_contract(&config.endpoint).is_none() {
-            let agreed = Agreed::of(&known);
+            let agreed = AgreedContract::of(&known);
             settings.contract = agreed.contract;
             if let Some(difference) = agreed.difference(&config.endpoint) {
                 tracing::warn!("{difference}. {ONE_KIND}");
@@ -104,13 +104,13 @@ pub const ONE_KIND: &str = "let endpoints of one kind answer for each other, or 
 /// One contract for all endpoints that may answer a run: a request is written in it before it is known which
 /// one answers.
 #[derive(Debug)]
-pub struct Agreed {
+pub struct AgreedContract {
     pub contract: Contract,
     /// The endpoints with the best contract of each, unless it is the same for all.
     different: Vec<(String, Option<Contract>)>,
 }
 
-impl Agreed {
+impl AgreedContract {
     /// Based on probes; the schema contract is assumed for endpoints without one.
     pub fn of(endpoints: &[(&str, Option<&Dialect>)]) -> Self {
         let best = |dialect: Option<&Dialect>| dialect.map(Dialect::contract);
@@ -169,7 +169,7 @@ impl Agreed {
 /// reports now.
 pub async fn known(
     dialects: &Dialects,
-    endpoint: &Endpoint,
+    endpoint: &EndpointTable,
     model: OpenAiModel,
 ) -> (OpenAiModel, Option<Dialect>) {
     let Some(probed) = dialects.find(model.target(), model.name()) else {
@@ -281,7 +281,7 @@ mod tests {
             (None, Some(&tools), Schema, Some("a not at all, b as tools")),
             (None, Some(&mute), Simple, Some("a not at all, b as simple")),
         ] {
-            let agreed = Agreed::of(&[("a", a), ("b", b)]);
+            let agreed = AgreedContract::of(&[("a", a), ("b", b)]);
             let difference = agreed.difference("all");
             assert_eq!(agreed.contract, contract, "{difference:?}");
             assert_eq!(difference.is_some(), said.is_some(), "{difference:?}");

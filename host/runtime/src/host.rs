@@ -1,7 +1,7 @@
 //! Builds what a command needs from the configuration.
 
 use crate::components::{Sources, fetch};
-use crate::config::{Configuration, Endpoint};
+use crate::config::{Configuration, EndpointTable};
 use crate::recorded::{AuditMode, Recorder};
 use anyhow::{Context as _, Result};
 use futures_util::stream::{self, StreamExt as _};
@@ -195,7 +195,7 @@ pub fn cache(config: &Configuration) -> Option<Cache> {
 }
 
 /// The time limits of an endpoint.
-pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
+pub fn timeouts(endpoint: &EndpointTable, total: Duration) -> Timeouts {
     Timeouts {
         connect: Duration::from_millis(endpoint.connect_timeout_ms),
         first_token: Duration::from_millis(endpoint.first_token_timeout_ms),
@@ -205,7 +205,7 @@ pub fn timeouts(endpoint: &Endpoint, total: Duration) -> Timeouts {
 }
 
 /// The client of an endpoint, with its key if it has one.
-pub fn transport(endpoint: &Endpoint, key: Option<String>) -> Result<Arc<dyn Transport>> {
+pub fn transport(endpoint: &EndpointTable, key: Option<String>) -> Result<Arc<dyn Transport>> {
     let connect = Duration::from_millis(endpoint.connect_timeout_ms);
     let transport =
         HttpTransport::new(&endpoint.base_url, key, connect).map_err(ModelError::from)?;
@@ -214,7 +214,7 @@ pub fn transport(endpoint: &Endpoint, key: Option<String>) -> Result<Arc<dyn Tra
 
 /// The model of runs: the configured one, or the first that the endpoint lists.
 pub async fn model(
-    endpoint: &Endpoint,
+    endpoint: &EndpointTable,
     transport: Arc<dyn Transport>,
     total: Duration,
 ) -> Result<OpenAiModel> {
@@ -230,7 +230,7 @@ pub async fn model(
 /// endpoint's name.
 pub async fn awaited_model(
     name: &str,
-    endpoint: &Endpoint,
+    endpoint: &EndpointTable,
     transport: Arc<dyn Transport>,
     total: Duration,
 ) -> Result<OpenAiModel> {
@@ -243,7 +243,7 @@ pub async fn awaited_model(
 }
 
 fn named(
-    endpoint: &Endpoint,
+    endpoint: &EndpointTable,
     transport: &Arc<dyn Transport>,
     total: Duration,
     model: &str,
@@ -265,7 +265,7 @@ fn first(models: &[String]) -> Result<&str> {
 
 async fn awaited_list(
     name: &str,
-    endpoint: &Endpoint,
+    endpoint: &EndpointTable,
     model: &OpenAiModel,
 ) -> Result<Vec<String>, ModelError> {
     let policy = endpoint.retry();

@@ -1,9 +1,9 @@
 //! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says; and
 //! the models that are asked beside it, by shields and in fallbacks.
 
-use crate::config::{Configuration, Endpoint as EndpointTable, Named, ROUTER, Routes, Target};
+use crate::config::{Configuration, EndpointTable, FallbackCandidate, ROUTER, RouteTarget, Routes};
 use crate::dialect;
-use crate::dialect::Known;
+use crate::dialect::ProbedDialects;
 use crate::host;
 use crate::probed::Dialects;
 use anyhow::{Context as _, Result, anyhow};
@@ -22,20 +22,20 @@ use toolhold_model::route::{
     Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry,
 };
 use toolhold_model::{
-    ChatRequest, Counter, Model, ModelError, OpenAiModel, RecordingTransport, SideModel, Transport,
-    Watch,
+    ChatRequest, CompletionObserver, Counter, Model, ModelError, OpenAiModel, RecordingTransport,
+    SideModel, Transport,
 };
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::side_request::SideRole;
 
 /// The models of a run.
 #[derive(Debug)]
-pub struct Selected {
+pub struct RunModels {
     pub model: Arc<dyn Model>,
     /// The candidates of `[fallback]`, by name.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     /// What was probed of the endpoints.
-    pub known: Known,
+    pub known: ProbedDialects,
 }
 
 /// The models of shields, by endpoint.
@@ -44,7 +44,7 @@ pub type Guards = BTreeMap<String, Arc<dyn Model>>;
 /// Limits and breakers of servers, shared by all configurations that name the same server: the variants of an
 /// evaluation use it at the same time.
 #[derive(Debug, Clone, Default)]
-pub struct Spared(Arc<Mutex<Vec<ProtectedServer>>>);
+pub struct SharedProtection(Arc<Mutex<Vec<ProtectedServer>>>);
 
 #[derive(Debug)]
 struct ProtectedServer {
@@ -55,7 +55,7 @@ struct ProtectedServer {
     protection: Arc<Protection>,
 }
 
-impl Spared {
+impl SharedProtection {
     /// Configurations with different limits for a server do not share them.
     fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,11 +90,11 @@ pub struct Models<'a> {
     routes: Routes<'a>,
     total: Duration,
     recording: Option<Recording>,
-    spared: Spared,
+    spared: SharedProtection,
     is_patient: bool,
     endpoints: BTreeMap<String, Arc<Endpoint>>,
     pools: BTreeMap<String, Arc<Pool>>,
-    known: Known,
+    known: ProbedDialects,
 }
 
 impl<'a> Models<'a> {
@@ -105,17 +105,17 @@ impl<'a> Models<'a> {
             routes: config.routes(),
             total,
             recording: record.map(Recording::create).transpose()?,
-            spared: Spared::default(),
+            spared: SharedProtection::default(),
             is_patient: false,
             endpoints: BTreeMap::new(),
             pools: BTreeMap::new(),
-            known: Known::default(),
+            known: ProbedDialects::default(),
         })
     }
 
     /// Shares limits and breakers with others.
     #[must_use]
-    pub fn sparing(mut self, spared: &Spared) -> Self {
+    pub fn sparing(mut self, spared: &SharedProtection) -> Self {
         self.spared = spared.clone();
         self
     }
@@ -128,12 +128,12 @@ impl<'a> Models<'a> {
     }
 
     /// The model that answers the requests of a run.
-    pub async fn selected(mut self) -> Result<Selected> {
+    pub async fn selected(mut self) -> Result<RunModels> {
         let model = match self.routes.target(&self.config.endpoint) {
-            Some(Target::Router) => Arc::new(self.router().await?),
+            Some(RouteTarget::Router) => Arc::new(self.router().await?),
             _ => self.model(&self.config.endpoint).await?,
         };
-        Ok(Selected {
+        Ok(RunModels {
             model,
             candidates: self.candidates()?,
             known: self.known,
@@ -167,7 +167,7 @@ impl<'a> Models<'a> {
     /// Settings for an endpoint without alternatives.
     async fn model(&mut self, name: &str) -> Result<Arc<dyn Model>> {
         match self.routes.target(name) {
-            Some(Target::Endpoint(table)) => {
+            Some(RouteTarget::Endpoint(table)) => {
                 let endpoint = self.endpoint(name, table).await?;
                 let retry = Retry::new(endpoint, table.retry()).hedging(table.hedge_after());
                 Ok(Arc::new(retry))
@@ -179,7 +179,7 @@ impl<'a> Models<'a> {
     /// Settings for an endpoint with alternatives: requests to it are not retried.
     async fn once(&mut self, name: &str) -> Result<Arc<dyn Model>> {
         match self.routes.target(name) {
-            Some(Target::Endpoint(table)) => Ok(self.endpoint(name, table).await?),
+            Some(RouteTarget::Endpoint(table)) => Ok(self.endpoint(name, table).await?),
             _ => Ok(self.pool(name).await?),
         }
     }
@@ -230,7 +230,7 @@ impl<'a> Models<'a> {
 
     /// The probe's result is read now, because Requests are written in its contract before the endpoint is
     /// asked; whether it still applies is checked with the first request.
-    fn candidate(&mut self, name: &str, named: &Named<'_>) -> Result<Arc<Endpoint>> {
+    fn candidate(&mut self, name: &str, named: &FallbackCandidate<'_>) -> Result<Arc<Endpoint>> {
         let is_own = named.endpoint.model == named.model;
         if let Some(built) = self.endpoints.get(named.key).filter(|_| is_own) {
             self.known.is_candidate(name, named.key);
@@ -244,7 +244,7 @@ impl<'a> Models<'a> {
         }
         let policy = table.policy();
         let protection = self.spared.of(named.key, named.endpoint);
-        let when_asked = WhenAsked {
+        let when_asked = LazyModel {
             table,
             transport,
             dialects,
@@ -260,7 +260,7 @@ impl<'a> Models<'a> {
             if let Some(known) = self.pools.get(name) {
                 return Ok(known.clone());
             }
-            let Some(Target::Pool(table)) = self.routes.target(name) else {
+            let Some(RouteTarget::Pool(table)) = self.routes.target(name) else {
                 return Err(anyhow!(self.routes.unknown(name)));
             };
             let mut members = Vec::new();
@@ -314,7 +314,7 @@ impl<'a> Models<'a> {
 
 /// A model that connects on its first request: most runs ask no candidate.
 #[derive(Debug)]
-struct WhenAsked {
+struct LazyModel {
     table: EndpointTable,
     transport: Arc<dyn Transport>,
     dialects: Dialects,
@@ -322,7 +322,7 @@ struct WhenAsked {
     model: OnceCell<OpenAiModel>,
 }
 
-impl Model for WhenAsked {
+impl Model for LazyModel {
     fn name(&self) -> &str {
         &self.table.model
     }
@@ -330,7 +330,7 @@ impl Model for WhenAsked {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let find = || async {
@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn who_names_the_same_server_spares_it_together() {
         let table = |text: &str| EndpointTable::of_test(text).unwrap();
-        let spared = Spared::default();
+        let spared = SharedProtection::default();
         let first = spared.of("a", &table("model = \"m\""));
         for (name, text, is_same) in [
             ("a", "model = \"other\"", true),

@@ -1,6 +1,6 @@
 //! Calls of saved Requests: each is a recorded run of the default agent.
 
-use crate::agents::{Agent, Agents, OnBehalf};
+use crate::agents::{Agent, Agents, RunClient};
 use crate::cancellation;
 use crate::config::{Configuration, DEFAULT_AGENT};
 use crate::host;
@@ -27,7 +27,7 @@ use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_sandbox::Registry;
 use toolhold_storage::{Label, Origin, Store};
-use toolhold_telemetry::{Observer, Subject};
+use toolhold_telemetry::{ObservedRun, Observer};
 use uuid::Uuid;
 
 /// Runs saved Requests. Database and model are set up by the first call: until then no endpoint is needed.
@@ -38,17 +38,17 @@ pub struct Runs {
     recorder: Recorder,
     /// Cancelled when the server ends.
     stop: CancellationToken,
-    means: OnceCell<Means>,
+    means: OnceCell<RunResources>,
 }
 
 #[derive(Debug)]
-struct Means {
+struct RunResources {
     agent: Arc<Agent>,
     store: Store,
 }
 
 /// How a run ended.
-struct Done {
+struct FinishedRun {
     reason: StopReason,
     output: Value,
     error: Option<(ErrorClass, String)>,
@@ -71,24 +71,24 @@ impl Runs {
         }
     }
 
-    async fn done(&self, asked: RequestCall<'_>) -> Result<Done, ToolFailure> {
+    async fn done(&self, asked: RequestCall<'_>) -> Result<FinishedRun, ToolFailure> {
         let means = self.means.get_or_try_init(|| self.made()).await;
-        let Means { agent, store } = means.map_err(|error| ToolFailure {
+        let RunResources { agent, store } = means.map_err(|error| ToolFailure {
             kind: "host".into(),
             class: ErrorClass::Retryable,
             message: format!("saved Requests cannot be run now: {error:#}"),
         })?;
-        let behalf = OnBehalf {
+        let behalf = RunClient {
             session: asked.session.to_owned(),
             trace: asked.trace.clone(),
-            ..OnBehalf::default()
+            ..RunClient::default()
         };
         let request = request(agent, &behalf, &asked)?;
-        let observer = self.recorder.telemetry().observe(Subject {
+        let observer = self.recorder.telemetry().observe(ObservedRun {
             run: asked.id,
             agent: agent.name.clone(),
             parent: behalf.trace.clone(),
-            ..Subject::default()
+            ..ObservedRun::default()
         });
         let label = Label {
             owner: asked.owner.to_owned(),
@@ -102,7 +102,7 @@ impl Runs {
         for note in notes {
             tracing::warn!(request = asked.name, "{note}");
         }
-        driver.approver = Arc::new(StoredOrClients {
+        driver.approver = Arc::new(FirstDecisionApprover {
             store: store.clone(),
             client: asked.approver,
         });
@@ -127,14 +127,14 @@ impl Runs {
             .unwrap_or_else(|_| Err(not_recorded("it broke off")))
     }
 
-    async fn made(&self) -> Result<Means> {
+    async fn made(&self) -> Result<RunResources> {
         let (config, registry) = (self.config.clone(), self.registry.clone());
         let known = self.recorder.store().cloned();
         let (made, means) = oneshot::channel();
         let runtime = Handle::current();
         // The future that opens the database and asks the endpoint for its models is not `Send`.
         std::thread::spawn(move || {
-            let _ = made.send(runtime.block_on(Means::new(&config, registry, known)));
+            let _ = made.send(runtime.block_on(RunResources::new(&config, registry, known)));
         });
         means.await?
     }
@@ -162,12 +162,12 @@ impl RequestRunner for Runs {
 
 /// The first decision counts: the client's user, or `toolhold approvals`.
 #[derive(Debug)]
-struct StoredOrClients {
+struct FirstDecisionApprover {
     store: Store,
     client: Arc<dyn Approver>,
 }
 
-impl Approver for StoredOrClients {
+impl Approver for FirstDecisionApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {
@@ -178,7 +178,7 @@ impl Approver for StoredOrClients {
     }
 }
 
-impl Means {
+impl RunResources {
     async fn new(config: &Configuration, registry: Registry, known: Option<Store>) -> Result<Self> {
         let agents = Box::pin(Agents::new(config, registry)).await?;
         let agent = agents
@@ -195,7 +195,7 @@ impl Means {
 /// The run of the Request. As for a sub-agent, its meaning does not depend on the caller.
 fn request(
     agent: &Agent,
-    behalf: &OnBehalf,
+    behalf: &RunClient,
     asked: &RequestCall<'_>,
 ) -> Result<RunRequest, ToolFailure> {
     let saved = asked.saved;
@@ -227,7 +227,7 @@ async fn followed(
     listener: Option<Arc<dyn Listener>>,
     store: &Store,
     stop: &CancellationToken,
-) -> Result<Done, ToolFailure> {
+) -> Result<FinishedRun, ToolFailure> {
     let (id, cancel) = (run.id, run.cancel.clone());
     let mut stopped = pin!(async {
         tokio::select! {
@@ -258,7 +258,7 @@ async fn followed(
             ..
         } = event.kind
         {
-            done = Some(Done {
+            done = Some(FinishedRun {
                 reason,
                 output,
                 error: error.map(|error| (error.class, error.message)),
@@ -313,7 +313,7 @@ fn tell(event: &Event, listener: &dyn Listener, told: &mut u64) {
     });
 }
 
-fn outcome(done: Done, name: &str, id: Uuid) -> Result<Value, ToolFailure> {
+fn outcome(done: FinishedRun, name: &str, id: Uuid) -> Result<Value, ToolFailure> {
     let (class, why) = match (done.reason, done.error) {
         (StopReason::Output | StopReason::Planned, _) => return Ok(done.output),
         (_, Some((class, message))) => (class, format!(": {message}")),

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 
 /// The saved Requests of a folder when it was read. Files outside of it are never read. The default has no
 /// folder and no Requests. Clones share the content.
@@ -21,10 +21,10 @@ use toolhold_protocol::saved::Saved;
 pub struct Requests {
     folder: PathBuf,
     /// By path, with `/` between folders: the text, or why it could not be read.
-    files: Arc<Files>,
+    files: Arc<RequestFiles>,
 }
 
-type Files = BTreeMap<String, Result<String, String>>;
+type RequestFiles = BTreeMap<String, Result<String, String>>;
 
 /// Most bytes of a file. A Request that a person wrote has a few kilobytes; data belongs into its input.
 const MAX_BYTES: u64 = 4 << 20;
@@ -38,7 +38,7 @@ impl Requests {
     /// Reads the folder. A missing folder has no Requests.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
-        let (mut files, mut room) = (Files::new(), MAX_TOTAL);
+        let (mut files, mut room) = (RequestFiles::new(), MAX_TOTAL);
         visit_all(&folder, &mut |folder, name, path| {
             let text = text(folder, name, &mut room)
                 .map_err(|error| format!("{path} in the requests folder cannot be read: {error}"));
@@ -61,14 +61,14 @@ impl Requests {
     }
 
     /// Every Request, or why it is invalid, by its path.
-    pub fn all(&self) -> impl Iterator<Item = (&str, Result<Saved, String>)> {
+    pub fn all(&self) -> impl Iterator<Item = (&str, Result<SavedRequest, String>)> {
         let paths = self.files.iter();
         paths.map(|(path, text)| (path.as_str(), read(path, text)))
     }
 
     /// The Request that `name` means: `NAME` for `NAME.json` in the folder, or `./path.json` below it. `None`
     /// if it does not exist.
-    pub fn find(&self, name: &str) -> Option<Result<Saved, String>> {
+    pub fn find(&self, name: &str) -> Option<Result<SavedRequest, String>> {
         let path = match name.strip_prefix("./") {
             Some(path) => path.to_owned(),
             None => format!("{name}.json"),
@@ -95,7 +95,7 @@ impl Requests {
 #[derive(Debug, Clone)]
 pub struct RequestsFolder {
     path: PathBuf,
-    read: Arc<Mutex<Option<(Stamp, Requests)>>>,
+    read: Arc<Mutex<Option<(FolderStamp, Requests)>>>,
 }
 
 impl RequestsFolder {
@@ -111,7 +111,7 @@ impl RequestsFolder {
         let mut read = self.read.clone().lock_owned().await;
         let path = self.path.clone();
         let found = tokio::task::spawn_blocking(move || {
-            let stamp = Stamp::of(&path);
+            let stamp = FolderStamp::of(&path);
             if let Some((seen, requests)) = &*read
                 && *seen == stamp
                 && stamp.is_settled()
@@ -134,12 +134,12 @@ impl RequestsFolder {
 
 /// Stamps of a folder's files, and when they were taken.
 #[derive(Debug)]
-struct Stamp {
+struct FolderStamp {
     files: Vec<(String, Option<(SystemTime, u64)>)>,
     seen: SystemTime,
 }
 
-impl PartialEq for Stamp {
+impl PartialEq for FolderStamp {
     fn eq(&self, other: &Self) -> bool {
         self.files == other.files
     }
@@ -148,7 +148,7 @@ impl PartialEq for Stamp {
 /// Two changes of a file within this time may have the same modification time.
 const TIMESTAMP_RESOLUTION: Duration = Duration::from_secs(2);
 
-impl Stamp {
+impl FolderStamp {
     fn of(folder: &Path) -> Self {
         let seen = SystemTime::now();
         let mut files = Vec::new();
@@ -233,16 +233,16 @@ fn text(folder: &Dir, name: &str, room: &mut u64) -> io::Result<String> {
     Ok(text)
 }
 
-fn read(path: &str, text: &Result<String, String>) -> Result<Saved, String> {
+fn read(path: &str, text: &Result<String, String>) -> Result<SavedRequest, String> {
     let text = text.as_ref().map_err(Clone::clone)?;
     parse(text).map_err(|reason| format!("{path}: {reason}"))
 }
 
 /// Parses the text of a saved Request.
-pub fn parse(text: &str) -> Result<Saved, String> {
+pub fn parse(text: &str) -> Result<SavedRequest, String> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| format!("this is not JSON: {error}"))?;
-    Saved::parse(&value)
+    SavedRequest::parse(&value)
 }
 
 #[cfg(test)]

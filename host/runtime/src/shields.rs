@@ -12,7 +12,7 @@ use std::time::Duration;
 use toolhold_agent::guard::shield::{
     Domains, GuardModel, PersonalData, Screening, Shield, ShieldBinding, ShieldVerdict, Shields,
 };
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_sandbox as sandbox;
@@ -167,7 +167,7 @@ impl Shield for Component {
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(async move {
             let screening = sandbox::Screening {

@@ -48,10 +48,10 @@ pub struct ConfigWatch {
 
 /// Stamps of the configuration's files.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ConfigStamps(Vec<Option<Stamp>>);
+pub struct ConfigStamps(Vec<Option<FileStamp>>);
 
 /// Size and modification time of a file.
-type Stamp = (SystemTime, u64);
+type FileStamp = (SystemTime, u64);
 
 impl ConfigStamps {
     /// The present stamps.

@@ -3,7 +3,7 @@
 
 use crate::egress;
 use crate::engine::Engine;
-use crate::value::Unliftable;
+use crate::value::LiftError;
 use crate::value::shape::{Shape, ShapeMember};
 use crate::value::{self, schema};
 use http::{Method, Uri};
@@ -57,7 +57,7 @@ impl Signature {
     ///
     /// # Errors
     /// What was accepted and cannot be turned back.
-    pub fn round_trip(&self, arguments: &Value, limit: u64) -> Option<Result<Value, Unliftable>> {
+    pub fn round_trip(&self, arguments: &Value, limit: u64) -> Option<Result<Value, LiftError>> {
         let values = value::arguments(arguments, &self.0).ok()?;
         let back = values
             .into_iter()
@@ -66,7 +66,7 @@ impl Signature {
                 let json = value::to_json(value, &part.shape, limit)?;
                 Ok((part.name.clone(), json))
             })
-            .collect::<Result<Map<_, _>, Unliftable>>();
+            .collect::<Result<Map<_, _>, LiftError>>();
         Some(back.map(Value::Object))
     }
 }

@@ -23,14 +23,14 @@ pub struct Answer {
     /// The error, if the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<AnswerStep>,
     pub usage: Usage,
     pub duration_ms: u64,
 }
 
 /// One Request to the model, and the calls that its reply asked for.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
-pub struct Step {
+pub struct AnswerStep {
     pub step: u32,
     pub calls: Vec<Call>,
 }
@@ -73,7 +73,7 @@ impl Answer {
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::Request { step, .. } => self.steps.push(Step {
+            EventKind::Request { step, .. } => self.steps.push(AnswerStep {
                 step: *step,
                 calls: Vec::new(),
             }),
@@ -81,7 +81,7 @@ impl Answer {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
                 // The calls of a saved plan belong to no Request.
                 if self.steps.is_empty() {
-                    self.steps.push(Step::default());
+                    self.steps.push(AnswerStep::default());
                 }
                 if let Some(step) = self.steps.last_mut() {
                     step.calls.push(Call {

@@ -89,10 +89,10 @@ impl AnswerStream {
     }
 
     /// The part of the final answer that was not streamed yet.
-    pub fn rest<'a>(&self, answer: &'a str) -> Rest<'a> {
+    pub fn rest<'a>(&self, answer: &'a str) -> AnswerRest<'a> {
         match answer.strip_prefix(self.said.as_str()) {
-            Some(rest) => Rest::More(rest),
-            None => Rest::Instead(answer),
+            Some(rest) => AnswerRest::More(rest),
+            None => AnswerRest::Instead(answer),
         }
     }
 
@@ -138,7 +138,7 @@ impl AnswerStream {
 
 /// How a partly streamed answer is completed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Rest<'a> {
+pub enum AnswerRest<'a> {
     More(&'a str),
     /// The streamed text is not a prefix of the answer: this is the whole answer.
     Instead(&'a str),
@@ -242,10 +242,10 @@ mod tests {
     fn what_was_not_said_is_made_up_for() {
         let mut answer_stream = AnswerStream::new(Contract::Schema);
         answer_stream.push(r#"{"output": "Hel"#);
-        assert_eq!(answer_stream.rest("Hello"), Rest::More("lo"));
-        assert_eq!(answer_stream.rest("Other"), Rest::Instead("Other"));
+        assert_eq!(answer_stream.rest("Hello"), AnswerRest::More("lo"));
+        assert_eq!(answer_stream.rest("Other"), AnswerRest::Instead("Other"));
         answer_stream.restart();
-        assert_eq!(answer_stream.rest("Hello"), Rest::More("Hello"));
+        assert_eq!(answer_stream.rest("Hello"), AnswerRest::More("Hello"));
     }
 
     proptest! {

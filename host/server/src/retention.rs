@@ -14,7 +14,7 @@ const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
 /// Deletes records that ended more than `days` days ago, for as long as it is polled.
 pub async fn keep(store: &Store, days: NonZeroU32) {
-    let mut clock = Clock::started(now_ms(), Instant::now());
+    let mut clock = ClockCheck::started(now_ms(), Instant::now());
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
         let now = now_ms();
@@ -45,12 +45,12 @@ async fn delete(store: &Store, days: NonZeroU32, now_ms: u64) {
 /// Compares the machine's clock with elapsed time. A clock that was just changed may be corrected, and
 /// deleted records do not come back.
 #[derive(Debug)]
-struct Clock {
+struct ClockCheck {
     set_ms: u64,
     at: Instant,
 }
 
-impl Clock {
+impl ClockCheck {
     fn started(now_ms: u64, at: Instant) -> Self {
         Self { set_ms: now_ms, at }
     }
@@ -85,7 +85,7 @@ mod tests {
         let hour = Duration::from_hours(1);
         let ms = |minutes: u64| 1_000_000_000 + minutes * 60_000;
         let year = 365 * DAY_MS;
-        let mut clock = Clock::started(ms(0), start);
+        let mut clock = ClockCheck::started(ms(0), start);
         for (passed, shown, is_even) in [
             (10, ms(10), false),
             (60, ms(60), true),

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// A call that waits for a decision.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingApproval {
     /// The top-level run, which has the record.
     pub run: Uuid,
     /// Owner of the run.
@@ -33,7 +33,7 @@ pub(crate) const WAITING: &str = "SELECT approvals.run AS run, runs.owner AS own
 
 impl Store {
     /// The waiting calls of all runs, or of one owner's runs, oldest first.
-    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<Waiting>, StoreError> {
+    pub async fn waiting(&self, owner: Option<&str>) -> Result<Vec<WaitingApproval>, StoreError> {
         match owner {
             None => self.those_waiting("", &[]).await,
             Some(owner) => self.those_waiting("AND runs.owner = $1", &[owner]).await,
@@ -45,7 +45,7 @@ impl Store {
         &self,
         call: &str,
         run: Option<Uuid>,
-    ) -> Result<Vec<Waiting>, StoreError> {
+    ) -> Result<Vec<WaitingApproval>, StoreError> {
         let which = "AND approvals.call = $1";
         match run {
             None => self.those_waiting(which, &[call]).await,
@@ -61,7 +61,7 @@ impl Store {
         &self,
         which: &str,
         values: &[&str],
-    ) -> Result<Vec<Waiting>, StoreError> {
+    ) -> Result<Vec<WaitingApproval>, StoreError> {
         let statement = format!("{WAITING} {which} ORDER BY asked_ms, call");
         let query = sqlx::query(sqlx::AssertSqlSafe(statement));
         let query = values
@@ -74,7 +74,11 @@ impl Store {
 
     /// Stores a decision for the run. A later decision replaces it until the run has read it. Returns whether the call
     /// still waits, unchanged since it was shown.
-    pub async fn decide(&self, waiting: &Waiting, decision: &Decision) -> Result<bool, StoreError> {
+    pub async fn decide(
+        &self,
+        waiting: &WaitingApproval,
+        decision: &Decision,
+    ) -> Result<bool, StoreError> {
         let text =
             serde_json::to_string(decision).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let result = sqlx::query(
@@ -112,9 +116,9 @@ impl Store {
     }
 }
 
-fn waiting(row: &AnyRow) -> Result<Waiting, sqlx::Error> {
+fn waiting(row: &AnyRow) -> Result<WaitingApproval, sqlx::Error> {
     let pending: String = row.try_get("pending")?;
-    Ok(Waiting {
+    Ok(WaitingApproval {
         run: id(row, "run")?,
         owner: row.try_get("owner")?,
         within: id(row, "within")?,

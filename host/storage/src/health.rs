@@ -16,11 +16,11 @@ pub enum Outage {
 /// The known state of a database. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Health {
-    current: Arc<watch::Sender<Option<Current>>>,
+    current: Arc<watch::Sender<Option<CurrentOutage>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Current {
+struct CurrentOutage {
     outage: Outage,
     /// When the outage began, whatever its kind was then.
     since: Instant,
@@ -50,7 +50,7 @@ impl Health {
         let is_new = self.current.send_if_modified(|current| {
             let known = current.map(|current| current.outage);
             let since = current.map_or_else(Instant::now, |current| current.since);
-            *current = Some(Current { outage, since });
+            *current = Some(CurrentOutage { outage, since });
             known != Some(outage)
         });
         if is_new {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 /// What an idempotency key means so far.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Repeat {
+pub enum KeyUse {
     /// It is new, and from now on means this request's run.
     First,
     /// An equal request started this run.
@@ -24,12 +24,12 @@ pub enum Repeat {
 
 /// A run that this process is about to start; dropping it takes the promise back.
 #[derive(Debug)]
-pub struct Promise {
+pub struct PendingStart {
     run: Uuid,
     promised: ClaimedRuns,
 }
 
-impl Drop for Promise {
+impl Drop for PendingStart {
     fn drop(&mut self) {
         self.promised.release(self.run);
     }
@@ -37,9 +37,9 @@ impl Drop for Promise {
 
 impl Store {
     /// Announces that `run` will start, so that a repeated request waits for it.
-    pub fn promise(&self, run: Uuid) -> Promise {
+    pub fn promise(&self, run: Uuid) -> PendingStart {
         self.promised.insert(run);
-        Promise {
+        PendingStart {
             run,
             promised: self.promised.clone(),
         }
@@ -52,7 +52,7 @@ impl Store {
         key: &str,
         digest: &str,
         run: Uuid,
-    ) -> Result<Repeat, StoreError> {
+    ) -> Result<KeyUse, StoreError> {
         let added = sqlx::query(
             "INSERT INTO idempotency (owner, key, digest, run, created_ms, holder) VALUES ($1, $2, $3, $4, $5, $6) \
              ON CONFLICT (owner, key) DO NOTHING",
@@ -67,7 +67,7 @@ impl Store {
         .in_time(&self.database)
         .await?;
         if added.rows_affected() > 0 {
-            return Ok(Repeat::First);
+            return Ok(KeyUse::First);
         }
         let row = sqlx::query("SELECT digest, run FROM idempotency WHERE owner = $1 AND key = $2")
             .bind(owner)
@@ -77,13 +77,13 @@ impl Store {
             .await?;
         // Deleted in between: the run could not be started.
         let Some(row) = row else {
-            return Ok(Repeat::Unsettled);
+            return Ok(KeyUse::Unsettled);
         };
         let known: String = row.try_get("digest")?;
         Ok(if known == digest {
-            Repeat::Same(id(&row, "run")?)
+            KeyUse::Same(id(&row, "run")?)
         } else {
-            Repeat::Other
+            KeyUse::Other
         })
     }
 

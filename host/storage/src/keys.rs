@@ -41,7 +41,7 @@ pub enum Scope {
 
 /// A stored key.
 #[derive(Debug, Clone)]
-pub struct Key {
+pub struct StoredKey {
     /// Unique; runs of the key have it as their owner.
     pub name: String,
     /// What the key may do.
@@ -54,7 +54,7 @@ pub struct Key {
     pub revoked_ms: Option<u64>,
 }
 
-impl Key {
+impl StoredKey {
     /// Whether it is neither revoked nor expired.
     pub fn is_valid(&self) -> bool {
         self.revoked_ms.is_none() && self.expires_ms.is_none_or(|end| now_ms() < end)
@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// All keys, revoked ones included: a name is never given to a second key, because runs belong to names.
-    pub async fn keys(&self) -> Result<Vec<Key>, StoreError> {
+    pub async fn keys(&self) -> Result<Vec<StoredKey>, StoreError> {
         let rows = sqlx::query(
             "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys ORDER BY name",
         )
@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// The valid key with this hash.
-    pub async fn key(&self, hash: &str) -> Result<Option<Key>, StoreError> {
+    pub async fn key(&self, hash: &str) -> Result<Option<StoredKey>, StoreError> {
         let row = sqlx::query(
             "SELECT name, permits, grants, created_ms, expires_ms, revoked_ms FROM keys WHERE hash = $1",
         )
@@ -126,7 +126,7 @@ impl Store {
         .in_time(&self.database)
         .await?;
         let key = row.as_ref().map(key).transpose()?;
-        Ok(key.filter(Key::is_valid))
+        Ok(key.filter(StoredKey::is_valid))
     }
 
     /// The part of the modules' grants that calls of `owner` may use, also for a revoked key. `None`: all, as for the
@@ -174,7 +174,7 @@ impl Store {
     }
 }
 
-fn key(row: &AnyRow) -> Result<Key, sqlx::Error> {
+fn key(row: &AnyRow) -> Result<StoredKey, sqlx::Error> {
     let (permits, grants): (String, Option<String>) =
         (row.try_get("permits")?, row.try_get("grants")?);
     let decoded = |error: serde_json::Error| sqlx::Error::Decode(error.into());
@@ -185,7 +185,7 @@ fn key(row: &AnyRow) -> Result<Key, sqlx::Error> {
         let time: Option<i64> = row.try_get(column)?;
         Ok(time.and_then(|time| u64::try_from(time).ok()))
     };
-    Ok(Key {
+    Ok(StoredKey {
         name: row.try_get("name")?,
         permits: Permits { grants, ..permits },
         created_ms: unsigned(row, "created_ms")?,

@@ -57,24 +57,24 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use approvals::Waiting;
+pub use approvals::WaitingApproval;
 pub use audit::{
-    Durability, Entry as AuditEntry, Fault as AuditFault, Filter as AuditFilter,
-    Order as AuditOrder, Verified,
+    AuditFault, Durability, Entry as AuditEntry, Filter as AuditFilter, PageStart as AuditOrder,
+    Verified,
 };
 pub use audit_log::{CallRecord, Draft, PrunedBy, kept_arguments};
 pub use database::Location;
 pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};
-pub use idempotency::{Promise, Repeat};
+pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
-pub use keys::{Key, Permits, Scope};
+pub use keys::{Permits, Scope, StoredKey};
 pub use label::{Label, Origin};
 pub use orphans::Orphan;
-pub use prune::Pruned;
+pub use prune::PrunedCounts;
 pub use record::{Record, Source};
 pub use run_lease::LeaseState;
-pub use runs::{Ended, RunRow};
+pub use runs::{RunEnd, RunRow};
 pub use sessions::Session;
 pub use store::Store;
 pub use time::now_ms;

@@ -19,12 +19,12 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub struct Process {
     name: String,
-    presence: Presence,
+    presence: LivenessLock,
 }
 
 /// The lock that shows that the process lives.
 #[derive(Debug)]
-enum Presence {
+enum LivenessLock {
     /// SQLite: a locked file in a folder beside the database.
     File {
         folder: PathBuf,
@@ -59,7 +59,7 @@ impl Process {
             path: folder.clone(),
             source,
         })?;
-        let presence = Presence::File {
+        let presence = LivenessLock::File {
             folder,
             path,
             _lock: lock,
@@ -88,7 +88,7 @@ impl Process {
             Ok(Err(source)) => Err(source.into()),
             Ok(Ok(())) => Ok(Self {
                 name,
-                presence: Presence::Advisory {
+                presence: LivenessLock::Advisory {
                     _held: held,
                     was_lost,
                     database: database.clone(),
@@ -101,8 +101,8 @@ impl Process {
     /// Whether other processes may have taken over runs of this one.
     pub fn was_lost(&self) -> bool {
         match &self.presence {
-            Presence::File { .. } => false,
-            Presence::Advisory { was_lost, .. } => was_lost.load(Ordering::Relaxed),
+            LivenessLock::File { .. } => false,
+            LivenessLock::Advisory { was_lost, .. } => was_lost.load(Ordering::Relaxed),
         }
     }
 
@@ -117,8 +117,8 @@ impl Process {
             return Ok(true);
         }
         match &self.presence {
-            Presence::File { folder, .. } => Ok(is_locked(&lock_file(folder, name))),
-            Presence::Advisory { database, .. } => {
+            LivenessLock::File { folder, .. } => Ok(is_locked(&lock_file(folder, name))),
+            LivenessLock::Advisory { database, .. } => {
                 // The lock is held for this statement only.
                 let query = sqlx::query_scalar(
                     "SELECT CASE WHEN pg_try_advisory_xact_lock_shared($1) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END",
@@ -134,7 +134,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Presence::File { path, .. } = &self.presence {
+        if let LivenessLock::File { path, .. } = &self.presence {
             let _ = std::fs::remove_file(path);
         }
     }

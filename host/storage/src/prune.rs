@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// Numbers of records that were deleted, or would be. A session's turns count among the runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PrunedCounts {
     pub runs: u64,
     pub sessions: u64,
 }
@@ -35,7 +35,7 @@ const REQUESTS: &str = "created_ms < $1 AND NOT EXISTS (SELECT 1 FROM runs WHERE
 impl Store {
     /// Counts what [`Self::prune`] would delete: runs that ended before `ms` (milliseconds since 1970), and sessions all
     /// of whose turns did.
-    pub async fn over_before(&self, ms: u64) -> Result<Pruned, StoreError> {
+    pub async fn over_before(&self, ms: u64) -> Result<PrunedCounts, StoreError> {
         let count = async |what: String| -> Result<u64, StoreError> {
             // The statement consists of constants.
             let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(what))
@@ -49,20 +49,20 @@ impl Store {
         let turns = count(format!(
             "SELECT COUNT(*) FROM runs WHERE session IN (SELECT id FROM sessions WHERE {SESSIONS})"
         ));
-        Ok(Pruned {
+        Ok(PrunedCounts {
             runs: alone + turns.await?,
             sessions: count(format!("SELECT COUNT(*) FROM sessions WHERE {SESSIONS}")).await?,
         })
     }
 
     /// Deletes runs that ended before `ms`, and sessions all of whose turns did.
-    pub async fn prune(&self, ms: u64, by: PrunedBy) -> Result<Pruned, StoreError> {
-        let mut all = Pruned::default();
+    pub async fn prune(&self, ms: u64, by: PrunedBy) -> Result<PrunedCounts, StoreError> {
+        let mut all = PrunedCounts::default();
         loop {
             let gone = self.prune_some(ms, by).await?;
             all.runs += gone.runs;
             all.sessions += gone.sessions;
-            if gone == Pruned::default() {
+            if gone == PrunedCounts::default() {
                 break;
             }
             tokio::time::sleep(BATCH_DELAY).await;
@@ -73,7 +73,7 @@ impl Store {
         Ok(all)
     }
 
-    async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<Pruned, StoreError> {
+    async fn prune_some(&self, ms: u64, by: PrunedBy) -> Result<PrunedCounts, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
             let alone = format!(
@@ -98,7 +98,7 @@ impl Store {
                 audit_log::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;
-            Ok(Pruned {
+            Ok(PrunedCounts {
                 runs: gone.len() as u64,
                 sessions: sessions.len() as u64,
             })

@@ -30,7 +30,7 @@ pub struct RunRow {
     /// Milliseconds since 1970 (UTC).
     pub began_ms: u64,
     /// Absent while the run has not ended.
-    pub ended: Option<Ended>,
+    pub ended: Option<RunEnd>,
     /// A living process works on it.
     pub is_held: bool,
     /// One of its calls waits for a person.
@@ -39,7 +39,7 @@ pub struct RunRow {
 
 /// How a run ended.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct RunEnd {
     /// Milliseconds since 1970 (UTC).
     pub at_ms: u64,
     /// Why it ended.
@@ -193,7 +193,7 @@ pub(crate) fn before_statement(is_of_one: bool) -> String {
 fn run_row(row: &AnyRow, is_held: bool) -> Result<RunRow, sqlx::Error> {
     let reason: Option<String> = row.try_get("reason")?;
     let ended = reason.map(|reason| {
-        Ok::<_, sqlx::Error>(Ended {
+        Ok::<_, sqlx::Error>(RunEnd {
             at_ms: unsigned(row, "ended_ms")?,
             reason: serde_json::from_value(reason.into())
                 .map_err(|error| sqlx::Error::Decode(error.into()))?,

@@ -28,10 +28,11 @@ impl ExportClient {
     }
 }
 
-type Sent<'a> = Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
+type ResponseFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'a>>;
 
 impl HttpClient for ExportClient {
-    fn send_bytes<'a, 'b>(&'a self, request: Request<Bytes>) -> Sent<'b>
+    fn send_bytes<'a, 'b>(&'a self, request: Request<Bytes>) -> ResponseFuture<'b>
     where
         'a: 'b,
         Self: 'b,

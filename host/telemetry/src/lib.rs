@@ -35,6 +35,6 @@ pub use call::CallSpan;
 pub use context::{named, parent_of, remote};
 pub use handle::Telemetry;
 pub use instruments::CacheLookups;
-pub use observer::{Observer, Subject};
+pub use observer::{ObservedRun, Observer};
 pub use settings::{Settings, Variables, headers};
 pub use setup::TelemetryError;

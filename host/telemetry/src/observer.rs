@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 /// The run that an [`Observer`] follows.
 #[derive(Debug, Clone, Default)]
-pub struct Subject {
+pub struct ObservedRun {
     /// Id of the run.
     pub run: Uuid,
     /// Name of the agent.
@@ -29,7 +29,7 @@ pub struct Subject {
     pub parent: Context,
 }
 
-impl Subject {
+impl ObservedRun {
     /// Attributes of the run's spans.
     fn about(&self) -> Vec<KeyValue> {
         let session = self.conversation;
@@ -45,7 +45,7 @@ impl Subject {
 pub struct Observer {
     inner: Option<Arc<Exporters>>,
     spans: Spans,
-    subject: Subject,
+    subject: ObservedRun,
     root: Option<AgentRun>,
     /// Completes requests, which events shorten; used only if content is captured.
     bodies: Bodies,
@@ -91,13 +91,13 @@ struct OpenCall {
 
 impl Telemetry {
     /// An observer that follows a run.
-    pub fn observe(&self, subject: Subject) -> Observer {
+    pub fn observe(&self, subject: ObservedRun) -> Observer {
         Observer::new(self.clone(), subject)
     }
 }
 
 impl Observer {
-    fn new(telemetry: Telemetry, subject: Subject) -> Self {
+    fn new(telemetry: Telemetry, subject: ObservedRun) -> Self {
         let spans = telemetry.spans();
         let at_ms = now_ms();
         let root = telemetry.inner.is_some().then(|| AgentRun {

@@ -24,7 +24,7 @@ use ratios::{RATIOS, Ratio};
     nor cargo xtask test measures: on a shared machine, what runs beside moves ratios, too.\n\n\
     All benches, with criterion's own report: cargo bench -p toolhold-agent"
 )]
-pub struct Arguments {
+pub struct BenchArguments {
     /// Only these benches: calls, steps (default: all that have a yardstick)
     benches: Vec<String>,
     /// Fail if a ratio is worse than the accepted one by more than its bound
@@ -41,7 +41,7 @@ pub struct Arguments {
 /// Names of ratios and what was accepted of each.
 type Accepted = BTreeMap<String, f64>;
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &BenchArguments) -> Result<ExitCode> {
     let known: BTreeSet<_> = RATIOS.iter().map(|ratio| ratio.bench).collect();
     let chosen = chosen(&known, &arguments.benches)?;
     let since = if arguments.last {

@@ -28,7 +28,7 @@ use session::{Folders, FuzzOutcome};
     With a nightly toolchain the same targets run under cargo-fuzz, with AddressSanitizer:\n  \
     cargo +nightly fuzz run TARGET --fuzz-dir host/fuzz --features libfuzzer host/fuzz/seeds/TARGET"
 )]
-pub struct Arguments {
+pub struct FuzzArguments {
     /// Which targets (default: all)
     targets: Vec<String>,
     /// How long each target runs
@@ -46,7 +46,7 @@ pub struct Arguments {
     seed: Option<u32>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &FuzzArguments) -> Result<ExitCode> {
     let crate_folder = project::root().join("host/fuzz");
     let targets = chosen(&crate_folder, &arguments.targets)?;
     narrate::line("building the fuzz targets");

@@ -17,7 +17,7 @@ use crate::{narrate, project};
     after_help = "Counted are the lines of host/*/src that hold code: no blank lines, no comments, nothing that \
     is compiled for tests only. The sizes of files are in such lines, too."
 )]
-pub struct Arguments {
+pub struct LinesArguments {
     /// Compare with this revision of git: main, HEAD~20, a commit's id
     #[arg(long)]
     against: Option<String>,
@@ -29,7 +29,7 @@ const NO_PRODUCT: [&str; 3] = ["fuzz", "hostile", "xtask"];
 /// From how many lines on a file is asked why it is so long.
 const LONG_FILE_LINES: usize = 500;
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &LinesArguments) -> Result<ExitCode> {
     let now = count(&project::root())?;
     let text = match &arguments.against {
         None => sizes(&now),
@@ -43,11 +43,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// The lines of each file, by crate.
-type Count = BTreeMap<String, Vec<usize>>;
+type LinesByCrate = BTreeMap<String, Vec<usize>>;
 
-fn count(root: &Path) -> Result<Count> {
+fn count(root: &Path) -> Result<LinesByCrate> {
     let host = root.join("host");
-    let mut count = Count::new();
+    let mut count = LinesByCrate::new();
     let entries =
         fs::read_dir(&host).with_context(|| format!("could not list {}", host.display()))?;
     for entry in entries {
@@ -114,7 +114,7 @@ fn is_product(name: &str) -> bool {
     !NO_PRODUCT.contains(&name)
 }
 
-fn sizes(count: &Count) -> String {
+fn sizes(count: &LinesByCrate) -> String {
     let mut text = header(&["files", "lines", "median", "p90", "longest", "over 500"]);
     let mut row = |name: &str, files: &[usize]| {
         let mut files = files.to_vec();
@@ -151,9 +151,10 @@ fn sizes(count: &Count) -> String {
     text
 }
 
-fn differences(then: &Count, now: &Count) -> String {
+fn differences(then: &LinesByCrate, now: &LinesByCrate) -> String {
     let mut text = header(&["before", "after", "change"]);
-    let lines = |count: &Count, name: &str| count.get(name).map_or(0, |files| files.iter().sum());
+    let lines =
+        |count: &LinesByCrate, name: &str| count.get(name).map_or(0, |files| files.iter().sum());
     let mut row = |name: &str, before: usize, after: usize| {
         let change = after.cast_signed() - before.cast_signed();
         let change = format!("{change:+}");
@@ -196,7 +197,7 @@ fn cells<T: ToString>(cells: impl IntoIterator<Item = T>) -> String {
 mod tests {
     use super::*;
 
-    fn count_of(crates: &[(&str, &[usize])]) -> Count {
+    fn count_of(crates: &[(&str, &[usize])]) -> LinesByCrate {
         let crates = crates.iter();
         crates
             .map(|(name, files)| ((*name).to_owned(), files.to_vec()))

@@ -55,18 +55,18 @@ impl LocalModel {
 
 /// Everything a server process needs, in the cache.
 #[derive(Debug)]
-struct Installed {
+struct InstalledModel {
     model: &'static Model,
     python: std::path::PathBuf,
     weights: std::path::PathBuf,
 }
 
-fn install(model: &'static Model) -> Result<Installed> {
+fn install(model: &'static Model) -> Result<InstalledModel> {
     // Two sessions that begin at once would otherwise write the same files.
     let _exclusive = home::lock()?;
     let python = python::install().context("llama.cpp's server could not be installed")?;
     let weights = fetch::fetch(&python, model)?;
-    Ok(Installed {
+    Ok(InstalledModel {
         model,
         python,
         weights,

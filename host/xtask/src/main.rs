@@ -41,19 +41,19 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Build Toolhold and watch a model solve a task by calling sandboxed Wasm tools
-    Quickstart(quickstart::Arguments),
+    Quickstart(quickstart::QuickstartArguments),
     /// Build what the tests need, serve a local model for the end-to-end ones, run all tests, or those named
-    Test(test_run::Arguments),
+    Test(test_run::TestArguments),
     /// Check the walls: no circle of modules inside of a crate, the order of crates, the map's table
-    Rooms(rooms::Arguments),
+    Rooms(rooms::RoomsArguments),
     /// Count the lines of product code, by crate; compare with a revision
-    Lines(lines::Arguments),
+    Lines(lines::LinesArguments),
     /// Measure what the host costs beside yardsticks of the same run; compare with what was accepted
-    Bench(bench::Arguments),
+    Bench(bench::BenchArguments),
     /// Run the fuzz targets: what must hold for any input
-    Fuzz(fuzz::Arguments),
+    Fuzz(fuzz::FuzzArguments),
     /// Build the components under modules/ from their sources
-    Modules(modules::Arguments),
+    Modules(modules::ModulesArguments),
     /// Serve a small real model on this machine's CPU, OpenAI-compatible
     LocalModel {
         #[command(subcommand)]

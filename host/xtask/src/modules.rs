@@ -15,7 +15,7 @@ use crate::project::{self, Profile};
 use crate::{interrupt, narrate};
 
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub struct ModulesArguments {
     /// Which modules (default: all that have a recipe)
     names: Vec<String>,
     /// Which build of toolhold does the work; the components are the same
@@ -73,7 +73,7 @@ impl fmt::Display for ModuleFolder {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &ModulesArguments) -> Result<ExitCode> {
     let modules = chosen(all(&project::root())?, &arguments.names)?;
     let toolhold = project::build_toolhold(arguments.profile)?;
     if arguments.check {

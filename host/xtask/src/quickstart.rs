@@ -17,7 +17,7 @@ use crate::{interrupt, narrate};
 const TASK: &str = "How many r are in 'refrigerator'? What is 123456789 * 987654321?";
 
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub struct QuickstartArguments {
     /// What the model is to do
     #[arg(default_value = TASK)]
     task: String,
@@ -29,7 +29,7 @@ pub struct Arguments {
     model: Option<String>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
     narrate::line("building toolhold (the first time compiles the Wasm engine: some minutes)");
     let toolhold = project::build_toolhold(Profile::Release)?;
     let mut run = Command::new(&toolhold);
@@ -72,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(project::exit_code(status))
 }
 
-fn endpoint_is_given(arguments: &Arguments) -> bool {
+fn endpoint_is_given(arguments: &QuickstartArguments) -> bool {
     arguments.base_url.is_some()
         || env::var_os("TOOLHOLD_BASE_URL").is_some_and(|url| !url.is_empty())
 }

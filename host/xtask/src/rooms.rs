@@ -1,11 +1,12 @@
 //! `cargo xtask rooms`: the walls of the house. Inside of a crate, no circle between its rooms (its
-//! top-level modules); between crates, the order of [`order`]; and some crates stay free of what
-//! others are made of.
+//! top-level modules); between crates, the order of [`order`]; some crates stay free of what others
+//! are made of; and at most two types of the workspace have the same name.
 
 mod arrows;
 mod knots;
 mod order;
 mod table;
+mod type_names;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,15 +18,16 @@ use clap::Args;
 use crate::workspace::{self, Crate};
 use crate::{narrate, project, source};
 use arrows::Arrows;
-use knots::Knot;
+use knots::ModuleCycle;
+use type_names::TypeNames;
 
 #[derive(Args, Debug)]
 #[command(
     after_help = "An arrow is a path that begins with crate::ROOM, or with as many super:: as lead to the \
     crate's root, outside of tests. A name that the root re-exports counts as its room."
 )]
-pub struct Arguments {
-    /// Only these crates, by folder: no order, no table (default: all of host/)
+pub struct RoomsArguments {
+    /// Only these crates, by folder: no order, no table, no type names (default: all of host/)
     crates: Vec<String>,
     /// Write the table of crates into host/ARCHITECTURE.md
     #[arg(long, conflicts_with = "crates")]
@@ -35,7 +37,7 @@ pub struct Arguments {
 /// Lines that are shown of a knot; the rarest arrows come first, for they are the ones to cut.
 const TIES_SHOWN: usize = 12;
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &RoomsArguments) -> Result<ExitCode> {
     let root = project::root();
     let crates = workspace::crates(&root)?;
     if let Some(unknown) = arguments
@@ -47,9 +49,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let mut problems = Vec::new();
     let mut plans = Vec::new();
+    let mut names = TypeNames::default();
     for each in crates {
         if arguments.crates.is_empty() || arguments.crates.contains(&each.name) {
-            plans.push(CrateRooms::of(each)?);
+            plans.push(CrateRooms::of(each, &mut names)?);
         }
     }
     for plan in &plans {
@@ -63,6 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         for plan in &plans {
             problems.extend(order::forbidden(&plan.krate)?);
         }
+        problems.extend(names.violations(&root));
         problems.extend(table::check(&root, &plans, arguments.write)?);
     }
     if problems.is_empty() {
@@ -78,14 +82,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 struct CrateRooms {
     krate: Crate,
     arrows: Arrows,
-    knots: Vec<Knot>,
+    knots: Vec<ModuleCycle>,
     /// Lines of product code.
     lines: usize,
 }
 
 impl CrateRooms {
-    fn of(krate: Crate) -> Result<Self> {
+    fn of(krate: Crate, names: &mut TypeNames) -> Result<Self> {
         let sources = source::of_crate(&krate.roots)?;
+        for source in &sources {
+            names.add(source);
+        }
         let arrows = Arrows::between(&sources);
         let knots = knots::knots(&arrows);
         Ok(Self {

@@ -34,7 +34,7 @@ const TESTS_MIB: u64 = 1500;
     Environment: TOOLHOLD_E2E=off leaves the real model out; \
     TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours."
 )]
-pub struct Arguments {
+pub struct TestArguments {
     /// Passed on to `cargo nextest run`, after `--`; leaves the modules' tests and the documentation's out
     #[arg(last = true)]
     chosen: Vec<OsString>,
@@ -43,7 +43,7 @@ pub struct Arguments {
     without_nextest: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     // Who picks a test means one of the host's.
     let is_all = arguments.chosen.is_empty();
     let modules_pass = !is_all || modules_pass()?;

@@ -14,21 +14,21 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// How many of something are open, how many were at once, and how many ever.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gauge(Arc<Counts>);
+pub(super) struct Gauge(Arc<ConnectionCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ConnectionCounts {
     open: AtomicUsize,
     most: AtomicUsize,
     ever: AtomicUsize,
 }
 
 impl Gauge {
-    pub(super) fn enter(&self) -> Place {
+    pub(super) fn enter(&self) -> CountedConnection {
         let open = self.0.open.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.most.fetch_max(open, Ordering::SeqCst);
         self.0.ever.fetch_add(1, Ordering::SeqCst);
-        Place(self.clone())
+        CountedConnection(self.clone())
     }
 
     pub(super) fn count(&self) -> usize {
@@ -46,9 +46,9 @@ impl Gauge {
 
 /// Counts as open until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place(Gauge);
+pub(super) struct CountedConnection(Gauge);
 
-impl Drop for Place {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.0.0.open.fetch_sub(1, Ordering::SeqCst);
     }
@@ -94,7 +94,7 @@ impl Listener for CountedListener {
 #[derive(Debug)]
 pub(super) struct CountedStream {
     stream: TcpStream,
-    _place: Place,
+    _place: CountedConnection,
 }
 
 impl AsyncRead for CountedStream {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What happens on the connection after a request came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RawStep {
     Send(Vec<u8>),
     Wait(Duration),
     /// Nothing more, until the client leaves.
@@ -19,18 +19,18 @@ pub enum Step {
 }
 
 /// One answer, as the steps of its connection.
-pub type Wire = Vec<Step>;
+pub type RawReply = Vec<RawStep>;
 
 /// A running endpoint; stops taking connections when dropped.
 #[derive(Debug)]
 pub struct RawEndpoint {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<RawState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    wires: Vec<Wire>,
+struct RawState {
+    wires: Vec<RawReply>,
     requests: AtomicUsize,
     is_over: AtomicBool,
 }
@@ -41,12 +41,12 @@ impl RawEndpoint {
     ///
     /// # Panics
     /// If no port can be opened.
-    pub fn start(wires: impl IntoIterator<Item = Wire>) -> Self {
+    pub fn start(wires: impl IntoIterator<Item = RawReply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0");
         let listener = listener.unwrap_or_else(|error| panic!("no port for the endpoint: {error}"));
         let address = listener.local_addr();
         let address = address.unwrap_or_else(|error| panic!("no address: {error}"));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RawState {
             wires: wires.into_iter().collect(),
             requests: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
@@ -85,7 +85,7 @@ impl Drop for RawEndpoint {
     }
 }
 
-impl Shared {
+impl RawState {
     fn serve(&self, mut stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         // Nobody waits longer for a test that failed.
@@ -97,16 +97,16 @@ impl Shared {
             for step in wire.into_iter().flatten() {
                 match step {
                     // The client may have seen enough.
-                    Step::Send(bytes) => {
+                    RawStep::Send(bytes) => {
                         if stream.write_all(bytes).is_err() {
                             return;
                         }
                     }
-                    Step::Wait(time) => thread::sleep(*time),
-                    Step::Hang => {
+                    RawStep::Wait(time) => thread::sleep(*time),
+                    RawStep::Hang => {
                         let _ = stream.read(&mut [0]);
                     }
-                    Step::KeepAlive => goes_on = true,
+                    RawStep::KeepAlive => goes_on = true,
                 }
             }
             if !goes_on {

@@ -16,7 +16,7 @@ pub struct Scenario {
     pub models: Vec<String>,
     /// Requests without this bearer token get a 401.
     pub key: Option<String>,
-    pub order: Order,
+    pub order: ReplyOrder,
     pub replies: Vec<Reply>,
     /// What other paths answer, such as `/props` or `/v1/models`, with 200.
     pub routes: BTreeMap<String, Value>,
@@ -40,7 +40,7 @@ pub enum TokenForm {
 /// Which reply a request gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ReplyOrder {
     /// The next one; when none is left a 500 that says so.
     #[default]
     Once,
@@ -60,7 +60,7 @@ impl Scenario {
         }
     }
 
-    pub fn in_order(mut self, order: Order) -> Self {
+    pub fn in_order(mut self, order: ReplyOrder) -> Self {
         self.order = order;
         self
     }

@@ -19,15 +19,15 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use super::connections::{CountedListener, Gauge, Place};
-use super::scenario::{ErrorReply, Order, Reply, Scenario, TokenForm};
+use super::connections::{CountedConnection, CountedListener, Gauge};
+use super::scenario::{ErrorReply, Reply, ReplyOrder, Scenario, TokenForm};
 use super::wire;
 
 /// What the server and the test see of each other.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct EndpointState {
     scenario: Scenario,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenRequests>,
     pub(super) open_streams: Gauge,
     pub(super) open_connections: Gauge,
     /// Answers that were given to their end.
@@ -35,7 +35,7 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenRequests {
     requests: Vec<Value>,
     authorizations: Vec<Option<String>>,
     others: Vec<(String, Value)>,
@@ -44,7 +44,7 @@ struct Seen {
     next: usize,
 }
 
-impl Shared {
+impl EndpointState {
     pub(super) fn new(scenario: Scenario) -> Self {
         Self {
             scenario,
@@ -81,7 +81,7 @@ impl Shared {
         ended.saturating_sub(self.finished.load(Ordering::SeqCst))
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, SeenRequests> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,9 +98,9 @@ impl Shared {
         let mut seen = self.seen();
         let number = seen.requests.len();
         let reply = match self.scenario.order {
-            Order::Once => replies.get(seen.next),
-            Order::Repeat => replies.get(seen.next % replies.len().max(1)),
-            Order::FirstMatch => replies.iter().find(|reply| {
+            ReplyOrder::Once => replies.get(seen.next),
+            ReplyOrder::Repeat => replies.get(seen.next % replies.len().max(1)),
+            ReplyOrder::FirstMatch => replies.iter().find(|reply| {
                 let expect = reply.expect.as_ref();
                 expect.is_none_or(|expect| expect.mismatches(request).is_empty())
             }),
@@ -136,7 +136,7 @@ impl Shared {
 
 /// Serves until told to stop, and then drops every connection.
 pub(super) fn run(
-    shared: Arc<Shared>,
+    shared: Arc<EndpointState>,
     at: &str,
     ready: &mpsc::Sender<SocketAddr>,
     stopped: oneshot::Receiver<()>,
@@ -174,7 +174,7 @@ pub(super) fn run(
     runtime.shutdown_background();
 }
 
-async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+async fn models(State(shared): State<Arc<EndpointState>>, headers: HeaderMap) -> Response {
     if let Err(refusal) = authorize(&shared, &headers) {
         return refusal.into_response();
     }
@@ -195,7 +195,7 @@ async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
 
 /// Whatever is not a chat: what the scenario says for the path, and what servers have beside it.
 async fn other(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<EndpointState>>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -270,7 +270,11 @@ fn embedded(request: &Value) -> Value {
     json!({"object": "list", "data": data, "usage": {"prompt_tokens": texts.len(), "total_tokens": texts.len()}})
 }
 
-async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn chat(
+    State(shared): State<Arc<EndpointState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     // From here on a real server would be working on the answer.
     let stream = OpenStream {
         _place: shared.open_streams.enter(),
@@ -328,7 +332,7 @@ async fn chat(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes
 fn streamed(stream: OpenStream, reply: &Reply, model: &str) -> Response {
     let content_type = reply.content_type.as_deref().unwrap_or("text/event-stream");
     let headers = [(CONTENT_TYPE, content_type.to_owned())];
-    let script = Script {
+    let script = ScriptedBody {
         events: match &reply.raw {
             Some(body) => vec![body.clone().into_bytes()],
             None if reply.endless => vec![wire::endless_event(model)],
@@ -343,12 +347,12 @@ fn streamed(stream: OpenStream, reply: &Reply, model: &str) -> Response {
     let body = stream::unfold(Some(script), |script| async {
         let mut script = script?;
         match script.next_event().await {
-            Next::Event(bytes) => Some((Ok(bytes), Some(script))),
-            Next::End => {
+            NextChunk::Event(bytes) => Some((Ok(bytes), Some(script))),
+            NextChunk::End => {
                 script.stream.is_finished = true;
                 None
             }
-            Next::Break => {
+            NextChunk::Break => {
                 script.stream.is_finished = true;
                 Some((Err(io::Error::other("broken on purpose")), None))
             }
@@ -359,8 +363,8 @@ fn streamed(stream: OpenStream, reply: &Reply, model: &str) -> Response {
 
 /// Counts as an open stream until dropped: at the end of the body, or when the client has left.
 struct OpenStream {
-    _place: Place,
-    shared: Arc<Shared>,
+    _place: CountedConnection,
+    shared: Arc<EndpointState>,
     is_finished: bool,
 }
 
@@ -381,7 +385,7 @@ impl Drop for OpenStream {
 }
 
 /// A body as it is being sent.
-struct Script {
+struct ScriptedBody {
     events: Vec<Vec<u8>>,
     next: usize,
     endless: bool,
@@ -391,18 +395,18 @@ struct Script {
     stream: OpenStream,
 }
 
-enum Next {
+enum NextChunk {
     Event(Bytes),
     End,
     Break,
 }
 
-impl Script {
-    async fn next_event(&mut self) -> Next {
+impl ScriptedBody {
+    async fn next_event(&mut self) -> NextChunk {
         if self.bytes_left == Some(0) {
             // What was written is flushed only while the body makes the connection wait.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            return Next::Break;
+            return NextChunk::Break;
         }
         if self.next > 0 {
             tokio::time::sleep(self.between).await;
@@ -411,7 +415,7 @@ impl Script {
         tokio::task::yield_now().await;
         let place = if self.endless { 0 } else { self.next };
         let Some(event) = self.events.get(place) else {
-            return Next::End;
+            return NextChunk::End;
         };
         self.next += 1;
         let mut bytes = Bytes::copy_from_slice(event);
@@ -419,11 +423,11 @@ impl Script {
             bytes.truncate(*left);
             *left -= bytes.len();
         }
-        Next::Event(bytes)
+        NextChunk::Event(bytes)
     }
 }
 
-fn authorize(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
+fn authorize(shared: &EndpointState, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(key) = &shared.scenario.key else {
         return Ok(());
     };

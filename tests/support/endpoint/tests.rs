@@ -91,7 +91,8 @@ fn unexpected_and_surplus_requests_are_refused_with_the_reason() {
 
 #[test]
 fn replies_can_repeat_or_be_picked_by_what_is_asked() {
-    let endpoint = Endpoint::start(Scenario::new([Reply::content("hi")]).in_order(Order::Repeat));
+    let endpoint =
+        Endpoint::start(Scenario::new([Reply::content("hi")]).in_order(ReplyOrder::Repeat));
     for _ in 0..3 {
         assert!(ask(&endpoint, &hello()).contains("[DONE]"));
     }
@@ -99,7 +100,7 @@ fn replies_can_repeat_or_be_picked_by_what_is_asked() {
         Reply::content("no").expecting(Expect::text("goodbye")),
         Reply::content("yes").expecting(Expect::text("hello")),
     ];
-    let endpoint = Endpoint::start(Scenario::new(replies).in_order(Order::FirstMatch));
+    let endpoint = Endpoint::start(Scenario::new(replies).in_order(ReplyOrder::FirstMatch));
     assert!(ask(&endpoint, &hello()).contains("yes"));
 }
 

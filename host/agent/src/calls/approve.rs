@@ -13,7 +13,7 @@ use toolhold_protocol::failure::ToolFailure;
 
 /// What a decision does to a call.
 #[derive(Debug)]
-pub enum Decided {
+pub enum DecisionEffect {
     /// It is made with the arguments that were shown.
     Make(Value),
     /// It is made with these, once the shields let them pass.
@@ -33,30 +33,30 @@ pub fn decided(
     decision: Decision,
     fits: impl FnOnce(&Value) -> Result<(), ToolFailure>,
     check: Option<&ToolCheck>,
-) -> Decided {
+) -> DecisionEffect {
     let id = &pending.call.id;
     if decision.digest != pending.digest {
-        return Decided::Void(format!(
+        return DecisionEffect::Void(format!(
             "the decision about {id} was made for other arguments and does not count"
         ));
     }
     let void = |failure: ToolFailure| {
         let reason = failure.message;
-        Decided::Void(format!(
+        DecisionEffect::Void(format!(
             "what was decided about {id} cannot be done: {reason}"
         ))
     };
     match decision.verdict {
-        Verdict::Approve => Decided::Make(pending.arguments),
+        Verdict::Approve => DecisionEffect::Make(pending.arguments),
         Verdict::Edit { arguments } => match fits(&arguments) {
-            Ok(()) => Decided::Edited(arguments),
+            Ok(()) => DecisionEffect::Edited(arguments),
             Err(failure) => void(failure),
         },
         Verdict::Replace { result } => match check.map_or(Ok(()), |check| check.result(&result)) {
-            Ok(()) => Decided::Replaced(result),
+            Ok(()) => DecisionEffect::Replaced(result),
             Err(failure) => void(failure),
         },
-        Verdict::Refuse { reason } => Decided::Refused(ToolFailure::correctable(
+        Verdict::Refuse { reason } => DecisionEffect::Refused(ToolFailure::correctable(
             "refused",
             format!(
                 "a person refused this call: {reason}. Do not make it again; find another way, or end and say so"
@@ -67,7 +67,7 @@ pub fn decided(
 
 /// Why there is no decision about a call.
 #[derive(Debug)]
-pub enum Undecided {
+pub enum NoDecision {
     /// The question went back to the caller, who makes the call again with the answer.
     HandedBack,
     /// The call is not made.
@@ -77,7 +77,7 @@ pub enum Undecided {
 /// Asks a person about calls that are made outside of a run's machine.
 pub trait CallApprover: Send + Sync + Debug {
     /// Waits for a decision. Dropped when the call is cancelled.
-    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>>;
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>>;
 
     /// Asks about the calls that the call `id` makes.
     fn within(&self, id: &str) -> Arc<dyn CallApprover>;

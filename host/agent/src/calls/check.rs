@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_json::coerce::coerce;
 use toolhold_json::repair::Repair;
-use toolhold_json::validate::{Fault, Validator, cut};
+use toolhold_json::validate::{Validator, Violation, cut};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
@@ -80,7 +80,7 @@ impl ToolCheck {
     }
 
     /// The faults of arguments. References at `open` (JSON pointers) may stand for any value.
-    fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+    fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Violation> {
         self.arguments.faults(arguments, open)
     }
 
@@ -218,7 +218,7 @@ impl CallChecks {
 
     /// The faults of a planned call's arguments. References at `open` (JSON pointers) may stand for
     /// any value.
-    pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Fault> {
+    pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Violation> {
         let check = self.of(tool);
         check.map_or_else(Vec::new, |check| check.faults(arguments, open))
     }

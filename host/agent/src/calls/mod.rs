@@ -33,12 +33,12 @@ mod repeats;
 pub(crate) mod screen;
 mod tools;
 
-pub use approve::{CallApprover, Undecided};
+pub use approve::{CallApprover, NoDecision};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
-pub use privacy::{CalledTool, Hiding};
+pub use privacy::{CalledTool, PartyPrivacy};
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use repeats::Repeats;
 pub use tools::{CallableTool, CallableTools};

@@ -1,8 +1,8 @@
 //! Makes the calls that no run's machine makes: an MCP client's, a person's at the terminal, and those that
 //! modules make of other modules' tools.
 
-use crate::calls::approve::{self, CallApprover, Decided, Undecided};
-use crate::calls::privacy::{Hiding, hidden, revealed};
+use crate::calls::approve::{self, CallApprover, DecisionEffect, NoDecision};
+use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{admitted, released, screen};
 use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
@@ -42,7 +42,7 @@ pub struct CallPipeline {
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
     /// What the caller may see. Absent: everything, and so may all that it calls.
-    pub hiding: Option<Arc<dyn Hiding>>,
+    pub hiding: Option<Arc<dyn PartyPrivacy>>,
 }
 
 /// A call as its caller asks for it.
@@ -267,8 +267,8 @@ impl CallPipeline {
             recording.event(question).await;
             let decision = match self.decided(request, &pending).await {
                 Ok(decision) => decision,
-                Err(Undecided::Refused(failure)) => return Err(failure.into()),
-                Err(Undecided::HandedBack) => {
+                Err(NoDecision::Refused(failure)) => return Err(failure.into()),
+                Err(NoDecision::HandedBack) => {
                     return Err(CallStop::NotCalled(NotCalled::HandedBack));
                 }
             };
@@ -281,17 +281,17 @@ impl CallPipeline {
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
             arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
-                Decided::Make(arguments) => return Ok(arguments),
-                Decided::Edited(edited) => {
+                DecisionEffect::Make(arguments) => return Ok(arguments),
+                DecisionEffect::Edited(edited) => {
                     match self.screened(request, edited, recording).await? {
                         (arguments, false) => return Ok(arguments),
                         // The screened call differs from the approved one.
                         (left, true) => left,
                     }
                 }
-                Decided::Replaced(result) => return Err(CallStop::Replaced(result)),
-                Decided::Refused(failure) => return Err(failure.into()),
-                Decided::Void(message) => {
+                DecisionEffect::Replaced(result) => return Err(CallStop::Replaced(result)),
+                DecisionEffect::Refused(failure) => return Err(failure.into()),
+                DecisionEffect::Void(message) => {
                     let notice = EventKind::Notice {
                         step: STEP,
                         message,
@@ -309,7 +309,7 @@ impl CallPipeline {
         &self,
         request: &CallRequest,
         pending: &Pending,
-    ) -> Result<Decision, Undecided> {
+    ) -> Result<Decision, NoDecision> {
         let callers = request.callers.iter();
         let _pauses: Vec<ClockPause> = callers.map(|it| it.clock.clone().pause()).collect();
         self.approver.decide(pending).await
@@ -320,7 +320,7 @@ impl CallPipeline {
         &self,
         request: CallRequest,
         arguments: Value,
-        hiding: Option<Arc<dyn Hiding>>,
+        hiding: Option<Arc<dyn PartyPrivacy>>,
     ) -> ToolCall {
         let most = self.rules.call_timeout;
         let timeout = request.timeout.map_or(most, |own| own.min(most));

@@ -10,7 +10,7 @@
 //! no memory of placeholders: what is hidden from it is gone.
 
 use crate::calls::ToolCheck;
-use crate::guard::pii::{Masked, Vault};
+use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result::ToolOutput;
 
 /// What one party of calls may see: the caller of some, or a tool that is called.
-pub trait Hiding: Send + Sync + Debug {
+pub trait PartyPrivacy: Send + Sync + Debug {
     /// Whether there is nothing to hide.
     fn is_off(&self) -> bool;
 
@@ -41,7 +41,7 @@ pub trait Hiding: Send + Sync + Debug {
     }
 
     /// What a tool that the party calls may see. Absent: everything.
-    fn of_tool(&self, _: &Bound) -> Option<Arc<dyn Hiding>> {
+    fn of_tool(&self, _: &Bound) -> Option<Arc<dyn PartyPrivacy>> {
         None
     }
 }
@@ -51,14 +51,14 @@ pub trait Hiding: Send + Sync + Debug {
 pub struct CalledTool {
     hidden: BTreeSet<Kind>,
     /// What it was given, and may give back.
-    given: Mutex<Masked>,
+    given: Mutex<GivenPlaceholders>,
     /// Of the call of the run, and of all calls that it makes.
     vault: Arc<Mutex<Vault>>,
 }
 
 impl CalledTool {
     /// The tool of a run's call, which was `given` these placeholders. Absent where nothing is hidden from anything.
-    pub fn new(privacy: &Privacy, tool: &Bound, given: &Masked) -> Option<Self> {
+    pub fn new(privacy: &Privacy, tool: &Bound, given: &GivenPlaceholders) -> Option<Self> {
         if privacy.is_off() {
             return None;
         }
@@ -71,7 +71,7 @@ impl CalledTool {
         })
     }
 
-    fn given(&self) -> MutexGuard<'_, Masked> {
+    fn given(&self) -> MutexGuard<'_, GivenPlaceholders> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl CalledTool {
     }
 }
 
-impl Hiding for CalledTool {
+impl PartyPrivacy for CalledTool {
     fn is_off(&self) -> bool {
         self.hidden.is_empty()
     }
@@ -111,7 +111,7 @@ impl Hiding for CalledTool {
         self.given().reveal(&text)
     }
 
-    fn of_tool(&self, tool: &Bound) -> Option<Arc<dyn Hiding>> {
+    fn of_tool(&self, tool: &Bound) -> Option<Arc<dyn PartyPrivacy>> {
         let hidden = self.vault().privacy().hidden_from(tool);
         Some(Arc::new(Self {
             hidden,
@@ -123,7 +123,7 @@ impl Hiding for CalledTool {
 
 /// The outcome of a call as its tool means it.
 pub fn revealed(
-    tool: &dyn Hiding,
+    tool: &dyn PartyPrivacy,
     outcome: Result<ToolOutput, ToolFailure>,
 ) -> Result<ToolOutput, ToolFailure> {
     match outcome {
@@ -140,7 +140,7 @@ pub fn revealed(
 
 /// The outcome of a call as its caller is told of it.
 pub(super) fn hidden(
-    caller: &dyn Hiding,
+    caller: &dyn PartyPrivacy,
     outcome: Result<ToolOutput, ToolFailure>,
     check: &ToolCheck,
 ) -> Result<ToolOutput, ToolFailure> {

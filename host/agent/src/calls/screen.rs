@@ -3,17 +3,17 @@
 use crate::calls::ToolCheck;
 use crate::guard::shield::{Screening, Shields};
 use serde_json::Value;
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolOutput;
 use toolhold_protocol::routing::Routing;
-use toolhold_protocol::shield::{Screened, ShieldPlace};
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::side_request::SideRequest;
 
 /// Asks the shields. Returns what came of it, and what each of them said and took, for the record.
-pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<EventKind>) {
+pub async fn screen(shields: &Shields, screening: Screening) -> (ScreeningResult, Vec<EventKind>) {
     let mut heard = ScreeningEvents::default();
     let (screened, judgements) = shields.screen(screening, &mut heard).await;
     let ScreeningEvents(mut events) = heard;
@@ -26,7 +26,7 @@ pub async fn screen(shields: &Shields, screening: Screening) -> (Screened, Vec<E
 #[derive(Default)]
 struct ScreeningEvents(Vec<EventKind>);
 
-impl Watch for ScreeningEvents {
+impl CompletionObserver for ScreeningEvents {
     fn delta(&mut self, _: Delta) {}
 
     fn routing(&mut self, routing: Routing) {
@@ -43,23 +43,25 @@ impl Watch for ScreeningEvents {
 /// # Errors
 /// Why the call is not made.
 pub fn admitted(
-    screened: Screened,
+    screened: ScreeningResult,
     arguments: Value,
     check: Option<&ToolCheck>,
 ) -> Result<(Value, bool), ToolFailure> {
     match screened {
-        Screened::Pass => Ok((arguments, false)),
-        Screened::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
-        Screened::Redacted { value } => match check.map_or(Ok(()), |check| check.fits(&value)) {
-            Ok(()) => Ok((value, true)),
-            Err(reason) => Err(ToolFailure::correctable(
-                "shield",
-                format!(
-                    "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
+        ScreeningResult::Pass => Ok((arguments, false)),
+        ScreeningResult::Blocked { shield, reason } => Err(blocked(&shield, "this call", &reason)),
+        ScreeningResult::Redacted { value } => {
+            match check.map_or(Ok(()), |check| check.fits(&value)) {
+                Ok(()) => Ok((value, true)),
+                Err(reason) => Err(ToolFailure::correctable(
+                    "shield",
+                    format!(
+                        "a shield took something out of the arguments, and what is left does not fit: {reason}. Make \
                          the call without what must not be there"
-                ),
-            )),
-        },
+                    ),
+                )),
+            }
+        }
     }
 }
 
@@ -90,11 +92,11 @@ pub async fn released(
     };
     let (screened, events) = screen(shields, screening).await;
     let outcome = match (screened, outcome) {
-        (Screened::Pass, outcome) => outcome,
-        (Screened::Blocked { shield, reason }, _) => {
+        (ScreeningResult::Pass, outcome) => outcome,
+        (ScreeningResult::Blocked { shield, reason }, _) => {
             Err(blocked(&shield, "the result of this call", &reason))
         }
-        (Screened::Redacted { value }, Ok(output)) => {
+        (ScreeningResult::Redacted { value }, Ok(output)) => {
             let left = check.map_or(Ok(()), |check| check.result_fits(&value));
             left.map(|()| ToolOutput { value, ..output }).map_err(|reason| {
                 let message = format!(
@@ -104,7 +106,7 @@ pub async fn released(
                 ToolFailure::correctable("shield", message)
             })
         }
-        (Screened::Redacted { value }, Err(failure)) => Err(ToolFailure {
+        (ScreeningResult::Redacted { value }, Err(failure)) => Err(ToolFailure {
             message: value.as_str().unwrap_or_default().to_owned(),
             ..failure
         }),

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Tokens by the SHA-256 of the text.
 #[derive(Debug, Default)]
-pub struct Counts(BTreeMap<[u8; 32], u64>);
+pub struct TokenCounts(BTreeMap<[u8; 32], u64>);
 
-impl Counts {
+impl TokenCounts {
     /// An empty text has no tokens, and needs no count.
     pub fn of(&self, text: &str) -> Option<u64> {
         if text.is_empty() {
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_text_is_counted_once() {
-        let mut counts = Counts::default();
+        let mut counts = TokenCounts::default();
         counts.add("known", 7);
         assert_eq!(counts.of("known"), Some(7));
         assert_eq!(counts.of(""), Some(0));

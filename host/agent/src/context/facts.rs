@@ -26,7 +26,7 @@ const ELLIPSIS: &str = "…";
 
 /// What is kept of a value, and how many values there was no room for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct KeptFacts {
+pub(super) struct SelectedFacts {
     pub(super) facts: Vec<Fact>,
     pub(super) left: usize,
 }
@@ -50,14 +50,14 @@ impl Fact {
 }
 
 /// Of a value, with the place of each object in it.
-pub(super) fn of_value(value: &Value) -> KeptFacts {
+pub(super) fn of_value(value: &Value) -> SelectedFacts {
     let mut collector = Collector::default();
     collector.collect("", value, 0);
     collector.told
 }
 
 /// Of a text: of the JSON in it, whole or not, and of its words.
-pub(super) fn of_text(text: &str) -> KeptFacts {
+pub(super) fn of_text(text: &str) -> SelectedFacts {
     let mut collector = Collector::default();
     collector.text("", text, 0);
     collector.told
@@ -65,7 +65,7 @@ pub(super) fn of_text(text: &str) -> KeptFacts {
 
 #[derive(Default)]
 struct Collector {
-    told: KeptFacts,
+    told: SelectedFacts,
     bytes: usize,
     /// From here on values are only counted.
     is_full: bool,
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lines(told: KeptFacts) -> Vec<String> {
+    fn lines(told: SelectedFacts) -> Vec<String> {
         told.facts.into_iter().map(|fact| fact.line).collect()
     }
 
@@ -357,11 +357,11 @@ mod tests {
         }
     }
 
-    fn bytes(told: &KeptFacts) -> usize {
+    fn bytes(told: &SelectedFacts) -> usize {
         told.facts.iter().map(|fact| fact.line.len()).sum()
     }
 
-    fn values(told: &KeptFacts) -> usize {
+    fn values(told: &SelectedFacts) -> usize {
         told.facts.iter().map(|fact| fact.values).sum()
     }
 

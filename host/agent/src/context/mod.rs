@@ -9,7 +9,7 @@ pub mod stored;
 pub mod summary;
 pub mod toolbook;
 
-pub use counts::Counts;
+pub use counts::TokenCounts;
 pub use meter::TokenMeter;
 pub use stored::Stored;
 pub use summary::Summary;

@@ -1,7 +1,7 @@
 //! What takes the place of dropped history: which calls were made, and every identifier with its values,
 //! verbatim. No model writes it: it could make things up, and a replayed run would get a different summary.
 
-use super::facts::{self, Fact, KeptFacts};
+use super::facts::{self, Fact, SelectedFacts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ impl Summary {
 
     fn add_call(&mut self, answered: &Answered, whole: Option<&str>) {
         let arguments = answered.call.arguments.to_string();
-        let mut told = KeptFacts::default();
+        let mut told = SelectedFacts::default();
         if arguments.chars().count() > MAX_TEXT_CHARS {
             told = facts::of_value(&answered.call.arguments);
         }
@@ -87,7 +87,7 @@ impl Summary {
         self.push(head, told, Some(answered.call.id.clone()));
     }
 
-    fn push(&mut self, head: String, told: KeptFacts, call: Option<String>) {
+    fn push(&mut self, head: String, told: SelectedFacts, call: Option<String>) {
         let mut facts = told.facts;
         facts.retain(|fact| self.seen.insert(hash(&fact.line)));
         facts.shrink_to_fit();
@@ -126,7 +126,7 @@ impl Summary {
         }
     }
 
-    fn facts_of(answered: &Answered, whole: Option<&str>) -> KeptFacts {
+    fn facts_of(answered: &Answered, whole: Option<&str>) -> SelectedFacts {
         let text = whole.unwrap_or(&answered.text);
         match serde_json::from_str::<Value>(text) {
             Ok(value) if !answered.failed => facts::of_value(&value),
@@ -145,7 +145,7 @@ impl Summary {
         let facts = self.bytes;
         let mut over_heads = (heads + facts).saturating_sub(max);
         let mut over_facts = facts.saturating_sub(max);
-        let mut left_out = LeftOut::default();
+        let mut left_out = OmittedFacts::default();
         let mut text = String::new();
         for entry in &self.entries {
             if over_heads > 0 {
@@ -195,7 +195,7 @@ fn hash(line: &str) -> u64 {
 
 /// The facts that did not fit.
 #[derive(Debug, Default)]
-struct LeftOut<'a> {
+struct OmittedFacts<'a> {
     heads: usize,
     lines: usize,
     values: usize,
@@ -203,7 +203,7 @@ struct LeftOut<'a> {
     calls: Vec<&'a str>,
 }
 
-impl LeftOut<'_> {
+impl OmittedFacts<'_> {
     fn text(&self) -> String {
         if self.values == 0 {
             return self.calls_only();

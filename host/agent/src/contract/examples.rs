@@ -29,10 +29,10 @@ pub fn turns(tools: &[Tool], count: usize) -> Vec<Turn> {
     turns
 }
 
-type Picked<'a> = (&'a Tool, &'a Example);
+type ChosenExample<'a> = (&'a Tool, &'a Example);
 
 /// The tools that have examples, one of each module before the second of any.
-fn pick(tools: &[Tool]) -> Vec<Picked<'_>> {
+fn pick(tools: &[Tool]) -> Vec<ChosenExample<'_>> {
     let module = |tool: &Tool| tool.name.split('.').next().unwrap_or_default().to_owned();
     let mut seen = Vec::new();
     let (mut first, mut rest) = (Vec::new(), Vec::new());

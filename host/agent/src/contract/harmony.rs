@@ -39,7 +39,7 @@ pub(super) enum Channel {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begins<'t> {
+pub(super) enum HeaderMatch<'t> {
     With(Header<'t>),
     /// Perhaps with a header: it is not complete.
     Open,
@@ -47,21 +47,21 @@ pub(super) enum Begins<'t> {
 }
 
 /// Whether `text` begins with the header of a message.
-pub(super) fn begins(text: &str) -> Begins<'_> {
+pub(super) fn begins(text: &str) -> HeaderMatch<'_> {
     if ![ROLE, CHANNEL].iter().any(|mark| text.starts_with(mark)) {
         let is_begun = [ROLE, CHANNEL].iter().any(|mark| mark.starts_with(text));
         return if is_begun {
-            Begins::Open
+            HeaderMatch::Open
         } else {
-            Begins::WithNone
+            HeaderMatch::WithNone
         };
     }
     match text.split_once(MESSAGE) {
         Some((head, content)) if head.len() <= MAX_HEADER => {
-            header(head, content).map_or(Begins::WithNone, Begins::With)
+            header(head, content).map_or(HeaderMatch::WithNone, HeaderMatch::With)
         }
-        None if text.len() <= MAX_HEADER => Begins::Open,
-        _ => Begins::WithNone,
+        None if text.len() <= MAX_HEADER => HeaderMatch::Open,
+        _ => HeaderMatch::WithNone,
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn headers_say_channel_and_recipient() {
         let with = |channel, recipient| {
-            Begins::With(Header {
+            HeaderMatch::With(Header {
                 channel,
                 recipient,
                 content: "{}",
@@ -244,27 +244,27 @@ mod tests {
                 call,
             ),
             // Not complete.
-            ("", Begins::Open),
-            ("<|cha", Begins::Open),
-            ("<|start|>assistant<|channel|>fin", Begins::Open),
+            ("", HeaderMatch::Open),
+            ("<|cha", HeaderMatch::Open),
+            ("<|start|>assistant<|channel|>fin", HeaderMatch::Open),
             // None.
-            ("<|channel|>secret<|message|>{}", Begins::WithNone),
+            ("<|channel|>secret<|message|>{}", HeaderMatch::WithNone),
             (
                 "<|channel|>commentary to=a to=b<|message|>{}",
-                Begins::WithNone,
+                HeaderMatch::WithNone,
             ),
             (
                 "<|channel|>final, as it is called<|message|>{}",
-                Begins::WithNone,
+                HeaderMatch::WithNone,
             ),
-            ("<|start|>user<|message|>{}", Begins::WithNone),
-            ("<|start|>assistant<|message|>{}", Begins::WithNone),
-            ("{}", Begins::WithNone),
+            ("<|start|>user<|message|>{}", HeaderMatch::WithNone),
+            ("<|start|>assistant<|message|>{}", HeaderMatch::WithNone),
+            ("{}", HeaderMatch::WithNone),
         ] {
             assert_eq!(super::begins(text), begins, "{text}");
         }
         let long = format!("<|channel|>{}", "a".repeat(MAX_HEADER));
-        assert_eq!(begins(&long), Begins::WithNone);
+        assert_eq!(begins(&long), HeaderMatch::WithNone);
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
-pub use reader::{Piece, ReplyReader};
+pub use reader::{ReplyPart, ReplyReader};
 use toolhold_protocol::contract::Contract;
 
 use serde::de::IgnoredAny;
@@ -170,12 +170,12 @@ impl<'a> ParsedReply<'a> {
     }
 
     /// Calls that the answer begins with, in a form that the model was trained to.
-    fn leaked_first(&self) -> Option<leak::Leaked> {
+    fn leaked_first(&self) -> Option<leak::LeakedCalls> {
         leak::front(self.answer, &self.offer, self.end)
     }
 
     /// Calls that are what the reply does, in such a form.
-    fn leaked(&self) -> Option<leak::Leaked> {
+    fn leaked(&self) -> Option<leak::LeakedCalls> {
         if !self.answer.trim().is_empty() {
             return leak::find(self.answer, &self.offer, self.end);
         }
@@ -185,7 +185,7 @@ impl<'a> ParsedReply<'a> {
     }
 
     /// The solution that leaked calls are.
-    fn solution(&self, leaked: leak::Leaked) -> Result<Solution, String> {
+    fn solution(&self, leaked: leak::LeakedCalls) -> Result<Solution, String> {
         let mut solution = Solution {
             repairs: self.repairs(),
             ..Solution::default()

@@ -13,7 +13,7 @@ use toolhold_protocol::side_request::SideRequest;
 
 /// Usage of a run, ended sub-agents included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct RunUsage {
     pub tokens: u64,
     pub cost: Amount,
     /// Replies whose cost is unknown.
@@ -22,7 +22,7 @@ pub struct Spent {
     pub calls: u32,
 }
 
-impl Spent {
+impl RunUsage {
     /// Usage of a side request; `counts_money`: whether its cost must be known.
     pub(super) fn beside(request: &SideRequest, counts_money: bool) -> Self {
         let is_unknown = request.cost_nano.is_none() && request.role.is_complete();
@@ -128,7 +128,7 @@ impl Budgets {
     }
 
     /// The budgets that remain.
-    pub fn less(self, spent: &Spent) -> Self {
+    pub fn less(self, spent: &RunUsage) -> Self {
         Self {
             tokens: self.tokens.map(|most| most.saturating_sub(spent.tokens)),
             cost: self.cost.map(|most| most.less(spent.cost)),
@@ -153,7 +153,7 @@ impl Budgets {
 
     /// Which of them allows no more, and why. The last call that is allowed may still be answered, so
     /// calls are used up when there was one more.
-    pub fn overdrawn(&self, spent: &Spent, currency: &str) -> Option<(Budget, String)> {
+    pub fn overdrawn(&self, spent: &RunUsage, currency: &str) -> Option<(Budget, String)> {
         let is_used = |used: bool, budget, message: String| used.then_some((budget, message));
         let tokens = self.tokens.and_then(|most| {
             let message = format!(
@@ -188,11 +188,11 @@ impl Budgets {
 #[derive(Debug, Default)]
 pub(super) struct BudgetTracker {
     budgets: Budgets,
-    spent: Mutex<Spent>,
+    spent: Mutex<RunUsage>,
 }
 
 impl BudgetTracker {
-    pub fn new(budgets: Budgets, spent: Spent) -> Self {
+    pub fn new(budgets: Budgets, spent: RunUsage) -> Self {
         Self {
             budgets,
             spent: Mutex::new(spent),
@@ -202,8 +202,8 @@ impl BudgetTracker {
     /// Notes what an event of the run itself, or of one of its sub-agents, says it took. Each is to be
     /// noted once, where it happened.
     pub fn note(&self, event: &EventKind) {
-        let more = Spent::of(event, self.counts_money());
-        if more != Spent::default() {
+        let more = RunUsage::of(event, self.counts_money());
+        if more != RunUsage::default() {
             let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
             *spent = spent.plus(more);
         }

@@ -13,7 +13,7 @@ pub mod replay;
 mod schedule;
 mod sub_agent;
 
-pub use budget_tracker::{Budget, Budgets, Spent};
+pub use budget_tracker::{Budget, Budgets, RunUsage};
 pub use driver::{Driver, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
-pub use sub_agent::Ended;
+pub use sub_agent::SubAgentEnd;

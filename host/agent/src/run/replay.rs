@@ -2,8 +2,8 @@
 //! its events, and the machine does the same again when it is told the same again.
 
 use crate::run::machine::{Effects, Input, Machine};
-use crate::run::sub_agent::Ended;
-use crate::run::{Budget, Spent};
+use crate::run::sub_agent::SubAgentEnd;
+use crate::run::{Budget, RunUsage};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub struct Replayed {
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Usage of nested calls whose outer calls have no result yet.
-    pub(super) nested: Spent,
-    pub(super) ended: Option<Ended>,
+    pub(super) nested: RunUsage,
+    pub(super) ended: Option<SubAgentEnd>,
     /// The class of the task, if that was decided: the run keeps to it.
     pub(super) class: Option<String>,
 }
@@ -49,11 +49,11 @@ impl Replayed {
     }
 
     /// Usage of the run and of its sub-agents that have not answered yet.
-    pub(super) fn spent(&self) -> Spent {
+    pub(super) fn spent(&self) -> RunUsage {
         self.subs
             .values()
             .map(Self::spent)
-            .fold(self.machine.spent().plus(self.nested), Spent::plus)
+            .fold(self.machine.spent().plus(self.nested), RunUsage::plus)
     }
 }
 
@@ -116,7 +116,7 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
 fn replay_subs(
     events: &[Event],
     counts_money: bool,
-) -> Result<(BTreeMap<String, Replayed>, Spent), ReplayError> {
+) -> Result<(BTreeMap<String, Replayed>, RunUsage), ReplayError> {
     let mut runs: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
     let mut answered = BTreeSet::new();
     for event in events {
@@ -131,15 +131,15 @@ fn replay_subs(
             _ => {}
         }
     }
-    let (mut subs, mut nested) = (BTreeMap::new(), Spent::default());
+    let (mut subs, mut nested) = (BTreeMap::new(), RunUsage::default());
     for (call, events) in runs {
         let is_run = |event: &Event| matches!(event.kind, EventKind::Run { .. });
         if !events.first().is_some_and(is_run) {
             if !answered.contains(call) {
                 let spent = events
                     .iter()
-                    .map(|it| Spent::nested(&it.kind, counts_money));
-                nested = spent.fold(nested, Spent::plus);
+                    .map(|it| RunUsage::nested(&it.kind, counts_money));
+                nested = spent.fold(nested, RunUsage::plus);
             }
             continue;
         }
@@ -220,7 +220,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         time_left: request.settings.timeout.saturating_sub(elapsed),
         subs,
         nested,
-        ended: Ended::of(&last.kind, player.machine.spent()),
+        ended: SubAgentEnd::of(&last.kind, player.machine.spent()),
         class: class(events),
         machine: player.machine,
         next: last.seq.saturating_add(1),

@@ -6,8 +6,8 @@
 //! of what is left of the parent's: as many Requests as the parent may still make (at least one, or
 //! the parent's last could delegate nothing), the tokens and the time that are left.
 
-use crate::run::budget_tracker::{BudgetTracker, Budgets, Spent};
-use crate::run::driver::{Begin, CallEventSender, Driver, Sink};
+use crate::run::budget_tracker::{BudgetTracker, Budgets, RunUsage};
+use crate::run::driver::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::run::replay::Replayed;
 use crate::toolbox::ToolCall;
 use serde_json::{Value, json};
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
-use toolhold_protocol::context::{DataMessage, Hidden, Input, Message};
+use toolhold_protocol::context::{DataMessage, HiddenMetadata, Input, Message};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, sub_run};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_protocol::shield::Policy;
@@ -30,17 +30,17 @@ use toolhold_protocol::tool::Tool;
 
 /// How a run ended.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct SubAgentEnd {
     pub reason: StopReason,
     pub output: Value,
     pub error: Option<RunFailure>,
     /// What it took, its own sub-agents included.
-    pub spent: Spent,
+    pub spent: RunUsage,
 }
 
-impl Ended {
+impl SubAgentEnd {
     /// What `done` says of how a run ended that took so much.
-    pub(super) fn of(event: &EventKind, spent: Spent) -> Option<Self> {
+    pub(super) fn of(event: &EventKind, spent: RunUsage) -> Option<Self> {
         match event {
             EventKind::Done {
                 reason,
@@ -98,11 +98,11 @@ async fn perform(
         Some(Replayed {
             ended: Some(ended), ..
         }) => return Ok(answer(ended)),
-        Some(replayed) => Begin::again(replayed, delegated.left.time),
+        Some(replayed) => StartingPoint::again(replayed, delegated.left.time),
         None => {
             let request = request(&delegated, parent)?;
             let machine = driver.machine(request).await.map_err(not_started)?;
-            (machine, Begin::anew(delegated.left.time))
+            (machine, StartingPoint::anew(delegated.left.time))
         }
     };
     driver
@@ -125,11 +125,11 @@ pub(super) struct Delegated<'a> {
     pub within: Vec<String>,
     pub tool: &'a Tool,
     pub runner: &'a Runner,
-    pub left: Left,
+    pub left: SubAgentLimits,
 }
 
 /// What a parent has left for its sub-agents.
-pub(super) struct Left {
+pub(super) struct SubAgentLimits {
     pub time: Duration,
     /// Requests to a model.
     pub steps: u32,
@@ -160,9 +160,9 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         });
     }
     let arguments = call.arguments.clone();
-    let room = Saved {
+    let room = SavedRequest {
         description: String::new(),
-        ..Saved::default()
+        ..SavedRequest::default()
     };
     let saved = match runner {
         Runner::Request(saved) => saved.as_ref(),
@@ -238,14 +238,14 @@ fn scoped(path: &Path, value: &Value) -> Message {
         schema: None,
         description: None,
         instance: None,
-        hidden: Hidden {
+        hidden: HiddenMetadata {
             call,
-            ..Hidden::default()
+            ..HiddenMetadata::default()
         },
     })
 }
 
-fn answer(ended: Ended) -> ToolResult {
+fn answer(ended: SubAgentEnd) -> ToolResult {
     let outcome = match (ended.reason, ended.error) {
         (StopReason::Output | StopReason::Planned, _) => Ok(ToolOutput::from(ended.output)),
         (reason, error) => Err(ToolFailure {

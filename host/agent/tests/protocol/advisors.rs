@@ -1,6 +1,6 @@
 //! docs/protocol.md, 10: advisors.
 
-use super::support::told::{Told, request, run};
+use super::support::told::{FinishedRun, request, run};
 use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_protocol::advisor::{Council, Dissent, Tally};
@@ -30,7 +30,7 @@ fn add() -> Value {
 }
 
 /// The councils of the run, by step.
-fn councils(told: &Told) -> Vec<(u32, &Council, &[Tally], Option<&Dissent>)> {
+fn councils(told: &FinishedRun) -> Vec<(u32, &Council, &[Tally], Option<&Dissent>)> {
     let councils = told.events.iter().filter_map(|event| match &event.kind {
         EventKind::Council {
             step,
@@ -49,7 +49,7 @@ fn councils(told: &Told) -> Vec<(u32, &Council, &[Tally], Option<&Dissent>)> {
 }
 
 /// Who was heard in which step.
-fn heard(told: &Told) -> Vec<(u32, Vec<String>)> {
+fn heard(told: &FinishedRun) -> Vec<(u32, Vec<String>)> {
     let councils = councils(told);
     councils
         .into_iter()
@@ -64,7 +64,7 @@ fn heard(told: &Told) -> Vec<(u32, Vec<String>)> {
 }
 
 /// The ids that the `n`th Request asks for, as far as its schema says.
-fn asked_for(told: &Told, n: usize) -> Vec<&'static str> {
+fn asked_for(told: &FinishedRun, n: usize) -> Vec<&'static str> {
     let whole = told.requests[n].to_string();
     let ids = ["first", "last", "always", "asked"];
     let is_asked = |id: &&str| {

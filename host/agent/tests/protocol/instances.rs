@@ -1,6 +1,6 @@
 //! docs/protocol.md, 9: instances.
 
-use super::support::told::{Told, request, run, run_with};
+use super::support::told::{FinishedRun, request, run, run_with};
 use super::support::{calls, output};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn to(mut call: Value, place: &str) -> Value {
 }
 
 /// Value and instance of every call that was made.
-fn said(told: &Told) -> Vec<(Option<&str>, Value)> {
+fn said(told: &FinishedRun) -> Vec<(Option<&str>, Value)> {
     let calls = told.calls.iter();
     calls
         .map(|call| (call.instance.as_deref(), call.arguments["value"].clone()))

@@ -12,7 +12,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::solution::Call;
 
 fn context(messages: &Value) -> Result<Context, String> {
@@ -433,7 +433,7 @@ fn a_saved_request_is_read_as_strictly() {
             "message 1 of the context at /data",
         ),
     ] {
-        let error = Saved::parse(&saved).unwrap_err();
+        let error = SavedRequest::parse(&saved).unwrap_err();
         assert!(error.contains(says), "{saved}: {error}");
     }
 }

@@ -1,6 +1,6 @@
 //! docs/protocol.md, 2: the meta message.
 
-use super::support::told::{Told, request, run};
+use super::support::told::{FinishedRun, request, run};
 use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_protocol::contract::Contract;
@@ -26,7 +26,7 @@ fn add() -> Value {
 }
 
 /// The versions that the run came to.
-fn versions(told: &Told) -> Vec<String> {
+fn versions(told: &FinishedRun) -> Vec<String> {
     let versions = told.events.iter().filter_map(|event| match &event.kind {
         EventKind::Meta { meta, .. } => Some(meta.version.to_string()),
         _ => None,

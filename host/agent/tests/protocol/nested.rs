@@ -18,7 +18,7 @@ use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::{Execution, Tool};
 use uuid::Uuid;
@@ -104,7 +104,9 @@ impl Toolbox for Modules {
             let saved = json!({"context": [
                 {"type": "input", "schema": {"type": "object", "properties": {"q": {"type": "string"}}}},
             ]});
-            Ok(ResolvedModule::Request(Box::new(Saved::parse(&saved)?)))
+            Ok(ResolvedModule::Request(Box::new(SavedRequest::parse(
+                &saved,
+            )?)))
         })
     }
 

@@ -1,6 +1,6 @@
 //! docs/protocol.md, 8: plans.
 
-use super::support::told::{Told, request, run, run_with};
+use super::support::told::{FinishedRun, request, run, run_with};
 use super::support::{calls, output};
 use serde_json::{Value, json};
 use toolhold_protocol::approval::Verdict;
@@ -32,7 +32,7 @@ fn circle() -> Value {
 const CIRCLE: &str = "math.add → †state.p → math.add → †state.q → math.add";
 
 /// The last `## Plan` of the `n`th Request: its steps with their standing.
-fn standings(told: &Told, n: usize) -> Vec<String> {
+fn standings(told: &FinishedRun, n: usize) -> Vec<String> {
     let asked = told.asked(n);
     let block = asked.rsplit("## Plan").next().unwrap_or_default();
     let lines = block.lines().filter_map(|line| line.strip_prefix("- "));
@@ -656,7 +656,7 @@ async fn an_output_beside_a_lazy_plan_counts_once_the_plan_was_run() {
 }
 
 /// Without a model: whatever is asked of it would fail the run.
-async fn saved(messages: Value, steps: Value) -> Result<Told, String> {
+async fn saved(messages: Value, steps: Value) -> Result<FinishedRun, String> {
     let mut request = request(Contract::Schema, messages);
     request.plan = Some(steps.as_array().cloned().unwrap());
     let told = run_with(request, [], Vec::new()).await;

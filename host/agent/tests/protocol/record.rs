@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::run::replay::{ReplayError, replay};
 use toolhold_agent::{Activities, Driver};
-use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
@@ -426,7 +426,7 @@ impl Model for Witness {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         let recorded = self.record.0.lock().unwrap();
         let requests = recorded.iter().filter(|event| {

@@ -1,6 +1,6 @@
 //! Section 4: the composed schema, its shapes, and the three contracts.
 
-use super::support::play::{Done, Play, echo, task, tool};
+use super::support::play::{Play, PlayedRun, echo, task, tool};
 use super::support::{Echo, Reply, Script, driver, end, lines, plain_tools, request, results, run};
 use super::support::{calls, output};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn rich_call() -> Value {
 }
 
 /// Two Requests over the rich context: a call, and the end.
-fn play(contract: Contract, shape: Shape) -> Done {
+fn play(contract: Contract, shape: Shape) -> PlayedRun {
     let solution = |version: &str, mut solution: Value| {
         solution["meta"] = json!({"domain": "example", "version": version});
         solution

@@ -14,9 +14,9 @@ use toolhold_agent::guard::shield::{
 };
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver};
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use toolhold_policy::pii::Kind;
-use toolhold_protocol::approval::{Verdict as Decided, When};
+use toolhold_protocol::approval::{ApprovalMode, Verdict as Decided};
 use toolhold_protocol::completion::Usage;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
@@ -45,7 +45,7 @@ impl Shield for Words {
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         if let Some(request) = &self.asks {
             watch.side_request(request.clone());
@@ -236,7 +236,7 @@ async fn a_person_decides_about_what_the_shields_left() {
             ..shielded(&script, &echo, &[ShieldPlace::ToolInput], words)
         };
         let mut request = request([plain_tools(&["echo"])]);
-        request.settings.approval.default = When::Always;
+        request.settings.approval.default = ApprovalMode::Always;
         let events = run(&driver, request).await;
         holds(&events);
         let asked = person.asked.lock().unwrap();
@@ -256,7 +256,7 @@ async fn a_call_that_no_longer_fits_is_not_made() {
         fn screen<'a>(
             &'a self,
             _: &'a Screening,
-            _: &'a mut dyn Watch,
+            _: &'a mut dyn CompletionObserver,
         ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
             let verdict = ShieldVerdict::Redact {
                 value: json!({"n": "[redacted]"}),

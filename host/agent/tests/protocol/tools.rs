@@ -3,7 +3,7 @@
 use super::support::play::{Play, echo, task, tool};
 use super::support::{calls, output};
 use serde_json::{Value, json};
-use toolhold_protocol::approval::When;
+use toolhold_protocol::approval::ApprovalMode;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -227,7 +227,10 @@ fn another_name_does_not_free_a_module_of_approval() {
         output("x"),
     ];
     let play = Play::new(&context, replies).settings(|settings| {
-        settings.approval.tools.insert("echo".into(), When::Always);
+        settings
+            .approval
+            .tools
+            .insert("echo".into(), ApprovalMode::Always);
     });
     // There is no approver.
     let failure = play.run().unwrap().outcomes().remove(0).1.unwrap_err();

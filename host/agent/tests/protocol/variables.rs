@@ -1,6 +1,6 @@
 //! Section 5: variables and outputs.
 
-use super::support::play::{Done, Outcome, Play, task, tool};
+use super::support::play::{Play, PlayedRun, ScriptedResult, task, tool};
 use super::support::{calls, output};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn context() -> Value {
 }
 
 /// Plays these calls in one step.
-fn play(list: &Value) -> Done {
+fn play(list: &Value) -> PlayedRun {
     let done = Play::new(&context(), [calls(list), output("x")])
         .run()
         .unwrap();
@@ -38,7 +38,7 @@ fn play(list: &Value) -> Done {
     done
 }
 
-fn echoed(arguments: &Value) -> Outcome {
+fn echoed(arguments: &Value) -> ScriptedResult {
     let mut call = arguments.clone();
     call["_tool"] = json!("echo");
     play(&json!([call])).outcomes().remove(0).1

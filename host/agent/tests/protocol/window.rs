@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver};
-use toolhold_model::{ChatRequest, Counter, Model, ModelError, Watch};
+use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::contract::Contract;
@@ -461,7 +461,7 @@ async fn a_summary_survives_its_process() {
 
 /// A model whose endpoint counts: a word is so many tokens.
 #[derive(Debug)]
-struct Counting {
+struct CountingModel {
     model: Arc<dyn Model>,
     words: Arc<Words>,
 }
@@ -484,7 +484,7 @@ impl Words {
     }
 }
 
-impl Model for Counting {
+impl Model for CountingModel {
     fn name(&self) -> &str {
         self.model.name()
     }
@@ -492,7 +492,7 @@ impl Model for Counting {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.model.complete(request, watch)
     }
@@ -525,7 +525,7 @@ fn counting(script: &Arc<Script>, each: u64, until: usize) -> (Driver, Arc<Words
         until,
         asked: Mutex::default(),
     });
-    driver.model = Arc::new(Counting {
+    driver.model = Arc::new(CountingModel {
         model: driver.model.clone(),
         words: words.clone(),
     });

@@ -21,11 +21,11 @@ pub const RESULT: &str = "18446744073709551616";
 pub const SLOWLY: &str = "slowly";
 const BETWEEN_SLOW_TOKENS: Duration = Duration::from_millis(40);
 
-pub struct Endpoint {
+pub struct LoadEndpoint {
     address: SocketAddr,
 }
 
-impl Endpoint {
+impl LoadEndpoint {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

@@ -1,7 +1,7 @@
 //! One run, and many who watch it.
 
 use crate::endpoint::SLOWLY;
-use crate::server::{Server, json as with_json};
+use crate::server::{ServerProcess, json as with_json};
 use crate::{Load, ms};
 use anyhow::{Context as _, Result};
 use futures_util::StreamExt as _;
@@ -10,7 +10,11 @@ use serde_json::{Value, json};
 use std::time::Instant;
 
 /// Time between the first and the last watcher's receipt of an event.
-pub async fn measure(client: &reqwest::Client, server: &Server, watchers: usize) -> Result<()> {
+pub async fn measure(
+    client: &reqwest::Client,
+    server: &ServerProcess,
+    watchers: usize,
+) -> Result<()> {
     let task = json!({"agent": "load", "stream": true,
         "messages": [{"role": "user", "content": format!("Tell it {SLOWLY}.")}]});
     let sent = with_json(client.post(server.url("/v1/agent")), &task)
@@ -58,12 +62,12 @@ pub async fn measure(client: &reqwest::Client, server: &Server, watchers: usize)
 }
 
 /// When a watcher was connected, and when it received each event.
-struct Told {
+struct WatchTimes {
     joined: Instant,
     at: Vec<Instant>,
 }
 
-async fn watch(client: &reqwest::Client, path: &str) -> Result<Told> {
+async fn watch(client: &reqwest::Client, path: &str) -> Result<WatchTimes> {
     let response = client.get(path).send().await?.error_for_status()?;
     let joined = Instant::now();
     let (mut stream, mut at) = (response.bytes_stream(), Vec::new());
@@ -79,5 +83,5 @@ async fn watch(client: &reqwest::Client, path: &str) -> Result<Told> {
             end = is_line;
         }
     }
-    Ok(Told { joined, at })
+    Ok(WatchTimes { joined, at })
 }

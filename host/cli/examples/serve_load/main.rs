@@ -15,10 +15,10 @@ mod fan_out;
 mod server;
 
 use anyhow::{Context as _, Result, ensure};
-use endpoint::Endpoint;
+use endpoint::LoadEndpoint;
 use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
-use server::{Server, json as with_json};
+use server::{ServerProcess, json as with_json};
 use std::time::{Duration, Instant};
 
 /// Runs at the same time, and runs in all.
@@ -31,8 +31,8 @@ async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().unwrap_or_else(|| "toolhold".into());
     let modules = arguments.next().unwrap_or_else(|| "modules".into());
-    let endpoint = Endpoint::start().await?;
-    let server = Server::start(&binary, &modules, &endpoint)?;
+    let endpoint = LoadEndpoint::start().await?;
+    let server = ServerProcess::start(&binary, &modules, &endpoint)?;
     let client = reqwest::Client::builder().no_proxy().build()?;
     let task = async || run(&client, &server).await;
     Load::of(1, 50, task).await?;
@@ -68,7 +68,7 @@ async fn main() -> Result<()> {
 }
 
 /// Idle sessions, each with one turn.
-async fn sessions(client: &reqwest::Client, server: &Server) -> Result<()> {
+async fn sessions(client: &reqwest::Client, server: &ServerProcess) -> Result<()> {
     let before = server.memory()?;
     let open = async || -> Result<Value> {
         let agent = json!({"agent": "load"});
@@ -94,19 +94,23 @@ async fn sessions(client: &reqwest::Client, server: &Server) -> Result<()> {
     Ok(())
 }
 
-async fn turn_of(client: &reqwest::Client, server: &Server, session: &Value) -> Result<Duration> {
+async fn turn_of(
+    client: &reqwest::Client,
+    server: &ServerProcess,
+    session: &Value,
+) -> Result<Duration> {
     let id = session.as_str().context("a session's id")?;
     Ok(Load::of(1, 20, async || turn(client, server, id).await)
         .await?
         .percentile(50))
 }
 
-async fn turn(client: &reqwest::Client, server: &Server, session: &str) -> Result<()> {
+async fn turn(client: &reqwest::Client, server: &ServerProcess, session: &str) -> Result<()> {
     let path = format!("/v1/sessions/{session}/turns");
     finished(&server.post(client, &path, &task()).await?)
 }
 
-async fn run(client: &reqwest::Client, server: &Server) -> Result<()> {
+async fn run(client: &reqwest::Client, server: &ServerProcess) -> Result<()> {
     let mut task = task();
     task["agent"] = json!("load");
     finished(&server.post(client, "/v1/agent", &task).await?)
@@ -126,7 +130,7 @@ fn finished(answer: &Value) -> Result<()> {
 }
 
 /// The model's replies of a run, requested without the server.
-async fn two_answers(client: &reqwest::Client, endpoint: &Endpoint) -> Result<()> {
+async fn two_answers(client: &reqwest::Client, endpoint: &LoadEndpoint) -> Result<()> {
     for messages in [json!([]), json!([{"content": endpoint::RESULT}])] {
         let body = json!({"model": "m", "stream": true, "messages": messages});
         let url = format!("{}/chat/completions", endpoint.base_url());

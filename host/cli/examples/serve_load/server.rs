@@ -1,6 +1,6 @@
 //! The measured server, as a process of its own.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::LoadEndpoint;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub struct Server {
+pub struct ServerProcess {
     child: Child,
     address: String,
     _folder: TempDir,
@@ -35,9 +35,9 @@ waiting_runs = 65536
 key_requests_per_minute = 0
 ";
 
-impl Server {
+impl ServerProcess {
     /// With the calculator of the modules folder as its only module.
-    pub fn start(binary: &str, modules: &str, endpoint: &Endpoint) -> Result<Self> {
+    pub fn start(binary: &str, modules: &str, endpoint: &LoadEndpoint) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let module = folder.path().join("modules/calculator");
         std::fs::create_dir_all(&module)?;
@@ -130,7 +130,7 @@ pub fn json(request: reqwest::RequestBuilder, body: &Value) -> reqwest::RequestB
         .body(body.to_string())
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

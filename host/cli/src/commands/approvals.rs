@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolhold_protocol::approval::{Decision, Verdict};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_storage::{Store, Waiting};
+use toolhold_storage::{Store, WaitingApproval};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
@@ -90,7 +90,7 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
 async fn list(store: &Store) -> Result<()> {
     let waiting = store.waiting(None).await?;
     let mut is_open = false;
-    for Waiting {
+    for WaitingApproval {
         run,
         pending,
         is_decided,

@@ -25,14 +25,14 @@ pub enum AuditCommand {
     /// Print entries as JSON lines with their hashes, the oldest first.
     Export {
         #[command(flatten)]
-        which: Which,
+        which: EntryFilter,
     },
     /// Print entries for people, the oldest first.
     Search {
         /// Somewhere in the entry: an argument, a call's id, a digest.
         text: Option<String>,
         #[command(flatten)]
-        which: Which,
+        which: EntryFilter,
         /// JSON lines, without hashes.
         #[arg(long)]
         json: bool,
@@ -41,7 +41,7 @@ pub enum AuditCommand {
 
 /// Which entries.
 #[derive(Debug, Args)]
-pub struct Which {
+pub struct EntryFilter {
     /// From then on: 90m, 2h, 7d ago, or a date such as 2026-11-20 (UTC).
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
@@ -59,7 +59,7 @@ pub struct Which {
     run: Option<Uuid>,
 }
 
-impl Which {
+impl EntryFilter {
     fn filter(self, text: Option<String>) -> AuditFilter {
         AuditFilter {
             since_ms: self.since.map(Since::at_ms),

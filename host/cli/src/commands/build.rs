@@ -33,7 +33,7 @@ pub async fn build(config: &Configuration, folders: &[PathBuf]) -> anyhow::Resul
 }
 
 /// Builds one module, with a spinner that shows the current step.
-pub async fn one(config: &Configuration, folder: &Path) -> anyhow::Result<build::Built> {
+pub async fn one(config: &Configuration, folder: &Path) -> anyhow::Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));
     let built = tokio::task::spawn_blocking(move || {

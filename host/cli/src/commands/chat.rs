@@ -4,7 +4,7 @@ use crate::commands::endpoint::EndpointArgs;
 use crate::commands::run::{exit_of, warn_of_failures};
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::approver::{Unclear, question, unclear, verdict};
+use crate::terminal::approver::{InvalidAnswer, question, unclear, verdict};
 use crate::terminal::progress::Loading;
 use crate::terminal::style;
 use crate::terminal::view::EventPrinter;
@@ -21,13 +21,13 @@ use toolhold_agent::run::approval::Approver;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
-use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
+use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_runtime::stored_approver::stored_decision;
 use toolhold_server::sessions::left_by;
 use toolhold_storage::{Label, Origin, Session, Store};
-use toolhold_telemetry::{Subject, Telemetry};
+use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
 #[derive(Debug, Args)]
@@ -151,9 +151,9 @@ impl Chat {
 
     async fn turn(&self, text: &str) -> Result<Exit> {
         let turns = self.store.turns(self.session.id).await?;
-        let behalf = OnBehalf {
+        let behalf = RunClient {
             session: self.session.id.to_string(),
-            ..OnBehalf::default()
+            ..RunClient::default()
         };
         let mut request = self.agent.request();
         if let Some(last) = turns.last() {
@@ -161,11 +161,11 @@ impl Chat {
         }
         request.context.push(Message::user(text));
         request.allowed = self.agent.allowed(&behalf);
-        let mut observer = self.telemetry.observe(Subject {
+        let mut observer = self.telemetry.observe(ObservedRun {
             run: request.id,
             agent: self.agent.name.clone(),
             conversation: Some(self.session.id),
-            ..Subject::default()
+            ..ObservedRun::default()
         });
         let label = Label {
             agent: self.agent.name.clone(),
@@ -179,7 +179,7 @@ impl Chat {
         for note in notes {
             eprintln!("{} {}", style::warn("left out:"), style::plain(&note));
         }
-        driver.approver = Arc::new(AtPrompt {
+        driver.approver = Arc::new(PromptApprover {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
@@ -256,7 +256,7 @@ impl Chat {
     }
 
     async fn tools(&self) {
-        for tool in self.agent.tools(&OnBehalf::default()).await {
+        for tool in self.agent.tools(&RunClient::default()).await {
             println!(
                 "{}  {}",
                 style::bold(&tool.name),
@@ -358,14 +358,14 @@ impl Prompt {
 
 /// Asks at the terminal, or applies a decision that was recorded elsewhere.
 #[derive(Debug)]
-struct AtPrompt {
+struct PromptApprover {
     prompt: Prompt,
     store: Store,
     /// Serializes questions: an answer belongs to the last question asked.
     asking: tokio::sync::Mutex<()>,
 }
 
-impl AtPrompt {
+impl PromptApprover {
     async fn asked(&self, pending: &Pending) -> Decision {
         let _alone = self.asking.lock().await;
         question(pending);
@@ -382,14 +382,14 @@ impl AtPrompt {
                         by: Some("terminal".into()),
                     };
                 }
-                Err(Unclear::Nothing) => question(pending),
-                Err(Unclear::Because(reason)) => unclear(&reason),
+                Err(InvalidAnswer::Nothing) => question(pending),
+                Err(InvalidAnswer::Because(reason)) => unclear(&reason),
             }
         }
     }
 }
 
-impl Approver for AtPrompt {
+impl Approver for PromptApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {

@@ -1,6 +1,6 @@
 //! `toolhold demo`.
 
-use crate::commands::run::{Shown, watch};
+use crate::commands::run::{OutputOptions, watch};
 use crate::exit::Exit;
 use crate::terminal::style;
 use anyhow::{Context as _, Result};
@@ -16,7 +16,7 @@ use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_telemetry::{Subject, Telemetry};
+use toolhold_telemetry::{ObservedRun, Telemetry};
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
@@ -76,10 +76,10 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
     eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
     let driver = Driver::new(model, Arc::new(toolbox));
     let run = driver.start(request, Box::new(NoJournal)).await?;
-    let shown = Shown {
+    let shown = OutputOptions {
         json: args.json,
         budget: false,
     };
-    let observer = Telemetry::off().observe(Subject::default());
+    let observer = Telemetry::off().observe(ObservedRun::default());
     watch(run, None, observer, shown).await
 }

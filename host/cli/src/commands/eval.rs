@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use toolhold_devkit::eval::SHIPPED;
 use toolhold_devkit::eval::arm::Arm;
-use toolhold_devkit::eval::bench::Bench;
+use toolhold_devkit::eval::bench::EvalResources;
 use toolhold_devkit::eval::report::Report;
 use toolhold_devkit::eval::schedule;
 use toolhold_devkit::eval::set::Set;
 use toolhold_devkit::eval::store::AttemptStore;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::models::Spared;
+use toolhold_runtime::models::SharedProtection;
 use toolhold_sandbox::Registry;
 
 /// Most configurations side by side: more columns would be unreadable.
@@ -160,7 +160,7 @@ pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<
         arm.note(registry).await?;
     }
     let first = arms.first().context("there is nothing to evaluate")?;
-    let bench = Bench::new(&first.config).await?;
+    let bench = EvalResources::new(&first.config).await?;
     for task in &set.tasks {
         bench.check(&first.config, task).await?;
     }
@@ -251,7 +251,7 @@ async fn compile(config: &Configuration, set: &Set, tells: bool) -> Result<Regis
 
 /// The configurations; the others are compared with the first.
 async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec<Arm>> {
-    let (mut made, spared) = (Vec::new(), Spared::default());
+    let (mut made, spared) = (Vec::new(), SharedProtection::default());
     for (name, flags) in variants(flags, args)? {
         if made.iter().any(|arm: &Arm| arm.name == name) {
             bail!("two configurations would be called {name:?}");

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::time::Duration;
 use toolhold_devkit::capacity::{
-    EXPLANATION, Inputs, Measured, Plan, Probe, Sourced, Spread, measure,
+    Distribution, EXPLANATION, Inputs, Measurement, Plan, Probe, SourcedDistribution, measure,
 };
 use toolhold_model::Model as _;
 use toolhold_runtime::config::Configuration;
@@ -38,28 +38,28 @@ pub struct CapacityArgs {
     target_qps: Option<f64>,
     /// Of a replica's capacity that is planned for: waiting grows as 1 / (1 - U).
     #[arg(long, value_name = "U")]
-    utilization: Option<Spread>,
+    utilization: Option<Distribution>,
     /// Milliseconds to the first token; here and below as P50 or P50,P95.
     #[arg(long, value_name = "MS")]
-    ttft_ms: Option<Spread>,
+    ttft_ms: Option<Distribution>,
     /// Milliseconds between two tokens.
     #[arg(long, value_name = "MS")]
-    itl_ms: Option<Spread>,
+    itl_ms: Option<Distribution>,
     /// Of one request.
     #[arg(long, value_name = "N")]
-    prompt_tokens: Option<Spread>,
+    prompt_tokens: Option<Distribution>,
     /// Of those, from the endpoint's prefix cache.
     #[arg(long, value_name = "N")]
-    cached_tokens: Option<Spread>,
+    cached_tokens: Option<Distribution>,
     /// Of one reply.
     #[arg(long, value_name = "N")]
-    completion_tokens: Option<Spread>,
+    completion_tokens: Option<Distribution>,
     /// To the model, of one run.
     #[arg(long, value_name = "N")]
-    requests: Option<Spread>,
+    requests: Option<Distribution>,
     /// Milliseconds in tools, of one run.
     #[arg(long, value_name = "MS")]
-    tools_ms: Option<Spread>,
+    tools_ms: Option<Distribution>,
     /// Requests that a replica works on at the same time; of those measured, this number.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: Option<u32>,
@@ -93,10 +93,12 @@ impl CapacityArgs {
 
     /// The inputs of the command line.
     fn inputs(&self) -> Inputs {
-        let given = |flag: &str, spread: Option<Spread>, factor: f64| {
-            spread.map(|spread| Sourced::new(spread.times(factor), format!("flag {flag}")))
+        let given = |flag: &str, spread: Option<Distribution>, factor: f64| {
+            spread.map(|spread| {
+                SourcedDistribution::new(spread.times(factor), format!("flag {flag}"))
+            })
         };
-        let in_flight = self.in_flight.map(|n| Spread::of(f64::from(n)));
+        let in_flight = self.in_flight.map(|n| Distribution::of(f64::from(n)));
         Inputs {
             first_token: given("--ttft-ms", self.ttft_ms, 1e-3),
             between_tokens: given("--itl-ms", self.itl_ms, 1e-3),
@@ -126,7 +128,7 @@ pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result
     } else {
         Inputs::default()
     };
-    let mut measured = Measured::default();
+    let mut measured = Measurement::default();
     if args.measure {
         let known = inputs.clone().or(recorded.clone());
         measured = ask(config, &args, &known).await?;
@@ -151,8 +153,8 @@ pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result
 }
 
 /// Measures the configured endpoint.
-async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Result<Measured> {
-    let size = |input: &Option<Sourced>, usual: f64, most: f64| {
+async fn ask(config: &Configuration, args: &CapacityArgs, known: &Inputs) -> Result<Measurement> {
+    let size = |input: &Option<SourcedDistribution>, usual: f64, most: f64| {
         let number = input.as_ref().map_or(usual, |input| input.spread.p50);
         number.clamp(1.0, most) as u32
     };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use toolhold_agent::Toolbox as _;
 use toolhold_agent::guard::shield::{OnFailure, ShieldBinding, Shields};
 use toolhold_policy::pii::Kind;
-use toolhold_protocol::approval::{Approvals, When};
+use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_runtime::config::Configuration;
@@ -226,14 +226,14 @@ fn hidden(privacy: &Privacy) {
 
 fn waiting(approval: &Approvals) {
     println!("\n{}", bold("calls that wait for a person"));
-    let mut by_rule: BTreeMap<When, Vec<&str>> = BTreeMap::new();
+    let mut by_rule: BTreeMap<ApprovalMode, Vec<&str>> = BTreeMap::new();
     for (tool, when) in &approval.tools {
         by_rule.entry(*when).or_default().push(tool);
     }
     let words = |when| match when {
-        When::Never => "none",
-        When::OnWrite => "those of tools that do not say that they only read",
-        When::Always => "all",
+        ApprovalMode::Never => "none",
+        ApprovalMode::OnWrite => "those of tools that do not say that they only read",
+        ApprovalMode::Always => "all",
     };
     for (when, tools) in by_rule {
         println!("  of {}: {}", list(tools), words(when));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use toolhold_model::probe;
 use toolhold_model::probe::ProbeQuestion;
 use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, ProbeVerdict};
-use toolhold_runtime::config::{Configuration, Endpoint};
+use toolhold_runtime::config::{Configuration, EndpointTable};
 use toolhold_runtime::host;
 use toolhold_runtime::probed::{Dialects, Probed};
 use uuid::Uuid;
@@ -91,7 +91,10 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
 }
 
 /// The stored result of an earlier probe; `None` if the endpoint cannot be asked for its model now.
-pub(super) async fn remembered(config: &Configuration, endpoint: &Endpoint) -> Option<Finding> {
+pub(super) async fn remembered(
+    config: &Configuration,
+    endpoint: &EndpointTable,
+) -> Option<Finding> {
     let model = model(config, endpoint).await.ok()?;
     let found = kept(config, &model);
     let Some(probed) = found else {
@@ -127,7 +130,7 @@ pub(super) async fn remembered(config: &Configuration, endpoint: &Endpoint) -> O
 }
 
 /// The stored result of an endpoint; `None` without a probe, or if it cannot be asked for its model now.
-pub(super) async fn found(config: &Configuration, endpoint: &Endpoint) -> Option<Probed> {
+pub(super) async fn found(config: &Configuration, endpoint: &EndpointTable) -> Option<Probed> {
     kept(config, &model(config, endpoint).await.ok()?)
 }
 
@@ -135,7 +138,7 @@ fn kept(config: &Configuration, model: &OpenAiModel) -> Option<Probed> {
     Dialects::new(config.state_folder()).find(model.target(), model.name())
 }
 
-async fn model(config: &Configuration, endpoint: &Endpoint) -> Result<OpenAiModel> {
+async fn model(config: &Configuration, endpoint: &EndpointTable) -> Result<OpenAiModel> {
     host::model(
         endpoint,
         host::transport(endpoint, config.api_key(endpoint))?,

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use std::io;
 use std::path::{Path, PathBuf};
-use toolhold_oci::Fetched;
+use toolhold_oci::PulledComponent;
 use toolhold_policy::Digest;
 use toolhold_policy::is_name;
 use toolhold_runtime::components;
@@ -75,7 +75,7 @@ pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn say(place: &Path, fetched: &Fetched) {
+fn say(place: &Path, fetched: &PulledComponent) {
     let from = if fetched.from_cache {
         ", from the cache"
     } else {

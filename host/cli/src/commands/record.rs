@@ -79,7 +79,7 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
         match pair {
             (Some(a), Some(b)) if a == b => same += 1,
             (a, b) => {
-                let text = |milestone: Option<&Milestone>| {
+                let text = |milestone: Option<&ComparedEvent>| {
                     milestone.map_or_else(
                         || "(nothing)".into(),
                         |milestone| style::plain(&milestone.to_string()),
@@ -103,7 +103,7 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
 }
 
 /// The differing lines of two long milestones, because a word is hard to find in a long text.
-fn parts(left: &Milestone, right: &Milestone) {
+fn parts(left: &ComparedEvent, right: &ComparedEvent) {
     let [left, right] = [left, right].map(|milestone| style::plain(&milestone.lines()));
     if left.lines().count() < MIN_COMPARED_LINES && right.lines().count() < MIN_COMPARED_LINES {
         return;
@@ -128,12 +128,12 @@ fn parts(left: &Milestone, right: &Milestone) {
 
 /// The compared parts of a run: no ids, times or pieces of text.
 #[derive(Debug, PartialEq)]
-struct Milestone {
+struct ComparedEvent {
     what: &'static str,
     value: Value,
 }
 
-impl Milestone {
+impl ComparedEvent {
     /// As indented JSON; a text of a model that is JSON is parsed.
     fn lines(&self) -> String {
         let read = |value: &Value| match value {
@@ -148,7 +148,7 @@ impl Milestone {
     }
 }
 
-impl std::fmt::Display for Milestone {
+impl std::fmt::Display for ComparedEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text: String = self.value.to_string().chars().take(1_000).collect();
         write!(f, "{} {text}", self.what)
@@ -157,14 +157,14 @@ impl std::fmt::Display for Milestone {
 
 /// Step by step: the reply, then the results of its calls in the model's order. The order in which they
 /// ended, and whether that was before the reply's end, is random.
-fn milestones(events: &[Event]) -> Vec<Milestone> {
+fn milestones(events: &[Event]) -> Vec<ComparedEvent> {
     let mut order: HashMap<&str, usize> = HashMap::new();
     for event in events {
         if let EventKind::Plan { calls, .. } = &event.kind {
             order.extend(calls.iter().enumerate().map(|(at, call)| (&*call.id, at)));
         }
     }
-    let mut found: Vec<((u32, StepPart), Milestone)> = Vec::new();
+    let mut found: Vec<((u32, StepPart), ComparedEvent)> = Vec::new();
     for event in events {
         let (place, what, value) = match &event.kind {
             EventKind::Run { model, request, .. } => (
@@ -203,7 +203,7 @@ fn milestones(events: &[Event]) -> Vec<Milestone> {
             }
             _ => continue,
         };
-        found.push((place, Milestone { what, value }));
+        found.push((place, ComparedEvent { what, value }));
     }
     found.sort_by_key(|(place, _)| *place);
     found.into_iter().map(|(_, milestone)| milestone).collect()

@@ -15,7 +15,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
 use toolhold_server::runs::end;
-use toolhold_storage::{Pruned, PrunedBy, RecordError, RunRow};
+use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
 
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
@@ -106,7 +106,7 @@ pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> 
     }
 }
 
-fn said(over: Pruned) -> String {
+fn said(over: PrunedCounts) -> String {
     format!(
         "{} and {}",
         style::plural(over.runs, "run"),

@@ -87,7 +87,7 @@ struct Report<'a> {
     not_run: usize,
     attacks: Vec<JsonRow<'a>>,
     /// Rows that test other parts of Toolhold.
-    elsewhere: Vec<Elsewhere>,
+    elsewhere: Vec<OutsideRow>,
 }
 
 #[derive(Serialize)]
@@ -101,7 +101,7 @@ struct JsonRow<'a> {
 }
 
 #[derive(Serialize)]
-struct Elsewhere {
+struct OutsideRow {
     row: u8,
     place: &'static str,
 }
@@ -119,7 +119,7 @@ impl<'a> Report<'a> {
         let elsewhere = ELSEWHERE
             .iter()
             .filter(|_| args.rows.is_empty())
-            .map(|other| Elsewhere {
+            .map(|other| OutsideRow {
                 row: other.row,
                 place: other.place,
             });

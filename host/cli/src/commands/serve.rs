@@ -144,7 +144,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
 const RESPONSE_GRACE: Duration = Duration::from_secs(2);
 
 impl Serving for Dispatcher {
-    type Made = ServedAgents;
+    type State = ServedAgents;
 
     const WHAT: &'static str = "agents and grants";
 

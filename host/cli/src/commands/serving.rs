@@ -15,17 +15,17 @@ use toolhold_sandbox::Registry;
 
 /// State that is built from the configuration, and built again when that changes.
 pub trait Serving {
-    type Made;
+    type State;
 
     /// Its name in messages about reloading.
     const WHAT: &'static str;
 
     /// # Errors
     /// The configuration is wrong.
-    async fn made(&self, config: &Configuration) -> Result<Self::Made>;
+    async fn made(&self, config: &Configuration) -> Result<Self::State>;
 
     /// Replaces the present state.
-    fn put(&self, made: Self::Made);
+    fn put(&self, made: Self::State);
 
     /// Replaces the secrets that are removed from records.
     fn renew_secrets(&self, secrets: Vec<(String, String)>);

@@ -326,13 +326,13 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
 
 /// The parsed configuration files: each with its origin, the weakest first.
 #[derive(Debug)]
-pub struct Files {
+pub struct ConfigFiles {
     grants: Option<(String, Table)>,
     others: Vec<(String, Table)>,
     is_named: bool,
 }
 
-impl Files {
+impl ConfigFiles {
     /// Reads `file`, or else the existing ones of the user's and the folder's file.
     ///
     /// # Errors
@@ -386,7 +386,7 @@ fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, Confi
 
 /// Merges all layers. [`known`](Merged::known) needs the grants among them.
 pub fn merge(
-    files: &Files,
+    files: &ConfigFiles,
     flags: &Flags,
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Merged, ConfigError> {

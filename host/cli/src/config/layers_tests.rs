@@ -10,7 +10,7 @@ fn merge_with(
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     merge(
-        &Files::read(Some(file.path()))?,
+        &ConfigFiles::read(Some(file.path()))?,
         flags,
         variables
             .iter()

@@ -11,13 +11,13 @@ mod routes_tests;
 pub use layers::{ConfigError, Flags, Setting};
 
 use etcetera::BaseStrategy as _;
-use layers::{Files, Merged};
+use layers::{ConfigFiles, Merged};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
-    AgentConfiguration, AgentTable, ConfigFault, Configuration, InvalidAgent, Surroundings, Tables,
+    AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent, Tables,
 };
 use toolhold_sandbox::CompilerProcess;
 use toolhold_server::settings as serve;
@@ -51,7 +51,7 @@ fn load_granting(
     flags: &Flags,
     grants: Option<&Path>,
 ) -> Result<Loaded, ConfigError> {
-    let mut files = Files::read(file)?;
+    let mut files = ConfigFiles::read(file)?;
     // The folder of the grants is itself a setting.
     let merged = layers::merge(&files, flags, variables())?;
     match grants {
@@ -134,7 +134,7 @@ fn configuration(
         program,
         arguments: vec![COMPILER_COMMAND.into()],
     });
-    let surroundings = Surroundings {
+    let surroundings = ConfigContext {
         variable: &variable,
         secret_file: &|path| std::fs::read_to_string(path),
         state_folder: users_state_folder(),
@@ -151,7 +151,7 @@ fn configuration(
 
 /// The configuration of an agent: the same layers, and the agent's own values last.
 fn resolve_agent(
-    files: &Files,
+    files: &ConfigFiles,
     flags: &Flags,
     name: &str,
     agent: &AgentTable,

@@ -1,6 +1,6 @@
-use super::layers::{self, Files, Flags};
+use super::layers::{self, ConfigFiles, Flags};
 use std::io::Write as _;
-use toolhold_runtime::config::{Configuration, Endpoint};
+use toolhold_runtime::config::{Configuration, EndpointTable};
 
 /// Endpoints a, b and c.
 const ENDPOINTS: &str = r#"
@@ -22,13 +22,13 @@ fn load(text: &str) -> Result<Configuration, String> {
 fn load_with(text: &str, flags: &Flags) -> Result<Configuration, String> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "{text}\n{ENDPOINTS}").unwrap();
-    let files = Files::read(Some(file.path())).map_err(|error| error.to_string())?;
+    let files = ConfigFiles::read(Some(file.path())).map_err(|error| error.to_string())?;
     let merged = layers::merge(&files, flags, std::iter::empty());
     let config = merged.and_then(|merged| super::configuration(&merged, merged.table(), ""));
     config.map_err(|error| error.to_string())
 }
 
-fn names<'a>(endpoints: Vec<(&'a str, &Endpoint)>) -> Vec<&'a str> {
+fn names<'a>(endpoints: Vec<(&'a str, &EndpointTable)>) -> Vec<&'a str> {
     endpoints.into_iter().map(|(name, _)| name).collect()
 }
 

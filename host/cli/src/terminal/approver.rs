@@ -103,8 +103,8 @@ impl Terminal {
                         by: Some("terminal".into()),
                     });
                 }
-                Err(Unclear::Nothing) => question(pending),
-                Err(Unclear::Because(reason)) => unclear(&reason),
+                Err(InvalidAnswer::Nothing) => question(pending),
+                Err(InvalidAnswer::Because(reason)) => unclear(&reason),
             }
         }
     }
@@ -141,23 +141,23 @@ fn typed() -> mpsc::Receiver<String> {
 
 /// Why a line is not a valid answer.
 #[derive(Debug, PartialEq)]
-pub enum Unclear {
+pub enum InvalidAnswer {
     /// Show the question again.
     Nothing,
     Because(String),
 }
 
 /// What an answer means.
-pub fn verdict(answer: &str) -> Result<Verdict, Unclear> {
+pub fn verdict(answer: &str) -> Result<Verdict, InvalidAnswer> {
     let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
     let rest = rest.trim();
     let json = |what: &str| {
         serde_json::from_str(rest).map_err(|error| {
-            Unclear::Because(format!("what follows {word} is not JSON, {what}: {error}"))
+            InvalidAnswer::Because(format!("what follows {word} is not JSON, {what}: {error}"))
         })
     };
     match word.to_ascii_lowercase().as_str() {
-        "" => Err(Unclear::Nothing),
+        "" => Err(InvalidAnswer::Nothing),
         "y" | "yes" => Ok(Verdict::Approve),
         "n" | "no" => Ok(Verdict::Refuse {
             reason: if rest.is_empty() {
@@ -174,7 +174,7 @@ pub fn verdict(answer: &str) -> Result<Verdict, Unclear> {
         }),
         _ => {
             let word: String = word.chars().take(SHOWN_ANSWER_CHARS).collect();
-            Err(Unclear::Because(format!("{word:?} is no answer")))
+            Err(InvalidAnswer::Because(format!("{word:?} is no answer")))
         }
     }
 }
@@ -239,14 +239,14 @@ mod tests {
         ] {
             assert_eq!(verdict(typed), Ok(meant), "{typed}");
         }
-        assert_eq!(verdict(""), Err(Unclear::Nothing));
+        assert_eq!(verdict(""), Err(InvalidAnswer::Nothing));
         for (typed, expect) in [
             ("yess", "\"yess\" is no answer"),
             ("maybe \u{1b}[2J", "\"maybe\" is no answer"),
             ("e {", "the new arguments: EOF"),
             ("r", "the result: EOF"),
         ] {
-            let Err(Unclear::Because(reason)) = verdict(typed) else {
+            let Err(InvalidAnswer::Because(reason)) = verdict(typed) else {
                 panic!("{typed}");
             };
             assert!(reason.contains(expect), "{reason}");

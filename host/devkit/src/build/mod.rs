@@ -67,7 +67,7 @@ pub enum BuildStep {
 
 /// A finished build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Built {
+pub struct FinishedBuild {
     /// The module's name.
     pub module: String,
     /// The component, in place.
@@ -86,7 +86,7 @@ pub fn build(
     module_dir: &Path,
     toolchains: &Path,
     progress: &dyn Fn(BuildStep),
-) -> Result<Built, BuildError> {
+) -> Result<FinishedBuild, BuildError> {
     let manifest = BuildManifest::read(module_dir)?;
     // The tools run in other working directories than ours.
     let toolchains = &toolchain::prepare(toolchains)?;
@@ -108,7 +108,7 @@ pub fn build(
     let bytes = fs::metadata(&component)
         .map_err(BuildError::io("read", &component))?
         .len();
-    Ok(Built {
+    Ok(FinishedBuild {
         module: job.manifest.name,
         component,
         bytes,

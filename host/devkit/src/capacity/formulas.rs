@@ -33,7 +33,7 @@ at their worst together.
 
 /// One set of inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
+pub struct OperatingPoint {
     /// From sending to the first token.
     pub first_token: f64,
     /// Mean, of the others.
@@ -85,7 +85,7 @@ pub struct Plan {
 
 impl Plan {
     /// `runs_wanted` per second.
-    pub fn of(point: &Point, rate: Option<Rate>, runs_wanted: Option<f64>) -> Self {
+    pub fn of(point: &OperatingPoint, rate: Option<Rate>, runs_wanted: Option<f64>) -> Self {
         let request_latency =
             point.first_token + (point.completion_tokens - 1.0).max(0.0) * point.between_tokens;
         let requests_rate = point.in_flight / request_latency;
@@ -127,7 +127,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const POINT: Point = Point {
+    const POINT: OperatingPoint = OperatingPoint {
         first_token: 0.2,
         between_tokens: 0.02,
         prompt_tokens: 1_000.0,
@@ -157,7 +157,7 @@ mod tests {
             assert!(is(found, expected), "{found} is not {expected}");
         }
         assert_eq!((plan.replicas, plan.run_cost), (None, None));
-        let one = Point {
+        let one = OperatingPoint {
             completion_tokens: 1.0,
             ..POINT
         };
@@ -200,13 +200,13 @@ mod tests {
             cached: 0.1,
             completion: 2.0,
         };
-        let point = Point {
+        let point = OperatingPoint {
             cached_tokens: 800.0,
             ..POINT
         };
         let plan = Plan::of(&point, Some(rate), None);
         assert!(is(plan.run_cost.unwrap(), 0.001_086));
-        let all = Point {
+        let all = OperatingPoint {
             cached_tokens: 9_999.0,
             ..POINT
         };

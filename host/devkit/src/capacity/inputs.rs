@@ -1,18 +1,18 @@
 //! Inputs of the formulas, each number with its source.
 
-use crate::capacity::Point;
+use crate::capacity::OperatingPoint;
 use std::str::FromStr;
 use thiserror::Error;
 
 /// A number's mean, median and 95th percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
+pub struct Distribution {
     pub mean: f64,
     pub p50: f64,
     pub p95: f64,
 }
 
-/// Why a text is not a [`Spread`].
+/// Why a text is not a [`Distribution`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpreadError {
     #[error("{0:?} is no number; write one, or two as P50,P95")]
@@ -25,26 +25,26 @@ pub enum SpreadError {
 
 /// A spread, and a description of its source.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sourced {
-    pub spread: Spread,
+pub struct SourcedDistribution {
+    pub spread: Distribution,
     pub source: String,
 }
 
-/// Every input of a [`Point`]; unknown ones are absent.
+/// Every input of a [`OperatingPoint`]; unknown ones are absent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
-    pub first_token: Option<Sourced>,
-    pub between_tokens: Option<Sourced>,
-    pub prompt_tokens: Option<Sourced>,
-    pub cached_tokens: Option<Sourced>,
-    pub completion_tokens: Option<Sourced>,
-    pub requests: Option<Sourced>,
-    pub in_tools: Option<Sourced>,
-    pub in_flight: Option<Sourced>,
-    pub utilisation: Option<Sourced>,
+    pub first_token: Option<SourcedDistribution>,
+    pub between_tokens: Option<SourcedDistribution>,
+    pub prompt_tokens: Option<SourcedDistribution>,
+    pub cached_tokens: Option<SourcedDistribution>,
+    pub completion_tokens: Option<SourcedDistribution>,
+    pub requests: Option<SourcedDistribution>,
+    pub in_tools: Option<SourcedDistribution>,
+    pub in_flight: Option<SourcedDistribution>,
+    pub utilisation: Option<SourcedDistribution>,
 }
 
-impl Spread {
+impl Distribution {
     pub fn of(number: f64) -> Self {
         Self {
             mean: number,
@@ -64,7 +64,7 @@ impl Spread {
 }
 
 /// Parses `120`, or `120,300` for p50 and p95; the mean is then the p50.
-impl FromStr for Spread {
+impl FromStr for Distribution {
     type Err = SpreadError;
 
     fn from_str(text: &str) -> Result<Self, SpreadError> {
@@ -91,8 +91,8 @@ impl FromStr for Spread {
     }
 }
 
-impl Sourced {
-    pub fn new(spread: Spread, source: impl Into<String>) -> Self {
+impl SourcedDistribution {
+    pub fn new(spread: Distribution, source: impl Into<String>) -> Self {
         Self {
             spread,
             source: source.into(),
@@ -118,7 +118,7 @@ impl Inputs {
     }
 
     /// The points at the means, at p50 and at p95, or the flags of missing or invalid inputs.
-    pub fn points(&self) -> Result<[Point; 3], String> {
+    pub fn points(&self) -> Result<[OperatingPoint; 3], String> {
         let all = [
             ("--ttft-ms", &self.first_token),
             ("--itl-ms", &self.between_tokens),
@@ -151,8 +151,12 @@ impl Inputs {
             in_tools,
             in_flight,
             utilisation,
-        ] = all.map(|(_, input)| input.as_ref().map_or(Spread::of(0.0), |input| input.spread));
-        let at = |which: fn(Spread) -> f64| Point {
+        ] = all.map(|(_, input)| {
+            input
+                .as_ref()
+                .map_or(Distribution::of(0.0), |input| input.spread)
+        });
+        let at = |which: fn(Distribution) -> f64| OperatingPoint {
             first_token: which(first_token),
             between_tokens: which(between_tokens),
             prompt_tokens: which(prompt_tokens),
@@ -175,7 +179,7 @@ impl Inputs {
     }
 }
 
-impl Point {
+impl OperatingPoint {
     fn check(&self) -> Result<(), String> {
         for (flag, number, least) in [
             ("--completion-tokens", self.completion_tokens, 1.0),
@@ -209,8 +213,8 @@ impl Point {
 mod tests {
     use super::*;
 
-    fn known(number: f64) -> Sourced {
-        Sourced::new(Spread::of(number), "a test")
+    fn known(number: f64) -> SourcedDistribution {
+        SourcedDistribution::new(Distribution::of(number), "a test")
     }
 
     type Change = fn(&mut Inputs);
@@ -233,7 +237,7 @@ mod tests {
     fn spreads_are_read() {
         for (text, p50, p95) in [("120", 120.0, 120.0), ("1.5, 3", 1.5, 3.0), ("0", 0.0, 0.0)] {
             let mean = p50;
-            assert_eq!(text.parse(), Ok(Spread { mean, p50, p95 }), "{text}");
+            assert_eq!(text.parse(), Ok(Distribution { mean, p50, p95 }), "{text}");
         }
         for (text, part) in [
             ("", "no number"),
@@ -244,7 +248,7 @@ mod tests {
             ("-1", "below zero"),
             ("3,1", "below the p50"),
         ] {
-            let error = text.parse::<Spread>().unwrap_err().to_string();
+            let error = text.parse::<Distribution>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
@@ -277,7 +281,7 @@ mod tests {
     #[test]
     fn what_is_known_first_counts() {
         let flags = Inputs {
-            requests: Some(Sourced::new(Spread::of(3.0), "a flag")),
+            requests: Some(SourcedDistribution::new(Distribution::of(3.0), "a flag")),
             ..Inputs::default()
         };
         let merged = flags.or(inputs());

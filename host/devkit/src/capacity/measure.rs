@@ -1,6 +1,6 @@
 //! Measures an endpoint with short requests, 1, 2, 4, … at the same time, within a bounded time.
 
-use crate::capacity::Spread;
+use crate::capacity::Distribution;
 use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -27,7 +27,7 @@ pub struct Probe {
 
 /// The results of an endpoint.
 #[derive(Debug, Default)]
-pub struct Measured {
+pub struct Measurement {
     /// By requests in flight, fewest first.
     pub levels: Vec<Level>,
     /// Why the measurement ended early, if it did.
@@ -39,12 +39,12 @@ pub struct Measured {
 pub struct Level {
     pub in_flight: u32,
     pub requests: u32,
-    pub first_token: Spread,
+    pub first_token: Distribution,
     /// Absent if no reply had a second token.
-    pub between_tokens: Option<Spread>,
-    pub latency: Spread,
-    pub prompt_tokens: Spread,
-    pub completion_tokens: Spread,
+    pub between_tokens: Option<Distribution>,
+    pub latency: Distribution,
+    pub prompt_tokens: Distribution,
+    pub completion_tokens: Distribution,
     /// Per second, all requests together.
     pub requests_rate: f64,
     pub completion_tokens_rate: f64,
@@ -66,9 +66,9 @@ struct Sample {
 ///
 /// # Errors
 /// The first level failed.
-pub async fn measure(model: &dyn Model, probe: &Probe) -> Result<Measured, ModelError> {
+pub async fn measure(model: &dyn Model, probe: &Probe) -> Result<Measurement, ModelError> {
     let deadline = Instant::now() + probe.time;
-    let mut measured = Measured::default();
+    let mut measured = Measurement::default();
     let mut number = 0;
     match timeout_at(deadline, ask(model, probe, number)).await {
         Ok(answer) => drop(answer?),
@@ -173,12 +173,13 @@ impl Level {
         Self {
             in_flight,
             requests: u32::try_from(samples.len()).unwrap_or(u32::MAX),
-            first_token: spread(each(|sample| sample.first_token)).unwrap_or(Spread::of(0.0)),
+            first_token: spread(each(|sample| sample.first_token)).unwrap_or(Distribution::of(0.0)),
             between_tokens: spread(between),
-            latency: spread(each(|sample| sample.latency)).unwrap_or(Spread::of(0.0)),
-            prompt_tokens: spread(each(|sample| sample.prompt_tokens)).unwrap_or(Spread::of(0.0)),
+            latency: spread(each(|sample| sample.latency)).unwrap_or(Distribution::of(0.0)),
+            prompt_tokens: spread(each(|sample| sample.prompt_tokens))
+                .unwrap_or(Distribution::of(0.0)),
             completion_tokens: spread(each(|sample| sample.completion_tokens))
-                .unwrap_or(Spread::of(0.0)),
+                .unwrap_or(Distribution::of(0.0)),
             requests_rate: rate(samples.len() as f64),
             completion_tokens_rate: rate(written),
             is_counted: samples.iter().all(|sample| sample.is_counted),
@@ -187,13 +188,13 @@ impl Level {
 }
 
 /// Percentiles by nearest rank.
-fn spread(mut numbers: Vec<f64>) -> Option<Spread> {
+fn spread(mut numbers: Vec<f64>) -> Option<Distribution> {
     numbers.sort_by(f64::total_cmp);
     let at = |percent: usize| {
         let rank = (numbers.len() * percent).div_ceil(100).max(1);
         numbers.get(rank - 1).copied()
     };
-    Some(Spread {
+    Some(Distribution {
         mean: numbers.iter().sum::<f64>() / numbers.len() as f64,
         p50: at(50)?,
         p95: at(95)?,
@@ -209,13 +210,13 @@ mod tests {
         let numbers: Vec<f64> = (1..=20).rev().map(f64::from).collect();
         assert_eq!(
             spread(numbers),
-            Some(Spread {
+            Some(Distribution {
                 mean: 10.5,
                 p50: 10.0,
                 p95: 19.0
             })
         );
-        assert_eq!(spread(vec![7.0]), Some(Spread::of(7.0)));
+        assert_eq!(spread(vec![7.0]), Some(Distribution::of(7.0)));
         assert_eq!(spread(Vec::new()), None);
     }
 
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(level.requests, 3);
         assert_eq!(
             level.between_tokens,
-            Some(Spread {
+            Some(Distribution {
                 mean: f64::midpoint(0.1, 0.2),
                 p50: 0.1,
                 p95: 0.2
@@ -244,7 +245,7 @@ mod tests {
         );
         assert_eq!(
             level.latency,
-            Spread {
+            Distribution {
                 mean: 1.5,
                 p50: 1.5,
                 p95: 2.5

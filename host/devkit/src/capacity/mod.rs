@@ -5,6 +5,6 @@ pub mod formulas;
 pub mod inputs;
 pub mod measure;
 
-pub use formulas::{EXPLANATION, Plan, Point, Rate};
-pub use inputs::{Inputs, Sourced, Spread};
-pub use measure::{Level, Measured, Probe};
+pub use formulas::{EXPLANATION, OperatingPoint, Plan, Rate};
+pub use inputs::{Distribution, Inputs, SourcedDistribution};
+pub use measure::{Level, Measurement, Probe};

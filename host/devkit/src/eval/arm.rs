@@ -8,7 +8,7 @@ use std::sync::Arc;
 use toolhold_model::Model;
 use toolhold_protocol::settings::Settings;
 use toolhold_runtime::config::Configuration;
-use toolhold_runtime::models::{Guards, Models, Spared};
+use toolhold_runtime::models::{Guards, Models, SharedProtection};
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::Registry;
@@ -49,7 +49,7 @@ impl Arm {
         name: String,
         config: Configuration,
         effective: &Value,
-        spared: &Spared,
+        spared: &SharedProtection,
     ) -> Result<Self> {
         let mut settings = config.settings();
         let mut models = Models::new(&config, settings.timeout, None)?

@@ -28,7 +28,7 @@ const GUEST: &str = "/data";
 
 /// Shared by all attempts: engine and compiled code, which keep no state of calls, and the store of records.
 #[derive(Debug)]
-pub struct Bench {
+pub struct EvalResources {
     engine: Engine,
     cache: Option<Cache>,
     store: Store,
@@ -48,7 +48,7 @@ pub struct Attempt {
     pub seen: RunSummary,
 }
 
-impl Bench {
+impl EvalResources {
     /// # Errors
     /// The engine cannot be created.
     pub async fn new(config: &Configuration) -> Result<Self> {

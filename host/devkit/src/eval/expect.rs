@@ -1,7 +1,7 @@
 //! The expectations of a task. All given ones must hold.
 
 use crate::eval::numbers::numbers;
-use crate::eval::seen::{Made, RunSummary};
+use crate::eval::seen::{AttemptCall, RunSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const MAX_CALL_CHARS: usize = 120;
 /// What must hold after a run that gave an answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Expect {
+pub struct Expectations {
     #[serde(skip_serializing_if = "Check::is_empty")]
     pub answer: Check,
     /// Calls that were made, in any order, beside others.
@@ -102,7 +102,7 @@ fn is_once(n: &usize) -> bool {
     *n == 1
 }
 
-impl Expect {
+impl Expectations {
     /// The unmet expectations; `folder` is the task's.
     pub fn faults(&self, seen: &RunSummary, folder: &Path) -> Vec<String> {
         match seen.reason {
@@ -249,8 +249,9 @@ impl Check {
 }
 
 impl ExpectedCall {
-    fn fault(&self, calls: &[Made]) -> Option<String> {
-        let of_tool: Vec<&Made> = calls.iter().filter(|made| made.tool == self.tool).collect();
+    fn fault(&self, calls: &[AttemptCall]) -> Option<String> {
+        let of_tool: Vec<&AttemptCall> =
+            calls.iter().filter(|made| made.tool == self.tool).collect();
         let fitting = of_tool.iter().filter(|made| self.fits(made)).count();
         if fitting >= self.at_least {
             return None;
@@ -272,7 +273,7 @@ impl ExpectedCall {
         })
     }
 
-    fn fits(&self, made: &Made) -> bool {
+    fn fits(&self, made: &AttemptCall) -> bool {
         let argument = |name: &str| made.arguments.get(name);
         (self.may_fail || made.succeeded == Some(true))
             && self
@@ -288,7 +289,7 @@ impl ExpectedCall {
     }
 }
 
-impl Made {
+impl AttemptCall {
     /// A short description of the call's outcome.
     fn told(&self) -> String {
         let cut = |text: String| text.chars().take(MAX_CALL_CHARS).collect::<String>();
@@ -354,12 +355,12 @@ fn same(left: &Value, right: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn expect(value: Value) -> Expect {
+    fn expect(value: Value) -> Expectations {
         serde_json::from_value(value).unwrap()
     }
 
     fn seen(output: Value) -> RunSummary {
-        let made = |tool: &str, arguments: Value, succeeded| Made {
+        let made = |tool: &str, arguments: Value, succeeded| AttemptCall {
             id: tool.into(),
             tool: tool.into(),
             arguments,

@@ -2,7 +2,7 @@
 
 use crate::eval::arm::Arm;
 use crate::eval::bench::Attempt;
-use crate::eval::seen::Counts;
+use crate::eval::seen::AttemptCosts;
 use crate::eval::set::Set;
 use crate::eval::statistics::{sign_test, wilson};
 use serde::Serialize;
@@ -50,7 +50,7 @@ pub struct Total {
     /// Attempts that ended because the endpoint failed.
     pub endpoint_failures: usize,
     /// Added up.
-    pub counts: Counts,
+    pub counts: AttemptCosts,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,7 +145,7 @@ impl Total {
     }
 }
 
-impl Counts {
+impl AttemptCosts {
     fn add(&mut self, other: &Self) {
         self.steps += other.steps;
         self.calls += other.calls;
@@ -200,11 +200,11 @@ mod tests {
             passed: number < successes,
             faults: Vec::new(),
             seen: RunSummary {
-                counts: Counts {
+                counts: AttemptCosts {
                     steps: 3,
                     tokens: 100,
                     duration_ms: 500,
-                    ..Counts::default()
+                    ..AttemptCosts::default()
                 },
                 ..RunSummary::default()
             },

@@ -1,7 +1,7 @@
 //! The order of attempts, and how many run at a time.
 
 use crate::eval::arm::Arm;
-use crate::eval::bench::{Attempt, Bench};
+use crate::eval::bench::{Attempt, EvalResources};
 use crate::eval::set::{Set, Task};
 use crate::eval::store::{AttemptKey, AttemptStore};
 use anyhow::Result;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A planned attempt.
 #[derive(Debug, Clone, Copy)]
-pub struct Planned<'a> {
+pub struct PlannedAttempt<'a> {
     pub arm: &'a Arm,
     pub task: &'a Task,
     pub number: u32,
@@ -18,13 +18,13 @@ pub struct Planned<'a> {
 
 /// All attempts. The configurations alternate at each task, and alternate in being first, so that an endpoint
 /// that gets slower or warms up affects all of them alike.
-pub fn order<'a>(set: &'a Set, arms: &'a [Arm], times: u32) -> Vec<Planned<'a>> {
+pub fn order<'a>(set: &'a Set, arms: &'a [Arm], times: u32) -> Vec<PlannedAttempt<'a>> {
     let mut planned = Vec::new();
     for number in 1..=times {
         for (index, task) in set.tasks.iter().enumerate() {
             let first = (index + number as usize - 1) % arms.len().max(1);
             let turns = arms.iter().cycle().skip(first).take(arms.len());
-            planned.extend(turns.map(|arm| Planned { arm, task, number }));
+            planned.extend(turns.map(|arm| PlannedAttempt { arm, task, number }));
         }
     }
     planned
@@ -36,8 +36,8 @@ pub fn order<'a>(set: &'a Set, arms: &'a [Arm], times: u32) -> Vec<Planned<'a>> 
 /// # Errors
 /// An attempt could not begin or be recorded. Earlier results are kept.
 pub async fn perform(
-    bench: &Bench,
-    planned: Vec<Planned<'_>>,
+    bench: &EvalResources,
+    planned: Vec<PlannedAttempt<'_>>,
     parallel: usize,
     mut store: Option<AttemptStore>,
     cancel: &CancellationToken,
@@ -59,7 +59,7 @@ pub async fn perform(
             if cancel.is_cancelled() {
                 return Ok(None);
             }
-            let Planned { arm, task, number } = planned;
+            let PlannedAttempt { arm, task, number } = planned;
             let attempt = bench.attempt(arm, task, number, cancel).await?;
             Ok::<_, anyhow::Error>(attempt.map(|attempt| (key, attempt)))
         })

@@ -17,13 +17,13 @@ pub struct RunSummary {
     pub output: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    pub calls: Vec<Made>,
-    pub counts: Counts,
+    pub calls: Vec<AttemptCall>,
+    pub counts: AttemptCosts,
 }
 
 /// A call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Made {
+pub struct AttemptCall {
     pub id: String,
     pub tool: String,
     /// Arguments after references were replaced; null if the call was refused.
@@ -41,7 +41,7 @@ const MAX_RESULT_CHARS: usize = 1_000;
 /// The costs of an attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Counts {
+pub struct AttemptCosts {
     pub steps: u32,
     pub calls: u32,
     pub failed_calls: u32,
@@ -64,7 +64,7 @@ impl RunSummary {
     pub fn take(&mut self, event: &EventKind) {
         let counts = &mut self.counts;
         match event {
-            EventKind::ToolStart { call, filled, .. } => self.calls.push(Made {
+            EventKind::ToolStart { call, filled, .. } => self.calls.push(AttemptCall {
                 id: call.id.clone(),
                 tool: call.tool.clone(),
                 arguments: filled.clone().unwrap_or_else(|| call.arguments.clone()),
@@ -79,7 +79,7 @@ impl RunSummary {
                     ToolOutcome::Error(failure) => (false, failure.message.clone()),
                 };
                 counts.failed_calls += u32::from(!succeeded);
-                let ended = Made {
+                let ended = AttemptCall {
                     id: id.clone(),
                     tool: tool.clone(),
                     arguments: Value::Null,
@@ -88,7 +88,7 @@ impl RunSummary {
                 };
                 match self.calls.iter_mut().find(|made| made.id == *id) {
                     Some(made) => {
-                        *made = Made {
+                        *made = AttemptCall {
                             arguments: made.arguments.take(),
                             ..ended
                         }
@@ -174,7 +174,7 @@ mod tests {
             tokens(200, 20),
             json!({"event": "done", "reason": "output", "output": "7", "steps": 2, "calls": 1, "tokens": 330, "duration_ms": 900}),
         ]);
-        let expected = Counts {
+        let expected = AttemptCosts {
             steps: 2,
             calls: 1,
             failed_calls: 0,

@@ -1,6 +1,6 @@
 //! The file of tasks: TOML, or the same as JSON.
 
-use crate::eval::expect::Expect;
+use crate::eval::expect::Expectations;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ pub struct Task {
     pub max_steps: Option<u32>,
     #[serde(default)]
     pub timeout_s: Option<f64>,
-    pub expect: Expect,
+    pub expect: Expectations,
     /// Replies that solve the task, each with calls or the answer. The model does not see them; tests replay
     /// them, which proves that the task can be solved.
     #[serde(default)]

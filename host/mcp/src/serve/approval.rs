@@ -5,16 +5,16 @@
 //! for its own question only, in time, and once.
 
 use super::client_sender::ClientSender;
-use super::revision::{Era, Terms};
-use super::rpc::{Error, INTERNAL_ERROR, MISSING_CAPABILITY};
-use super::session::{Answer, Session};
+use super::revision::{ProtocolEra, RequestMetadata};
+use super::rpc::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
+use super::session::{ClientSession, ElicitationOutcome};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use toolhold_agent::calls::{CallApprover, Undecided};
+use toolhold_agent::calls::{CallApprover, NoDecision};
 use toolhold_json::hex::hex;
 use toolhold_policy::visible;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
@@ -51,7 +51,7 @@ struct OpenQuestion {
 
 /// The settings and state of asking.
 #[derive(Debug)]
-pub struct Asking {
+pub struct ApprovalPrompts {
     /// Whether the client's user may decide.
     pub is_on: bool,
     /// How long a question waits for its answer.
@@ -61,7 +61,7 @@ pub struct Asking {
     room: Semaphore,
 }
 
-impl Asking {
+impl ApprovalPrompts {
     pub fn new(is_on: bool, time: Duration) -> Self {
         Self {
             is_on,
@@ -75,24 +75,24 @@ impl Asking {
 /// Asks the client's user about one call and the calls nested in it.
 #[derive(Debug, Clone)]
 pub struct CallerApprover {
-    asking: Arc<Asking>,
-    era: Era,
+    asking: Arc<ApprovalPrompts>,
+    era: ProtocolEra,
     elicits: bool,
-    session: Option<Arc<Session>>,
+    session: Option<Arc<ClientSession>>,
     client_sender: ClientSender,
     /// Whether the waiting call is nested in another.
     is_nested: bool,
     /// The reply to an earlier question that the request holds.
     params: Arc<Map<String, Value>>,
     /// The question that the request is answered with instead of a result.
-    handed_back: Arc<Mutex<Option<Result<Value, Error>>>>,
+    handed_back: Arc<Mutex<Option<Result<Value, RpcError>>>>,
 }
 
 impl CallerApprover {
     pub fn new(
-        asking: Arc<Asking>,
-        terms: &Terms,
-        session: Option<Arc<Session>>,
+        asking: Arc<ApprovalPrompts>,
+        terms: &RequestMetadata,
+        session: Option<Arc<ClientSession>>,
         client_sender: ClientSender,
         params: Map<String, Value>,
     ) -> Self {
@@ -109,27 +109,27 @@ impl CallerApprover {
     }
 
     /// Takes the question that the client is to be sent instead of a result.
-    pub fn handed_back(&self) -> Result<Value, Error> {
+    pub fn handed_back(&self) -> Result<Value, RpcError> {
         let mut answer = self
             .handed_back
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let nothing = || Err(Error::new(INTERNAL_ERROR, "the question got lost"));
+        let nothing = || Err(RpcError::new(INTERNAL_ERROR, "the question got lost"));
         answer.take().unwrap_or_else(nothing)
     }
 
-    fn hand_back(&self, answer: Result<Value, Error>) -> Undecided {
+    fn hand_back(&self, answer: Result<Value, RpcError>) -> NoDecision {
         *self
             .handed_back
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some(answer);
-        Undecided::HandedBack
+        NoDecision::HandedBack
     }
 
-    async fn approved(&self, pending: &Pending) -> Result<(), Undecided> {
+    async fn approved(&self, pending: &Pending) -> Result<(), NoDecision> {
         let tool = &pending.call.tool;
         let unasked = |why: &str| {
-            Undecided::Refused(ToolFailure::correctable(
+            NoDecision::Refused(ToolFailure::correctable(
                 "not_approved",
                 no_person(tool, why),
             ))
@@ -142,7 +142,7 @@ impl CallerApprover {
         if !self.elicits {
             let why = "the client offers no elicitation";
             return Err(match self.era {
-                Era::Modern if !self.is_nested => self.hand_back(Err(incapable(tool))),
+                ProtocolEra::Modern if !self.is_nested => self.hand_back(Err(incapable(tool))),
                 _ => unasked(why),
             });
         }
@@ -150,10 +150,10 @@ impl CallerApprover {
         let time = asking.time;
         if let Some(session) = &self.session {
             let Ok(_room) = asking.room.try_acquire() else {
-                return Err(Undecided::Refused(too_many()));
+                return Err(NoDecision::Refused(too_many()));
             };
             let put = put(pending, session, &self.client_sender, time);
-            return put.await.map_err(Undecided::Refused);
+            return put.await.map_err(NoDecision::Refused);
         }
         if self.is_nested {
             return Err(unasked(
@@ -161,12 +161,12 @@ impl CallerApprover {
             ));
         }
         match asking.questions.answered(pending, &self.params) {
-            Ok(Some(said)) => judged(said).map_err(Undecided::Refused),
+            Ok(Some(said)) => judged(said).map_err(NoDecision::Refused),
             Ok(None) => {
-                let form = form(pending).map_err(Undecided::Refused)?;
+                let form = form(pending).map_err(NoDecision::Refused)?;
                 Err(match asking.questions.ask(pending, form, time) {
                     Ok(Some(question)) => self.hand_back(Ok(question)),
-                    Ok(None) => Undecided::Refused(too_many()),
+                    Ok(None) => NoDecision::Refused(too_many()),
                     Err(error) => self.hand_back(Err(error)),
                 })
             }
@@ -176,7 +176,7 @@ impl CallerApprover {
 }
 
 impl CallApprover for CallerApprover {
-    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move {
             self.approved(pending).await.map(|()| Decision {
                 digest: pending.digest.clone(),
@@ -270,15 +270,15 @@ pub fn said(answer: &Value) -> PersonReply {
 /// Why the call is not made.
 pub async fn put(
     pending: &Pending,
-    session: &Session,
+    session: &ClientSession,
     client_sender: &ClientSender,
     time: Duration,
 ) -> Result<(), ToolFailure> {
     match session.ask(form(pending)?, client_sender, time).await {
-        Answer::Given(answer) => judged(said(&answer)),
-        Answer::Nothing => judged(PersonReply::Nothing),
-        Answer::TooLate => Err(too_late(time)),
-        Answer::TooMany => Err(refused("too many calls of this client wait already")),
+        ElicitationOutcome::Given(answer) => judged(said(&answer)),
+        ElicitationOutcome::Nothing => judged(PersonReply::Nothing),
+        ElicitationOutcome::TooLate => Err(too_late(time)),
+        ElicitationOutcome::TooMany => Err(refused("too many calls of this client wait already")),
     }
 }
 
@@ -317,9 +317,9 @@ pub fn no_person(tool: &str, why: &str) -> String {
 }
 
 /// The failure for a client of revision 2026-07-28 without elicitation.
-pub fn incapable(tool: &str) -> Error {
+pub fn incapable(tool: &str) -> RpcError {
     let message = no_person(tool, "the client offers no elicitation");
-    Error::new(MISSING_CAPABILITY, message)
+    RpcError::new(MISSING_CAPABILITY, message)
         .with(json!({"requiredCapabilities": {"elicitation": {"form": {}}}}))
 }
 
@@ -333,7 +333,7 @@ impl Questions {
         pending: &Pending,
         form: Value,
         time: Duration,
-    ) -> Result<Option<Value>, Error> {
+    ) -> Result<Option<Value>, RpcError> {
         let state = unguessable()?;
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -363,18 +363,18 @@ impl Questions {
         &self,
         pending: &Pending,
         params: &Map<String, Value>,
-    ) -> Result<Option<PersonReply>, Error> {
+    ) -> Result<Option<PersonReply>, RpcError> {
         let (state, answers) = match (params.get("requestState"), params.get("inputResponses")) {
             (None, None) => return Ok(None),
             (Some(Value::String(state)), answers) => (state, answers),
-            _ => return Err(Error::params("inputResponses need their requestState")),
+            _ => return Err(RpcError::params("inputResponses need their requestState")),
         };
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_ours = waiting
             .get(state)
             .is_some_and(|asked| asked.digest == pending.digest && asked.until > Instant::now());
         if !is_ours {
-            return Err(Error::params(
+            return Err(RpcError::params(
                 "requestState is of another call, too old, or used already; call again without it",
             ));
         }
@@ -390,11 +390,11 @@ impl Questions {
 ///
 /// # Errors
 /// The system gives no random bytes.
-pub fn unguessable() -> Result<String, Error> {
+pub fn unguessable() -> Result<String, RpcError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|_| {
         let message = "there is no randomness to be had; try again";
-        Error::new(INTERNAL_ERROR, message)
+        RpcError::new(INTERNAL_ERROR, message)
     })?;
     Ok(hex(&bytes))
 }

@@ -4,13 +4,13 @@ use super::approval::CallerApprover;
 use super::catalog::ListedTool;
 use super::client_sender::{ClientSender, ear, telling};
 use super::elicitation::{ElicitationApprover, asking};
-use super::request::{Request, note_run};
+use super::request::{OfferedRequest, note_run};
 use super::result;
-use super::revision::Terms;
-use super::rpc::{Error, INTERNAL_ERROR};
+use super::revision::RequestMetadata;
+use super::rpc::{INTERNAL_ERROR, RpcError};
 use super::seams::{RecordedCaller, RequestCall};
 use super::service::{Rules, Service, cut};
-use super::session::Session;
+use super::session::ClientSession;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -28,21 +28,21 @@ impl Service {
     pub(super) async fn call(
         &self,
         mut params: Map<String, Value>,
-        terms: &Terms,
-        session: Option<&Arc<Session>>,
+        terms: &RequestMetadata,
+        session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
-    ) -> Result<Value, Error> {
+    ) -> Result<Value, RpcError> {
         let Some(name) = params.get("name").and_then(Value::as_str) else {
-            return Err(Error::params("tools/call needs the \"name\" of a tool"));
+            return Err(RpcError::params("tools/call needs the \"name\" of a tool"));
         };
         let catalog = self.catalog();
         let Some(offered) = catalog.find(name) else {
-            return Err(Error::params(self.unknown(name)));
+            return Err(RpcError::params(self.unknown(name)));
         };
         let arguments = match params.remove("arguments") {
             None | Some(Value::Null) => Value::Object(Map::new()),
             Some(arguments @ Value::Object(_)) => arguments,
-            Some(_) => return Err(Error::params("\"arguments\" must be an object")),
+            Some(_) => return Err(RpcError::params("\"arguments\" must be an object")),
         };
         let (rules, run) = (self.rules(), Uuid::now_v7());
         let id = run.to_string();
@@ -108,9 +108,9 @@ impl Service {
         let end = match came {
             Ok(end) => end,
             Err(NotCalled::HandedBack) => return approver.handed_back(),
-            Err(NotCalled::Busy(message)) => return Err(Error::new(INTERNAL_ERROR, message)),
+            Err(NotCalled::Busy(message)) => return Err(RpcError::new(INTERNAL_ERROR, message)),
             Err(NotCalled::NotRecorded(failure)) => {
-                return Err(Error::new(INTERNAL_ERROR, failure.message));
+                return Err(RpcError::new(INTERNAL_ERROR, failure.message));
             }
             Err(NotCalled::Lost { was_made }) => return Err(lost(was_made)),
         };
@@ -138,7 +138,7 @@ impl Service {
 }
 
 /// The caller, for the record.
-fn caller(rules: &Rules, terms: &Terms) -> RecordedCaller {
+fn caller(rules: &Rules, terms: &RequestMetadata) -> RecordedCaller {
     let mut way = Map::from_iter([
         ("via".to_owned(), "mcp".into()),
         ("session".to_owned(), Value::from(&*terms.session)),
@@ -155,7 +155,7 @@ fn caller(rules: &Rules, terms: &Terms) -> RecordedCaller {
 }
 
 /// The result of an ended call, as the client gets it.
-fn told(end: CallEnd, offered: &ListedTool, terms: &Terms) -> Value {
+fn told(end: CallEnd, offered: &ListedTool, terms: &RequestMetadata) -> Value {
     match end.result.outcome {
         Ok(output) => {
             tracing::info!(tool = offered.name, "called");
@@ -172,7 +172,7 @@ fn told(end: CallEnd, offered: &ListedTool, terms: &Terms) -> Value {
     }
 }
 
-fn lost(was_made: bool) -> Error {
+fn lost(was_made: bool) -> RpcError {
     let message = if was_made {
         "the call was made, but it could not be written into the audit log, so its result is not given out; \
          the operator of this server finds the reason in its log"
@@ -180,7 +180,7 @@ fn lost(was_made: bool) -> Error {
         "nothing was called, and that could not be written into the audit log; the operator of this server finds \
          the reason in its log"
     };
-    Error::new(INTERNAL_ERROR, message)
+    RpcError::new(INTERNAL_ERROR, message)
 }
 
 /// Slots for calls of all clients that run at the same time. A nested call runs within the slot of its outer
@@ -211,11 +211,11 @@ impl CallBudget for CallSlots {
 #[derive(Debug)]
 struct RequestTool {
     run: Uuid,
-    request: Request,
+    request: OfferedRequest,
     rules: Arc<Rules>,
-    terms: Terms,
+    terms: RequestMetadata,
     /// The session whose user is asked.
-    session: Option<Arc<Session>>,
+    session: Option<Arc<ClientSession>>,
     client_sender: ClientSender,
     answer_timeout: Duration,
 }

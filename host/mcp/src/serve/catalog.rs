@@ -1,9 +1,9 @@
 //! The list of tools: its entries for each protocol era, and the checks of each tool's calls.
 
 use super::mask::Mask;
-use super::request::{Request, tool_name};
-use super::revision::Era;
-use super::rpc::Error;
+use super::request::{OfferedRequest, tool_name};
+use super::revision::ProtocolEra;
+use super::rpc::RpcError;
 use super::schema::{self, ObjectSchema, of_object};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ use toolhold_agent::calls::CallableTool;
 use toolhold_agent::module_tool;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::names;
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 
 /// Bounds of one page. Few clients read a second page, and a model reads all of them.
 const PAGE_TOOLS: usize = 250;
@@ -39,16 +39,16 @@ pub struct ListedTool {
     /// Whether sessions get its result as the property [`RESULT`] of an object.
     pub is_wrapped: bool,
     /// The saved Request that it runs; absent for a module's tool.
-    pub request: Option<Request>,
-    listed: Listed,
+    pub request: Option<OfferedRequest>,
+    listed: ListedEntry,
 }
 
 /// A saved Request by its name, or why it is invalid.
-pub type Found = (String, Result<Arc<Saved>, String>);
+pub type FolderRequest = (String, Result<Arc<SavedRequest>, String>);
 
 /// The entry of `tools/list`.
 #[derive(Debug, PartialEq)]
-struct Listed {
+struct ListedEntry {
     legacy: Value,
     modern: Value,
     bytes: usize,
@@ -59,7 +59,7 @@ impl Catalog {
     /// `module` or `request-NAME`. `mask` hides data in what clients read.
     pub fn new(
         specs: Vec<ToolSpec>,
-        requests: &[Found],
+        requests: &[FolderRequest],
         allowed: Option<&[String]>,
         mask: &Mask,
         generation: u64,
@@ -72,7 +72,9 @@ impl Catalog {
             .into_iter()
             .map(|spec| (spec.name.clone(), Ok((None, spec))));
         let requests = requests.iter().map(|(name, saved)| {
-            let request = saved.clone().and_then(|saved| Request::new(name, saved));
+            let request = saved
+                .clone()
+                .and_then(|saved| OfferedRequest::new(name, saved));
             (
                 tool_name(name),
                 request.map(|(request, spec)| (Some(request), spec)),
@@ -114,12 +116,16 @@ impl Catalog {
 
     /// The page after `cursor`: its tools, and the cursor of the next page. A cursor is the name of the last
     /// tool of its page, so it stays valid when the list changes.
-    pub fn page(&self, era: Era, cursor: Option<&Value>) -> Result<Map<String, Value>, Error> {
+    pub fn page(
+        &self,
+        era: ProtocolEra,
+        cursor: Option<&Value>,
+    ) -> Result<Map<String, Value>, RpcError> {
         let start = match cursor {
             None | Some(Value::Null) => 0,
             Some(cursor) => {
                 let last = decoded(cursor)
-                    .ok_or_else(|| Error::params("\"cursor\" is none that tools/list gave"))?;
+                    .ok_or_else(|| RpcError::params("\"cursor\" is none that tools/list gave"))?;
                 self.tools.partition_point(|tool| tool.name <= last)
             }
         };
@@ -133,8 +139,8 @@ impl Catalog {
                 break;
             }
             page.push(match era {
-                Era::Legacy => tool.listed.legacy.clone(),
-                Era::Modern => tool.listed.modern.clone(),
+                ProtocolEra::Legacy => tool.listed.legacy.clone(),
+                ProtocolEra::Modern => tool.listed.modern.clone(),
             });
             last = rest.next();
         }
@@ -153,7 +159,7 @@ fn decoded(cursor: &Value) -> Option<String> {
 }
 
 impl ListedTool {
-    fn new(spec: &ToolSpec, request: Option<Request>, mask: &Mask) -> Result<Self, String> {
+    fn new(spec: &ToolSpec, request: Option<OfferedRequest>, mask: &Mask) -> Result<Self, String> {
         let callable = CallableTool::new(module_tool(spec)).map_err(|error| error.to_string())?;
         let output = spec.output_schema.as_ref();
         let shown = output.map(|own| schema::masked(own.clone(), mask));
@@ -163,13 +169,13 @@ impl ListedTool {
             name: spec.name.clone(),
             callable: Arc::new(callable),
             is_wrapped: matches!(told, Some(ObjectSchema::Wrapped(_))),
-            listed: Listed::new(spec, shown, told, mask),
+            listed: ListedEntry::new(spec, shown, told, mask),
             request,
         })
     }
 }
 
-impl Listed {
+impl ListedEntry {
     fn new(
         spec: &ToolSpec,
         output: Option<Value>,
@@ -225,7 +231,7 @@ mod tests {
         }
     }
 
-    fn listed(spec: ToolSpec, era: Era) -> Value {
+    fn listed(spec: ToolSpec, era: ProtocolEra) -> Value {
         let catalog = Catalog::new(vec![spec], &[], None, &Mask::default(), 0);
         catalog.page(era, None).unwrap()["tools"][0].clone()
     }
@@ -241,7 +247,7 @@ mod tests {
                 },
                 ..spec("m.add")
             },
-            Era::Modern,
+            ProtocolEra::Modern,
         );
         assert_eq!(
             (&tool["name"], &tool["title"]),
@@ -278,9 +284,9 @@ mod tests {
             (json!({"anyOf": [{"type": "null"}, {"$ref": "#"}]}), None),
             (json!({"$id": "urn:x", "type": "string"}), None),
         ] {
-            let told = listed(returns(schema.clone()), Era::Legacy);
+            let told = listed(returns(schema.clone()), ProtocolEra::Legacy);
             assert_eq!(told.get("outputSchema"), legacy.as_ref(), "{schema}");
-            let told = listed(returns(schema.clone()), Era::Modern);
+            let told = listed(returns(schema.clone()), ProtocolEra::Modern);
             assert_eq!(told["outputSchema"], schema);
         }
     }
@@ -295,7 +301,7 @@ mod tests {
                 }}),
                 ..spec("m.f")
             },
-            Era::Modern,
+            ProtocolEra::Modern,
         );
         assert_eq!(
             tool["inputSchema"]["properties"],
@@ -338,20 +344,23 @@ mod tests {
                 0,
             )
         };
-        let first = of(0..600).page(Era::Legacy, None).unwrap();
+        let first = of(0..600).page(ProtocolEra::Legacy, None).unwrap();
         assert_eq!(first["tools"].as_array().unwrap().len(), PAGE_TOOLS);
         // The module of the first tools was removed.
         let second = of(100..600)
-            .page(Era::Legacy, first.get("nextCursor"))
+            .page(ProtocolEra::Legacy, first.get("nextCursor"))
             .unwrap();
         assert_eq!(second["tools"][0]["name"], name(PAGE_TOOLS));
         let third = of(0..600)
-            .page(Era::Legacy, second.get("nextCursor"))
+            .page(ProtocolEra::Legacy, second.get("nextCursor"))
             .unwrap();
         assert_eq!(third["tools"].as_array().unwrap().len(), 100);
         assert!(third.get("nextCursor").is_none());
         for wrong in [json!("?"), json!(7), json!("/w==")] {
-            assert!(of(0..1).page(Era::Legacy, Some(&wrong)).is_err(), "{wrong}");
+            assert!(
+                of(0..1).page(ProtocolEra::Legacy, Some(&wrong)).is_err(),
+                "{wrong}"
+            );
         }
     }
 
@@ -365,7 +374,7 @@ mod tests {
         let mut seen = 0;
         let mut cursor = None;
         for _ in 0..7 {
-            let page = catalog.page(Era::Modern, cursor.as_ref()).unwrap();
+            let page = catalog.page(ProtocolEra::Modern, cursor.as_ref()).unwrap();
             seen += page["tools"].as_array().unwrap().len();
             cursor = page.get("nextCursor").cloned();
             if cursor.is_none() {

@@ -1,7 +1,7 @@
 //! Messages of a request before its reply: progress of the call, and log lines of the module.
 
 use super::mask::Mask;
-use super::revision::{Terms, level_name};
+use super::revision::{RequestMetadata, level_name};
 use super::rpc;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub struct ClientSender(mpsc::Sender<Bytes>);
 
 /// The receiver is closed.
 #[derive(Debug)]
-pub struct Gone;
+pub struct ClientGone;
 
 impl ClientSender {
     /// A sender with a queue of `messages`.
@@ -37,13 +37,13 @@ impl ClientSender {
     }
 
     /// Sends a message; waits for room in the queue.
-    pub async fn send(&self, message: Bytes) -> Result<(), Gone> {
-        self.0.send(message).await.map_err(|_| Gone)
+    pub async fn send(&self, message: Bytes) -> Result<(), ClientGone> {
+        self.0.send(message).await.map_err(|_| ClientGone)
     }
 
     /// Sends a message from a blocking thread.
-    pub fn send_blocking(&self, message: Bytes) -> Result<(), Gone> {
-        self.0.blocking_send(message).map_err(|_| Gone)
+    pub fn send_blocking(&self, message: Bytes) -> Result<(), ClientGone> {
+        self.0.blocking_send(message).map_err(|_| ClientGone)
     }
 
     /// Sends a message, or drops it if the queue is full.
@@ -80,7 +80,7 @@ impl Listener for GuestLogSink {
 }
 
 /// The log sink of a call, if its client wants log lines or progress.
-pub fn ear(terms: &Terms) -> Option<(Arc<dyn Listener>, GuestNotes)> {
+pub fn ear(terms: &RequestMetadata) -> Option<(Arc<dyn Listener>, GuestNotes)> {
     if terms.least.is_none() && terms.progress.is_none() {
         return None;
     }
@@ -103,12 +103,12 @@ pub async fn telling<T>(
     call: impl Future<Output = T>,
     mut heard: GuestNotes,
     tool: &str,
-    terms: &Terms,
+    terms: &RequestMetadata,
     mask: &Mask,
     client_sender: &ClientSender,
 ) -> T {
     let mut call = pin!(call);
-    let mut teller = Teller {
+    let mut teller = ProgressSender {
         tool,
         token: terms.progress.as_ref(),
         mask,
@@ -140,7 +140,7 @@ async fn changed(progress: &mut watch::Receiver<Option<Progress>>, due: Instant)
     tokio::time::sleep_until(due).await;
 }
 
-struct Teller<'a> {
+struct ProgressSender<'a> {
     tool: &'a str,
     token: Option<&'a Value>,
     mask: &'a Mask,
@@ -150,7 +150,7 @@ struct Teller<'a> {
     due: Instant,
 }
 
-impl Teller<'_> {
+impl ProgressSender<'_> {
     fn line(&self, line: &LogLine) {
         let params = json!({
             "level": level_name(line.level),
@@ -185,11 +185,11 @@ impl Teller<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::revision::Era;
+    use crate::serve::revision::ProtocolEra;
 
-    fn terms(least: Option<LogLevel>, progress: Option<Value>) -> Terms {
-        Terms {
-            era: Era::Modern,
+    fn terms(least: Option<LogLevel>, progress: Option<Value>) -> RequestMetadata {
+        RequestMetadata {
+            era: ProtocolEra::Modern,
             elicits: false,
             least,
             progress,
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    async fn told(terms: Terms, say: impl Fn(&dyn Listener)) -> Vec<Value> {
+    async fn told(terms: RequestMetadata, say: impl Fn(&dyn Listener)) -> Vec<Value> {
         let (client_sender, mut told) = ClientSender::new(1_000);
         let (ear, heard) = ear(&terms).unwrap();
         let mask = Mask::default();

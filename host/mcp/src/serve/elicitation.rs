@@ -3,7 +3,7 @@
 
 use super::approval::{PersonReply, form, judged, said, too_late};
 use super::client_sender::ClientSender;
-use super::session::{Answer, Session};
+use super::session::{ClientSession, ElicitationOutcome};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct ElicitationApprover {
 pub async fn asking<'a, T>(
     mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
-    session: Option<&'a Session>,
+    session: Option<&'a ClientSession>,
     client_sender: &'a ClientSender,
     time: Duration,
 ) -> T {
@@ -52,7 +52,7 @@ pub async fn asking<'a, T>(
 
 fn ask<'a>(
     question: Question,
-    session: &'a Session,
+    session: &'a ClientSession,
     client_sender: &'a ClientSender,
     time: Duration,
 ) -> BoxFuture<'a, ()> {
@@ -69,7 +69,7 @@ fn ask<'a>(
             answer = session.ask(form, client_sender, time) => answer,
             () = decided.closed() => return,
         };
-        let Answer::Given(answer) = answer else {
+        let ElicitationOutcome::Given(answer) = answer else {
             return;
         };
         let said = said(&answer);

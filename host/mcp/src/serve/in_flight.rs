@@ -1,6 +1,6 @@
 //! The requests of one client that are in progress, so that the client can cancel them.
 
-use super::rpc::{Error, INTERNAL_ERROR, INVALID_REQUEST, Id};
+use super::rpc::{INTERNAL_ERROR, INVALID_REQUEST, Id, RpcError};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,9 @@ pub struct InFlightRequests {
 
 /// Dropped when the client is no longer served.
 #[derive(Debug)]
-pub struct Served(Arc<InFlightRequests>);
+pub struct ServedClient(Arc<InFlightRequests>);
 
-impl Drop for Served {
+impl Drop for ServedClient {
     fn drop(&mut self) {
         self.0.cancel_all();
     }
@@ -36,16 +36,16 @@ pub struct InFlightRequest {
 impl InFlightRequests {
     /// # Errors
     /// A request with this id is in progress, or there are too many.
-    pub fn begin(self: &Arc<Self>, id: &Id) -> Result<InFlightRequest, Error> {
+    pub fn begin(self: &Arc<Self>, id: &Id) -> Result<InFlightRequest, RpcError> {
         let mut by_id = self.lock();
         if by_id.contains_key(id) {
             let reason = "a request with this id is being worked on";
-            return Err(Error::new(INVALID_REQUEST, reason));
+            return Err(RpcError::new(INVALID_REQUEST, reason));
         }
         if by_id.len() >= MAX_PER_CLIENT {
             let reason =
                 format!("{MAX_PER_CLIENT} requests are being worked on; wait for some of them");
-            return Err(Error::new(INTERNAL_ERROR, reason));
+            return Err(RpcError::new(INTERNAL_ERROR, reason));
         }
         let (cancel, cancelled) = oneshot::channel();
         by_id.insert(id.clone(), cancel);
@@ -66,8 +66,8 @@ impl InFlightRequests {
     }
 
     /// Cancels all requests when dropped.
-    pub fn until_dropped(self: &Arc<Self>) -> Served {
-        Served(self.clone())
+    pub fn until_dropped(self: &Arc<Self>) -> ServedClient {
+        ServedClient(self.clone())
     }
 
     pub fn is_empty(&self) -> bool {

@@ -36,7 +36,7 @@ mod settings;
 mod stdio;
 mod work;
 
-pub use catalog::Found;
+pub use catalog::FolderRequest;
 pub use http::{Bound, serve as serve_http};
 pub use mask::Mask;
 pub use request::tool_name as request_tool;

@@ -4,7 +4,7 @@ use super::schema::{ObjectSchema, of_object};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use toolhold_policy::{Annotations, DocsSource, ToolSpec};
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 
 /// Prefix of a Request's tool name. Names of modules cannot contain `-`, so it never collides with a module's
 /// tool.
@@ -16,14 +16,14 @@ const MAX_NAME: usize = 64 - PREFIX.len();
 
 /// A saved Request that clients may call.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct OfferedRequest {
     pub name: String,
-    pub saved: Arc<Saved>,
-    takes: Takes,
+    pub saved: Arc<SavedRequest>,
+    takes: InputForm,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+enum InputForm {
     Nothing,
     /// The arguments are the input.
     All,
@@ -36,12 +36,12 @@ pub fn tool_name(request: &str) -> String {
     format!("{PREFIX}{request}")
 }
 
-impl Request {
+impl OfferedRequest {
     /// Reads the Request, and makes its list entry.
     ///
     /// # Errors
     /// Why it cannot be a tool.
-    pub fn new(name: &str, saved: Arc<Saved>) -> Result<(Self, ToolSpec), String> {
+    pub fn new(name: &str, saved: Arc<SavedRequest>) -> Result<(Self, ToolSpec), String> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(is_part) {
             return Err(format!(
@@ -50,12 +50,12 @@ impl Request {
         }
         let (takes, input_schema) = match saved.input_schema() {
             None => (
-                Takes::Nothing,
+                InputForm::Nothing,
                 json!({"type": "object", "additionalProperties": false}),
             ),
             Some(schema) => match of_object(schema, INPUT, !saved.has_input()) {
-                ObjectSchema::Same(schema) => (Takes::All, schema),
-                ObjectSchema::Wrapped(schema) => (Takes::Property, schema),
+                ObjectSchema::Same(schema) => (InputForm::All, schema),
+                ObjectSchema::Wrapped(schema) => (InputForm::Property, schema),
                 ObjectSchema::Nothing => {
                     return Err("its input schema refers to itself, and is not of an object".into());
                 }
@@ -87,9 +87,9 @@ impl Request {
     /// The input that a call gives; `None` uses the file's own.
     pub fn input(&self, arguments: Value) -> Option<Value> {
         match (self.takes, arguments) {
-            (Takes::All, arguments) => Some(arguments),
-            (Takes::Property, Value::Object(mut properties)) => properties.shift_remove(INPUT),
-            (Takes::Nothing | Takes::Property, _) => None,
+            (InputForm::All, arguments) => Some(arguments),
+            (InputForm::Property, Value::Object(mut properties)) => properties.shift_remove(INPUT),
+            (InputForm::Nothing | InputForm::Property, _) => None,
         }
     }
 }
@@ -107,9 +107,9 @@ pub fn note_run(result: &mut Value, run: &str) {
 mod tests {
     use super::*;
 
-    fn request(input: Value) -> Result<(Request, ToolSpec), String> {
-        let saved = Saved::parse(&json!({"context": [input]}))?;
-        Request::new("r", Arc::new(saved))
+    fn request(input: Value) -> Result<(OfferedRequest, ToolSpec), String> {
+        let saved = SavedRequest::parse(&json!({"context": [input]}))?;
+        OfferedRequest::new("r", Arc::new(saved))
     }
 
     #[test]
@@ -154,13 +154,13 @@ mod tests {
             assert_eq!(spec.input_schema, told, "{message}");
             assert_eq!(request.input(arguments), input, "{message}");
         }
-        let saved = Arc::new(Saved::parse(&json!({"context": []})).unwrap());
-        let (request, spec) = Request::new("none", saved.clone()).unwrap();
+        let saved = Arc::new(SavedRequest::parse(&json!({"context": []})).unwrap());
+        let (request, spec) = OfferedRequest::new("none", saved.clone()).unwrap();
         assert_eq!(spec.name, "request-none");
         assert_eq!(request.input(json!({})), None);
         for name in ["", "a b", "ä", "a.b", "../a", &"x".repeat(57)] {
-            assert!(Request::new(name, saved.clone()).is_err(), "{name}");
+            assert!(OfferedRequest::new(name, saved.clone()).is_err(), "{name}");
         }
-        assert!(Request::new(&"x".repeat(56), saved).is_ok());
+        assert!(OfferedRequest::new(&"x".repeat(56), saved).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! Results of calls in MCP's form.
 
 use super::catalog::{ListedTool, RESULT};
-use super::revision::Era;
+use super::revision::ProtocolEra;
 use serde_json::{Value, json};
 use toolhold_protocol::failure::ToolFailure;
 
@@ -9,17 +9,21 @@ use toolhold_protocol::failure::ToolFailure;
 const FAILURE_KEY: &str = "io.toolhold/failure";
 
 /// The result of a successful `tools/call`: as text, and as structured content where the client supports it.
-pub fn complete(era: Era, offered: &ListedTool, value: Value) -> Value {
+pub fn complete(era: ProtocolEra, offered: &ListedTool, value: Value) -> Value {
     let text = match &value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     let structured = match era {
-        Era::Legacy if offered.is_wrapped => Some(json!({RESULT: value})),
-        Era::Legacy if value.is_object() => Some(value),
-        Era::Legacy => None,
-        Era::Modern if offered.callable.bound.tool.output.is_none() && value.is_string() => None,
-        Era::Modern => Some(value),
+        ProtocolEra::Legacy if offered.is_wrapped => Some(json!({RESULT: value})),
+        ProtocolEra::Legacy if value.is_object() => Some(value),
+        ProtocolEra::Legacy => None,
+        ProtocolEra::Modern
+            if offered.callable.bound.tool.output.is_none() && value.is_string() =>
+        {
+            None
+        }
+        ProtocolEra::Modern => Some(value),
     };
     let mut result = json!({"content": [{"type": "text", "text": text}], "isError": false});
     if let Some(structured) = structured {

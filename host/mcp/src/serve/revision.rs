@@ -1,6 +1,6 @@
 //! The protocol revision of a request, and the metadata of its sender.
 
-use super::rpc::{Error, INVALID_REQUEST, Request, UNSUPPORTED_VERSION};
+use super::rpc::{INVALID_REQUEST, RpcError, RpcRequest, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const MAX_CLIENT_CHARS: usize = 64;
 
 /// How a request is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
+pub enum ProtocolEra {
     /// Within a session that `initialize` began.
     Legacy,
     /// Without a session.
@@ -35,8 +35,8 @@ pub enum Era {
 
 /// The metadata of one request.
 #[derive(Debug, Clone)]
-pub struct Terms {
-    pub era: Era,
+pub struct RequestMetadata {
+    pub era: ProtocolEra,
     /// Whether the client can show its user a form.
     pub elicits: bool,
     /// Least level of log lines that the client wants; absent: no log lines.
@@ -54,16 +54,16 @@ pub struct Terms {
 }
 
 /// The version in a request's `_meta`, which only requests of the modern era have.
-pub fn named(request: &Request) -> Option<&Value> {
+pub fn named(request: &RpcRequest) -> Option<&Value> {
     meta(&request.params)?.get(VERSION_KEY)
 }
 
 /// The metadata of a request of the modern era.
-pub fn modern(request: &Request, session: Arc<str>) -> Result<Terms, Error> {
+pub fn modern(request: &RpcRequest, session: Arc<str>) -> Result<RequestMetadata, RpcError> {
     let meta = meta(&request.params);
     let key = |key: &str| {
         let missing = || {
-            Error::params(format!(
+            RpcError::params(format!(
                 "params._meta lacks {key:?}, which every request of revision {MODERN} has; earlier revisions begin \
                  with \"initialize\""
             ))
@@ -73,18 +73,18 @@ pub fn modern(request: &Request, session: Arc<str>) -> Result<Terms, Error> {
     let version = key(VERSION_KEY)?;
     let version = version
         .as_str()
-        .ok_or_else(|| Error::params(format!("params._meta.{VERSION_KEY:?} must be a text")))?;
+        .ok_or_else(|| RpcError::params(format!("params._meta.{VERSION_KEY:?} must be a text")))?;
     let capabilities = key(CAPABILITIES_KEY)?;
     if !capabilities.is_object() {
         let form = format!("params._meta.{CAPABILITIES_KEY:?} must be an object");
-        return Err(Error::params(form));
+        return Err(RpcError::params(form));
     }
     if version != MODERN {
         return Err(unsupported(version));
     }
     let least = meta.and_then(|meta| meta.get(LOG_LEVEL_KEY));
-    Ok(Terms {
-        era: Era::Modern,
+    Ok(RequestMetadata {
+        era: ProtocolEra::Modern,
         elicits: elicits(capabilities),
         least: least.map(level).transpose()?,
         progress: progress(&request.params),
@@ -95,9 +95,9 @@ pub fn modern(request: &Request, session: Arc<str>) -> Result<Terms, Error> {
     })
 }
 
-pub fn unsupported(version: &str) -> Error {
+pub fn unsupported(version: &str) -> RpcError {
     let shown: String = version.chars().take(64).collect();
-    Error::new(UNSUPPORTED_VERSION, "Unsupported protocol version")
+    RpcError::new(UNSUPPORTED_VERSION, "Unsupported protocol version")
         .with(json!({"supported": [MODERN], "requested": shown}))
 }
 
@@ -138,14 +138,14 @@ pub fn trace(params: &Map<String, Value>) -> Context {
 }
 
 /// Converts a syslog level to a module's level; several syslog levels map to one.
-pub fn level(name: &Value) -> Result<LogLevel, Error> {
+pub fn level(name: &Value) -> Result<LogLevel, RpcError> {
     Ok(match name.as_str() {
         Some("debug") => LogLevel::Trace,
         Some("info") => LogLevel::Info,
         Some("notice" | "warning") => LogLevel::Warn,
         Some("error" | "critical" | "alert" | "emergency") => LogLevel::Error,
         _ => {
-            return Err(Error::params(
+            return Err(RpcError::params(
                 "the level must be debug, info, notice, warning, error, critical, alert or emergency",
             ));
         }
@@ -171,8 +171,8 @@ pub fn server_info() -> Value {
     })
 }
 
-pub fn not_initialized() -> Error {
-    Error::new(
+pub fn not_initialized() -> RpcError {
+    RpcError::new(
         INVALID_REQUEST,
         format!(
             "begin with \"initialize\", or name revision {MODERN} in params._meta of every request"
@@ -189,8 +189,8 @@ mod tests {
     use super::*;
     use crate::serve::rpc::{INVALID_PARAMS, Id};
 
-    fn request(params: Value) -> Request {
-        Request {
+    fn request(params: Value) -> RpcRequest {
+        RpcRequest {
             id: Id::Number(1.into()),
             method: "tools/list".into(),
             params: params.as_object().cloned().unwrap_or_default(),

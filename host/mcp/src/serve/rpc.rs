@@ -31,7 +31,7 @@ pub enum Id {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct RpcRequest {
     pub id: Id,
     pub method: String,
     pub params: Map<String, Value>,
@@ -40,7 +40,7 @@ pub struct Request {
 /// One message of a client's.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    Request(Request),
+    Request(RpcRequest),
     Notification {
         method: String,
         params: Map<String, Value>,
@@ -54,22 +54,22 @@ pub enum Message {
 
 /// The content of one transmission.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Received {
+pub enum Transmission {
     One(Message),
     /// A batch of at least one message (revisions up to 2025-03-26). Each may be invalid by itself.
-    Batch(Vec<Result<Message, Malformed>>),
+    Batch(Vec<Result<Message, InvalidMessage>>),
 }
 
 /// A protocol error, as opposed to a tool's error.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Error {
+pub struct RpcError {
     pub code: i64,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
-impl Error {
+impl RpcError {
     pub fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -90,15 +90,18 @@ impl Error {
 
 /// An invalid message, with its id as far as it has one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Malformed {
+pub struct InvalidMessage {
     id: Option<Id>,
     code: i64,
     reason: String,
 }
 
-impl Malformed {
+impl InvalidMessage {
     pub fn reply(self) -> Bytes {
-        reply(self.id.as_ref(), &Err(Error::new(self.code, self.reason)))
+        reply(
+            self.id.as_ref(),
+            &Err(RpcError::new(self.code, self.reason)),
+        )
     }
 }
 
@@ -106,19 +109,19 @@ impl Malformed {
 ///
 /// # Errors
 /// It is neither a message nor a batch of at most [`MAX_BATCH`] messages.
-pub fn parse(bytes: &[u8]) -> Result<Received, Malformed> {
+pub fn parse(bytes: &[u8]) -> Result<Transmission, InvalidMessage> {
     let no_json = |error: serde_json::Error| {
         let reason = format!("this is not JSON: {error}");
         malformed(None, PARSE_ERROR, reason)
     };
     if !bytes.trim_ascii_start().starts_with(b"[") {
         let value: Value = serde_json::from_slice(bytes).map_err(no_json)?;
-        return read(value).map(Received::One);
+        return read(value).map(Transmission::One);
     }
     let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
     let reason = match (first.len(), more) {
         (0, _) => "a batch has at least one message".to_owned(),
-        (_, 0) => return Ok(Received::Batch(first.into_iter().map(read).collect())),
+        (_, 0) => return Ok(Transmission::Batch(first.into_iter().map(read).collect())),
         (some, more) => {
             let count = some.saturating_add(more);
             format!("a batch has at most {MAX_BATCH} messages, and this one has {count}")
@@ -162,7 +165,7 @@ impl<'de> Deserialize<'de> for Items {
     }
 }
 
-fn read(value: Value) -> Result<Message, Malformed> {
+fn read(value: Value) -> Result<Message, InvalidMessage> {
     let Value::Object(mut message) = value else {
         let reason = "a message is a JSON object";
         return Err(malformed(None, INVALID_REQUEST, reason));
@@ -222,7 +225,7 @@ fn read(value: Value) -> Result<Message, Malformed> {
         }
     };
     Ok(match id {
-        Some(id) => Message::Request(Request { id, method, params }),
+        Some(id) => Message::Request(RpcRequest { id, method, params }),
         None => Message::Notification { method, params },
     })
 }
@@ -237,7 +240,7 @@ pub fn batch(replies: &[Bytes]) -> Option<Bytes> {
 }
 
 /// The reply to the request `id`, as one line without its line break.
-pub fn reply(id: Option<&Id>, outcome: &Result<Value, Error>) -> Bytes {
+pub fn reply(id: Option<&Id>, outcome: &Result<Value, RpcError>) -> Bytes {
     #[derive(Serialize)]
     struct ReplyBody<'a> {
         jsonrpc: &'static str,
@@ -245,7 +248,7 @@ pub fn reply(id: Option<&Id>, outcome: &Result<Value, Error>) -> Bytes {
         #[serde(skip_serializing_if = "Option::is_none")]
         result: Option<&'a Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<&'a Error>,
+        error: Option<&'a RpcError>,
     }
     let reply = ReplyBody {
         jsonrpc: "2.0",
@@ -277,9 +280,9 @@ pub fn read_id(id: Value) -> Option<Id> {
     }
 }
 
-fn malformed(id: Option<Id>, code: i64, reason: impl Into<String>) -> Malformed {
+fn malformed(id: Option<Id>, code: i64, reason: impl Into<String>) -> InvalidMessage {
     let reason = reason.into();
-    Malformed { id, code, reason }
+    InvalidMessage { id, code, reason }
 }
 
 #[cfg(test)]
@@ -294,7 +297,7 @@ mod tests {
         for (text, expect) in [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
-                Message::Request(Request {
+                Message::Request(RpcRequest {
                     id: number(1),
                     method: "ping".into(),
                     params: Map::new(),
@@ -302,7 +305,7 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"a":1}}"#,
-                Message::Request(Request {
+                Message::Request(RpcRequest {
                     id: Id::Text("a".into()),
                     method: "m".into(),
                     params: params.clone(),
@@ -330,7 +333,11 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(parse(text.as_bytes()), Ok(Received::One(expect)), "{text}");
+            assert_eq!(
+                parse(text.as_bytes()),
+                Ok(Transmission::One(expect)),
+                "{text}"
+            );
         }
     }
 
@@ -393,7 +400,7 @@ mod tests {
     #[test]
     fn of_a_batch_each_is_a_message_for_itself() {
         let text = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}, [], {"id":2}, 7]"#;
-        let Ok(Received::Batch(messages)) = parse(text.as_bytes()) else {
+        let Ok(Transmission::Batch(messages)) = parse(text.as_bytes()) else {
             panic!("{text}");
         };
         let ids: Vec<_> = messages
@@ -411,7 +418,7 @@ mod tests {
         );
         let most = format!("[{}1]", "1,".repeat(MAX_BATCH - 1));
         assert!(
-            matches!(parse(most.as_bytes()), Ok(Received::Batch(all)) if all.len() == MAX_BATCH)
+            matches!(parse(most.as_bytes()), Ok(Transmission::Batch(all)) if all.len() == MAX_BATCH)
         );
     }
 
@@ -430,7 +437,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":"a","result":{}}"#
         );
         assert_eq!(
-            reply(None, &Err(Error::new(-1, "no"))),
+            reply(None, &Err(RpcError::new(-1, "no"))),
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#
         );
     }
@@ -447,7 +454,7 @@ mod tests {
             "[ -~]{0,40}".prop_map(Id::Text),
         ]) {
             let text = json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
-            let Ok(Received::One(Message::Request(request))) = parse(text.as_bytes()) else {
+            let Ok(Transmission::One(Message::Request(request))) = parse(text.as_bytes()) else {
                 panic!("{text}");
             };
             prop_assert_eq!(request.id, id);

@@ -109,7 +109,7 @@ pub fn masked(schema: Value, mask: &Mask) -> Value {
     let schema = described(schema, mask, MAX_DEPTH);
     let definitions = ["$defs", "definitions"];
     let mut definitions = definitions.iter().filter_map(|name| schema.get(name));
-    let loose = Loose {
+    let loose = SchemaLoosener {
         mask,
         has_definitions: definitions.all(|own| is_clean(own, mask, MAX_DEPTH)),
     };
@@ -153,13 +153,13 @@ fn described(mut schema: Value, mask: &Mask, depth: usize) -> Value {
 }
 
 /// Loosens constraints that hold hidden data.
-struct Loose<'a> {
+struct SchemaLoosener<'a> {
     mask: &'a Mask,
     /// Whether the schema's own definitions can be shown and referred to.
     has_definitions: bool,
 }
 
-impl Loose<'_> {
+impl SchemaLoosener<'_> {
     fn of(&self, schema: Value, depth: usize) -> Value {
         if self.may_stay(&schema) {
             return schema;

@@ -10,7 +10,7 @@ use toolhold_agent::calls::CallRecorder;
 use toolhold_agent::run::approval::Approver;
 use toolhold_policy::{Listener, ToolSpec};
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use uuid::Uuid;
 
 /// The modules whose tools clients may call.
@@ -46,7 +46,7 @@ pub struct RequestCall<'a> {
     pub id: Uuid,
     /// Name of the Request.
     pub name: &'a str,
-    pub saved: &'a Saved,
+    pub saved: &'a SavedRequest,
     /// Absent: the file's own input.
     pub input: Option<Value>,
     pub session: &'a str,

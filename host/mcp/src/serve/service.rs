@@ -1,13 +1,15 @@
 //! The service and its methods, the same for all clients and transports.
 
-use super::approval::Asking;
-use super::catalog::{Catalog, Found};
+use super::approval::ApprovalPrompts;
+use super::catalog::{Catalog, FolderRequest};
 use super::client_sender::ClientSender;
 use super::mask::Mask;
-use super::revision::{Era, MODERN, SERVER_INFO_KEY, SUBSCRIPTION_KEY, Terms, level, server_info};
-use super::rpc::{self, Error, Id, METHOD_NOT_FOUND, Request};
+use super::revision::{
+    MODERN, ProtocolEra, RequestMetadata, SERVER_INFO_KEY, SUBSCRIPTION_KEY, level, server_info,
+};
+use super::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
 use super::seams::{CallRecords, ModuleHost, RequestRunner};
-use super::session::Session;
+use super::session::ClientSession;
 use super::settings::Settings;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -39,7 +41,7 @@ pub struct Service {
     pub(super) records: Arc<dyn CallRecords>,
     rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
-    pub(super) asking: Arc<Asking>,
+    pub(super) asking: Arc<ApprovalPrompts>,
     /// Slots for calls in progress.
     pub(super) slots: Arc<Semaphore>,
     /// Finds the tools that modules call.
@@ -52,7 +54,7 @@ impl Service {
     /// Serves the tools that `modules` has now, and these saved Requests, as far as `allowed` names them.
     pub fn new(
         modules: Arc<dyn ModuleHost>,
-        requests: &[Found],
+        requests: &[FolderRequest],
         rules: Rules,
         allowed: Option<Vec<String>>,
         settings: Settings,
@@ -65,7 +67,7 @@ impl Service {
             records,
             rules: RwLock::new(Arc::new(rules)),
             allowed,
-            asking: Arc::new(Asking::new(settings.ask, settings.answer_timeout)),
+            asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
             slots: Arc::new(Semaphore::new(settings.calls)),
             tools: Arc::default(),
             settings,
@@ -100,7 +102,7 @@ impl Service {
     }
 
     /// Reads the registry again with these saved Requests, and notifies clients if their list changed.
-    pub fn refresh(&self, requests: &[Found]) {
+    pub fn refresh(&self, requests: &[FolderRequest]) {
         let generation = self.catalog.borrow().generation + 1;
         let rules = self.rules();
         let mut now = Catalog::new(
@@ -125,39 +127,41 @@ impl Service {
     /// era with sessions.
     pub async fn answer(
         &self,
-        request: Request,
-        terms: Terms,
-        session: Option<&Arc<Session>>,
+        request: RpcRequest,
+        terms: RequestMetadata,
+        session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
-    ) -> Result<Value, Error> {
-        let Request { id, method, params } = request;
+    ) -> Result<Value, RpcError> {
+        let RpcRequest { id, method, params } = request;
         let result = match (terms.era, method.as_str()) {
             (_, "tools/list") => self.list(terms.era, &params),
             (_, "tools/call") => Box::pin(self.call(params, &terms, session, client_sender)).await,
-            (Era::Legacy, "ping") => Ok(json!({})),
-            (Era::Legacy, "logging/setLevel") => {
+            (ProtocolEra::Legacy, "ping") => Ok(json!({})),
+            (ProtocolEra::Legacy, "logging/setLevel") => {
                 let least = level(params.get("level").unwrap_or(&Value::Null))?;
                 if let Some(session) = session {
                     session.set_level(least);
                 }
                 Ok(json!({}))
             }
-            (Era::Modern, "server/discover") => Ok(discover()),
-            (Era::Modern, "subscriptions/listen") => self.listen(&id, &params, client_sender).await,
-            _ => Err(Error::new(
+            (ProtocolEra::Modern, "server/discover") => Ok(discover()),
+            (ProtocolEra::Modern, "subscriptions/listen") => {
+                self.listen(&id, &params, client_sender).await
+            }
+            _ => Err(RpcError::new(
                 METHOD_NOT_FOUND,
                 format!("there is no method {:?} here", cut(&method)),
             )),
         };
         match terms.era {
-            Era::Legacy => result,
-            Era::Modern => result.map(signed),
+            ProtocolEra::Legacy => result,
+            ProtocolEra::Modern => result.map(signed),
         }
     }
 
-    fn list(&self, era: Era, params: &Map<String, Value>) -> Result<Value, Error> {
+    fn list(&self, era: ProtocolEra, params: &Map<String, Value>) -> Result<Value, RpcError> {
         let mut page = self.catalog().page(era, params.get("cursor"))?;
-        if era == Era::Modern {
+        if era == ProtocolEra::Modern {
             page.insert("ttlMs".into(), LIST_TTL_MS.into());
             page.insert("cacheScope".into(), "public".into());
         }
@@ -170,9 +174,9 @@ impl Service {
         id: &Id,
         params: &Map<String, Value>,
         client_sender: &ClientSender,
-    ) -> Result<Value, Error> {
+    ) -> Result<Value, RpcError> {
         let Some(Value::Object(wanted)) = params.get("notifications") else {
-            return Err(Error::params(
+            return Err(RpcError::params(
                 "subscriptions/listen needs \"notifications\", an object",
             ));
         };

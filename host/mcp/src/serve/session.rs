@@ -2,8 +2,10 @@
 
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
-use super::revision::{BATCHED, Era, Terms, agreed, client, elicits, progress, server_info, trace};
-use super::rpc::{self, Error, Id, Request};
+use super::revision::{
+    BATCHED, ProtocolEra, RequestMetadata, agreed, client, elicits, progress, server_info, trace,
+};
+use super::rpc::{self, Id, RpcError, RpcRequest};
 use super::service::INSTRUCTIONS;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -17,7 +19,7 @@ use toolhold_policy::LogLevel;
 const MAX_OPEN_QUESTIONS: usize = 32;
 
 #[derive(Debug)]
-pub struct Session {
+pub struct ClientSession {
     pub id: Arc<str>,
     pub version: &'static str,
     elicits: bool,
@@ -30,7 +32,7 @@ pub struct Session {
 
 /// The outcome of a question.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ElicitationOutcome {
     Given(Value),
     /// The client cannot ask, or is gone.
     Nothing,
@@ -38,19 +40,19 @@ pub enum Answer {
     TooMany,
 }
 
-impl Session {
+impl ClientSession {
     /// Begins the session that `initialize` asks for. `in_flight` holds its requests.
     pub fn new(
         id: Arc<str>,
-        request: &Request,
+        request: &RpcRequest,
         in_flight: Arc<InFlightRequests>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, RpcError> {
         let version = request
             .params
             .get("protocolVersion")
             .and_then(Value::as_str);
         let version =
-            version.ok_or_else(|| Error::params("initialize needs a \"protocolVersion\""))?;
+            version.ok_or_else(|| RpcError::params("initialize needs a \"protocolVersion\""))?;
         let capabilities = request.params.get("capabilities");
         Ok(Self {
             id,
@@ -80,9 +82,9 @@ impl Session {
     }
 
     /// The metadata of a request of this session.
-    pub fn terms(&self, params: &Map<String, Value>) -> Terms {
-        Terms {
-            era: Era::Legacy,
+    pub fn terms(&self, params: &Map<String, Value>) -> RequestMetadata {
+        RequestMetadata {
+            era: ProtocolEra::Legacy,
             elicits: self.elicits,
             least: Some(*self.least.lock().unwrap_or_else(PoisonError::into_inner)),
             progress: progress(params),
@@ -98,13 +100,18 @@ impl Session {
     }
 
     /// Asks the client's user to fill in a form. Dropping the future withdraws the question.
-    pub async fn ask(&self, form: Value, client_sender: &ClientSender, time: Duration) -> Answer {
+    pub async fn ask(
+        &self,
+        form: Value,
+        client_sender: &ClientSender,
+        time: Duration,
+    ) -> ElicitationOutcome {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         {
             let mut questions = self.questions();
             if questions.len() >= MAX_OPEN_QUESTIONS {
-                return Answer::TooMany;
+                return ElicitationOutcome::TooMany;
             }
             questions.insert(id, answer);
         }
@@ -119,9 +126,9 @@ impl Session {
             answered.await.ok().flatten()
         };
         match tokio::time::timeout(time, asked).await {
-            Ok(Some(answer)) => Answer::Given(answer),
-            Ok(None) => Answer::Nothing,
-            Err(_) => Answer::TooLate,
+            Ok(Some(answer)) => ElicitationOutcome::Given(answer),
+            Ok(None) => ElicitationOutcome::Nothing,
+            Err(_) => ElicitationOutcome::TooLate,
         }
     }
 
@@ -143,7 +150,7 @@ impl Session {
 
 /// An open question. Answered questions are removed from the session.
 struct Question<'a> {
-    session: &'a Session,
+    session: &'a ClientSession,
     client_sender: &'a ClientSender,
     id: u64,
 }

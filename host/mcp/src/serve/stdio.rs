@@ -7,11 +7,12 @@ use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
 use super::rpc::{
-    self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Message, Received, Request,
+    self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
+    Transmission,
 };
 use super::service::Service;
-use super::session::Session;
-use super::work::{Batch, Outcome, RequestTask};
+use super::session::ClientSession;
+use super::work::{Batch, RequestOutcome, RequestTask};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -44,7 +45,7 @@ struct StdioClient {
     in_flight: Arc<InFlightRequests>,
     /// Permits of requests without a reply, or with an unread one.
     unanswered: Arc<Semaphore>,
-    session: OnceLock<Arc<Session>>,
+    session: OnceLock<Arc<ClientSession>>,
     /// Sends change notifications to the session.
     teller: OnceLock<AbortHandle>,
     /// Session whose scratch files modules see.
@@ -110,14 +111,17 @@ impl StdioClient {
         let reply = match line {
             InputLine::Whole(line) if line.trim_ascii().is_empty() => return true,
             InputLine::Whole(line) => match rpc::parse(line) {
-                Ok(Received::One(message)) => self.one(message),
-                Ok(Received::Batch(messages)) => self.batch(messages),
+                Ok(Transmission::One(message)) => self.one(message),
+                Ok(Transmission::Batch(messages)) => self.batch(messages),
                 Err(malformed) => Some(malformed.reply()),
             },
             InputLine::TooLong(most) => {
                 let reason =
                     format!("a message has at most {most} bytes (mcp_server.message_bytes)");
-                Some(rpc::reply(None, &Err(Error::new(INVALID_REQUEST, reason))))
+                Some(rpc::reply(
+                    None,
+                    &Err(RpcError::new(INVALID_REQUEST, reason)),
+                ))
             }
         };
         reply.is_none_or(|reply| self.sender.send_blocking(reply).is_ok())
@@ -139,7 +143,7 @@ impl StdioClient {
     }
 
     /// Handles a batch, whose replies are sent together.
-    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, Malformed>>) -> Option<Bytes> {
+    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, InvalidMessage>>) -> Option<Bytes> {
         let session = self.session.get();
         if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
             return Some(rpc::reply(None, &Err(error)));
@@ -176,7 +180,7 @@ impl StdioClient {
     }
 
     /// Begins the work on a request, or replies at once.
-    fn request(self: &Arc<Self>, request: Request) -> Option<Bytes> {
+    fn request(self: &Arc<Self>, request: RpcRequest) -> Option<Bytes> {
         let id = request.id.clone();
         if request.method == "initialize" {
             return Some(rpc::reply(Some(&id), &self.initialize(&request)));
@@ -200,8 +204,14 @@ impl StdioClient {
     /// The work on a request, and its permit.
     fn begun(
         self: &Arc<Self>,
-        request: Request,
-    ) -> Result<(impl Future<Output = Outcome> + use<>, OwnedSemaphorePermit), Error> {
+        request: RpcRequest,
+    ) -> Result<
+        (
+            impl Future<Output = RequestOutcome> + use<>,
+            OwnedSemaphorePermit,
+        ),
+        RpcError,
+    > {
         let (terms, session) = if revision::named(&request).is_some() {
             (revision::modern(&request, self.id.clone())?, None)
         } else {
@@ -212,7 +222,7 @@ impl StdioClient {
         let unanswered = unanswered.map_err(|_| {
             let reason =
                 format!("{MAX_OPEN_REQUESTS} requests are not answered yet; read some answers");
-            Error::new(INTERNAL_ERROR, reason)
+            RpcError::new(INTERNAL_ERROR, reason)
         })?;
         let flight = self.in_flight.begin(&request.id)?;
         let client = self.clone();
@@ -231,13 +241,13 @@ impl StdioClient {
         }
     }
 
-    fn initialize(self: &Arc<Self>, request: &Request) -> Result<Value, Error> {
-        let session = Session::new(self.id.clone(), request, self.in_flight.clone())?;
+    fn initialize(self: &Arc<Self>, request: &RpcRequest) -> Result<Value, RpcError> {
+        let session = ClientSession::new(self.id.clone(), request, self.in_flight.clone())?;
         let session = Arc::new(session);
         let welcome = session.welcome();
         if self.session.set(session).is_err() {
             let reason = "this client has begun already; a process serves one session";
-            return Err(Error::new(INVALID_REQUEST, reason));
+            return Err(RpcError::new(INVALID_REQUEST, reason));
         }
         Ok(welcome)
     }

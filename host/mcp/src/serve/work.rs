@@ -1,7 +1,7 @@
 //! Requests in progress, each in a task of its own, and batches of them.
 
-use super::rpc::{self, Error, INTERNAL_ERROR, INVALID_REQUEST, Id, Malformed, Request};
-use super::{revision, session::Session};
+use super::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
+use super::{revision, session::ClientSession};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 /// The result of a request; `None` if it was cancelled.
-pub type Outcome = Option<Result<Value, Error>>;
+pub type RequestOutcome = Option<Result<Value, RpcError>>;
 
 /// The work on one request. It runs in a task, so that a client that does not read cannot block a call.
 /// Dropping it aborts the work.
 #[derive(Debug)]
-pub struct RequestTask(JoinSet<Outcome>);
+pub struct RequestTask(JoinSet<RequestOutcome>);
 
 /// The replies to a batch, in its order (JSON-RPC 2.0, 6).
 #[derive(Debug, Default)]
@@ -31,17 +31,17 @@ enum BatchReply {
 }
 
 impl RequestTask {
-    pub fn spawn(on: &Handle, work: impl Future<Output = Outcome> + Send + 'static) -> Self {
+    pub fn spawn(on: &Handle, work: impl Future<Output = RequestOutcome> + Send + 'static) -> Self {
         let mut task = JoinSet::new();
         task.spawn_on(work, on);
         Self(task)
     }
 
     /// The result, once. Cancel-safe.
-    pub async fn outcome(&mut self) -> Outcome {
+    pub async fn outcome(&mut self) -> RequestOutcome {
         match self.0.join_next().await? {
             Ok(outcome) => outcome,
-            Err(_) => Some(Err(Error::new(INTERNAL_ERROR, "the request broke off"))),
+            Err(_) => Some(Err(RpcError::new(INTERNAL_ERROR, "the request broke off"))),
         }
     }
 }
@@ -51,21 +51,21 @@ impl Batch {
     ///
     /// # Errors
     /// The error for the client.
-    pub fn may_come(session: Option<&Session>) -> Result<(), Error> {
-        if session.is_some_and(Session::has_batches) {
+    pub fn may_come(session: Option<&ClientSession>) -> Result<(), RpcError> {
+        if session.is_some_and(ClientSession::has_batches) {
             return Ok(());
         }
         let versions = revision::BATCHED.join(" and ");
         let reason =
             format!("only sessions of {versions} have batches; send one message at a time");
-        Err(Error::new(INVALID_REQUEST, reason))
+        Err(RpcError::new(INVALID_REQUEST, reason))
     }
 
     /// Whether a request may be in the batch with the requests before it.
     ///
     /// # Errors
     /// The request must stand alone, or its id is not unique in the batch.
-    pub fn may_hold(&self, request: &Request) -> Result<(), Error> {
+    pub fn may_hold(&self, request: &RpcRequest) -> Result<(), RpcError> {
         let mut waits = self.waits.iter();
         let reason = if request.method == "initialize" {
             "\"initialize\" is no part of a batch"
@@ -78,17 +78,17 @@ impl Batch {
         } else {
             return Ok(());
         };
-        Err(Error::new(INVALID_REQUEST, reason))
+        Err(RpcError::new(INVALID_REQUEST, reason))
     }
 
-    pub fn begun(&mut self, id: Id, work: Result<RequestTask, Error>) {
+    pub fn begun(&mut self, id: Id, work: Result<RequestTask, RpcError>) {
         self.waits.push_back(match work {
             Ok(task) => BatchReply::Awaited(id, task),
             Err(error) => BatchReply::Known(rpc::reply(Some(&id), &Err(error))),
         });
     }
 
-    pub fn refused(&mut self, malformed: Malformed) {
+    pub fn refused(&mut self, malformed: InvalidMessage) {
         self.waits.push_back(BatchReply::Known(malformed.reply()));
     }
 
@@ -126,7 +126,7 @@ mod tests {
         Id::Number(n.into())
     }
 
-    fn after(ms: u64, outcome: Outcome) -> RequestTask {
+    fn after(ms: u64, outcome: RequestOutcome) -> RequestTask {
         RequestTask::spawn(&Handle::current(), async move {
             sleep(Duration::from_millis(ms)).await;
             outcome
@@ -137,7 +137,7 @@ mod tests {
     async fn replies_are_in_the_order_of_the_requests_and_waited_for_once() {
         let mut batch = Batch::default();
         batch.begun(id(1), Ok(after(60, Some(Ok(json!({}))))));
-        batch.begun(id(2), Err(Error::new(-1, "no")));
+        batch.begun(id(2), Err(RpcError::new(-1, "no")));
         batch.begun(id(3), Ok(after(0, None)));
         batch.begun(
             id(4),

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn what_goes_wrong_has_a_kind_and_a_class() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     for (tool, arguments, kind, class, part) in [
         (
@@ -93,7 +93,7 @@ async fn what_goes_wrong_has_a_kind_and_a_class() {
 
 #[tokio::test]
 async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     call(&server, "echo", json!({"text": ""})).await.unwrap();
     let most = Duration::from_millis(300);
@@ -121,7 +121,7 @@ async fn a_call_that_is_never_answered_ends_and_is_cancelled() {
 
 #[tokio::test]
 async fn a_message_without_end_ends_in_output() {
-    let bench = Bench::new(&[]).with(|settings| settings.max_result_bytes = 1_000);
+    let bench = McpFixture::new(&[]).with(|settings| settings.max_result_bytes = 1_000);
     let server = bench.server(Trust::FirstSight);
     let failure = call(&server, "endless", json!({})).await.unwrap_err();
     assert_eq!(
@@ -142,7 +142,7 @@ async fn a_message_without_end_ends_in_output() {
 
 #[tokio::test]
 async fn notifications_without_end_are_no_server() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     let failure = call(&server, "flood", json!({"lines": 20_000}))
         .await
@@ -152,7 +152,7 @@ async fn notifications_without_end_are_no_server() {
 
 #[tokio::test]
 async fn a_server_sees_no_environment_and_its_secrets_come_back_from_nowhere() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     let env = call(&server, "env", json!({})).await.unwrap();
     assert_eq!(env["GIVEN"], "yes");
@@ -167,7 +167,7 @@ async fn a_server_sees_no_environment_and_its_secrets_come_back_from_nowhere() {
     }
 
     let secret = std::env::var(SECRET).unwrap();
-    let bench = Bench::new(&[]).with(|settings| {
+    let bench = McpFixture::new(&[]).with(|settings| {
         if let Launch::Command { secret_env, .. } = &mut settings.launch {
             secret_env.push(SECRET.into());
         }
@@ -181,7 +181,7 @@ async fn a_server_sees_no_environment_and_its_secrets_come_back_from_nowhere() {
 
 #[tokio::test]
 async fn a_secret_that_is_missing_hurts_only_its_server() {
-    let bench = Bench::new(&[]).with(|settings| {
+    let bench = McpFixture::new(&[]).with(|settings| {
         if let Launch::Command { secret_env, .. } = &mut settings.launch {
             secret_env.push("TOOLHOLD_E2E_NOT_SET".into());
         }
@@ -198,7 +198,7 @@ async fn a_secret_that_is_missing_hurts_only_its_server() {
 
 #[tokio::test]
 async fn a_server_gets_nothing_by_asking() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     assert_eq!(call(&server, "ask", json!({})).await, Ok(json!("asked")));
     bench.logged("capabilities {}").await;

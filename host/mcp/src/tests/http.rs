@@ -5,12 +5,12 @@ use super::*;
 /// The script over HTTP, killed when dropped.
 struct Site {
     child: std::process::Child,
-    bench: Bench,
+    bench: McpFixture,
 }
 
 impl Site {
     async fn start(flags: &[&str]) -> Self {
-        let bench = Bench::new(&[]);
+        let bench = McpFixture::new(&[]);
         let port = bench.folder.path().join("port");
         let child = std::process::Command::new("python3")
             .arg(SCRIPT)
@@ -108,7 +108,7 @@ async fn a_token_is_sent_and_a_missing_one_is_told() {
 
 #[tokio::test]
 async fn nobody_there_is_retryable() {
-    let bench = Bench::new(&[]).with(|settings| {
+    let bench = McpFixture::new(&[]).with(|settings| {
         settings.launch = Launch::Url {
             url: "http://127.0.0.1:9/mcp".into(),
             token_env: None,

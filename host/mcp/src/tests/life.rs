@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_server_is_started_when_it_is_used_and_serves_many_calls() {
-    let bench = Bench::new(&["--garbage"]);
+    let bench = McpFixture::new(&["--garbage"]);
     let server = bench.server(Trust::FirstSight);
     assert_eq!(bench.starts(), 0);
     let (one, two) = tokio::join!(
@@ -25,7 +25,7 @@ async fn a_server_is_started_when_it_is_used_and_serves_many_calls() {
 
 #[tokio::test]
 async fn a_server_that_dies_is_started_again_after_a_pause() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     let failure = call(&server, "die", json!({})).await.unwrap_err();
     assert_eq!(
@@ -51,7 +51,7 @@ async fn a_server_that_dies_is_started_again_after_a_pause() {
 
 #[tokio::test]
 async fn what_a_server_prints_is_shown_to_people() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     let _ = call_for(
         &server,
@@ -86,7 +86,7 @@ async fn a_server_that_cannot_be_used_says_so() {
     ] {
         // Only one of them is waited for: a busy machine takes its time to start the others.
         let most = if kind == "deadline" { 1_500 } else { 30_000 };
-        let bench = Bench::new(&flags).with(|s| s.timeout = Duration::from_millis(most));
+        let bench = McpFixture::new(&flags).with(|s| s.timeout = Duration::from_millis(most));
         let server = bench.server(Trust::FirstSight);
         let failure = call(&server, "echo", json!({"text": ""}))
             .await
@@ -94,7 +94,7 @@ async fn a_server_that_cannot_be_used_says_so() {
         assert_eq!(failure.kind, kind, "{failure:?}");
         assert!(failure.message.contains(part), "{}", failure.message);
     }
-    let missing = Bench::new(&[]).with(|settings| {
+    let missing = McpFixture::new(&[]).with(|settings| {
         settings.launch = Launch::Command {
             command: vec!["toolhold-no-such-program".into()],
             env: BTreeMap::new(),
@@ -112,7 +112,7 @@ async fn a_server_that_cannot_be_used_says_so() {
 
 #[tokio::test]
 async fn starts_that_lead_to_nothing_come_less_and_less_often() {
-    let bench = Bench::new(&["--stillborn"]);
+    let bench = McpFixture::new(&["--stillborn"]);
     let server = bench.server(Trust::FirstSight);
     let until = Instant::now() + Duration::from_secs(10);
     while Instant::now() < until {
@@ -130,7 +130,7 @@ async fn everything_that_a_server_started_dies_with_it() {
         "sleep 1000 & echo $! > {0}.part; mv {0}.part {0}; exec python3 {SCRIPT}",
         child.display()
     );
-    let bench = Bench::new(&[]).with(|settings| {
+    let bench = McpFixture::new(&[]).with(|settings| {
         settings.launch = Launch::Command {
             command: vec!["sh".into(), "-c".into(), script],
             env: BTreeMap::new(),
@@ -153,7 +153,7 @@ async fn everything_that_a_server_started_dies_with_it() {
 
 #[tokio::test]
 async fn a_server_that_is_in_order_may_end_by_itself() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     call(&server, "echo", json!({"text": "a"})).await.unwrap();
     server.close().await;

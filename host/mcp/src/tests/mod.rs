@@ -6,7 +6,7 @@ mod life;
 mod trust;
 
 use crate::pin::{Pins, Trust};
-use crate::server::Server;
+use crate::server::McpServer;
 use crate::settings::{Launch, Settings};
 use crate::tool::McpTool;
 use serde_json::{Value, json};
@@ -54,13 +54,13 @@ impl ApprovalStore for Memory {
 }
 
 /// A server's log and pins.
-struct Bench {
+struct McpFixture {
     folder: TempDir,
     approvals: Arc<Memory>,
     settings: Settings,
 }
 
-impl Bench {
+impl McpFixture {
     fn new(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log").display().to_string();
@@ -96,11 +96,11 @@ impl Bench {
         self
     }
 
-    fn server(&self, trust: Trust) -> Arc<Server> {
+    fn server(&self, trust: Trust) -> Arc<McpServer> {
         let pins = Pins::new(self.approvals.clone(), trust);
         let mut settings = self.settings.clone();
         settings.secrets = settings.launch.secrets(|name| std::env::var(name).ok());
-        Arc::new(Server::new(settings, pins))
+        Arc::new(McpServer::new(settings, pins))
     }
 
     fn log(&self) -> String {
@@ -129,7 +129,7 @@ async fn eventually(mut holds: impl FnMut() -> bool) {
 }
 
 async fn call_for(
-    server: &Arc<Server>,
+    server: &Arc<McpServer>,
     tool: &str,
     arguments: Value,
     timeout: Duration,
@@ -146,6 +146,6 @@ async fn call_for(
     runner.call(&call).await.outcome.map(|output| output.value)
 }
 
-async fn call(server: &Arc<Server>, tool: &str, arguments: Value) -> Result<Value, ToolFailure> {
+async fn call(server: &Arc<McpServer>, tool: &str, arguments: Value) -> Result<Value, ToolFailure> {
     call_for(server, tool, arguments, Duration::from_secs(20)).await
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
-    let bench = Bench::new(&["--rug-pull"]);
+    let bench = McpFixture::new(&["--rug-pull"]);
     let first = bench.server(Trust::FirstSight);
     assert_eq!(
         call(&first, "echo", json!({"text": "a"})).await,
@@ -67,7 +67,7 @@ async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
 
 #[tokio::test]
 async fn tools_that_change_while_a_server_runs_are_judged_again() {
-    let bench = Bench::new(&["--rug-pull"]);
+    let bench = McpFixture::new(&["--rug-pull"]);
     let server = bench.server(Trust::FirstSight);
     assert_eq!(
         call(&server, "change", json!({})).await,
@@ -86,7 +86,7 @@ async fn tools_that_change_while_a_server_runs_are_judged_again() {
 
 #[tokio::test]
 async fn another_command_needs_another_approval_and_is_not_started() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     call(
         &bench.server(Trust::FirstSight),
         "echo",
@@ -115,7 +115,7 @@ async fn another_command_needs_another_approval_and_is_not_started() {
 #[tokio::test]
 async fn what_stands_in_a_file_that_was_found_is_not_started() {
     for trust in [Trust::FirstSight, Trust::Always, Trust::Never] {
-        let bench = Bench::new(&[]).with(|settings| settings.found = true);
+        let bench = McpFixture::new(&[]).with(|settings| settings.found = true);
         let server = bench.server(trust);
         let failure = call(&server, "echo", json!({"text": "a"}))
             .await
@@ -139,7 +139,7 @@ async fn what_stands_in_a_file_that_was_found_is_not_started() {
 
 #[tokio::test]
 async fn a_pin_that_cannot_be_read_is_not_replaced() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     call(
         &bench.server(Trust::FirstSight),
         "echo",
@@ -161,7 +161,7 @@ async fn a_pin_that_cannot_be_read_is_not_replaced() {
 
 #[tokio::test]
 async fn always_means_that_a_person_decides_first() {
-    let bench = Bench::new(&[]);
+    let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::Always);
     assert_eq!(
         call(&server, "echo", json!({"text": ""}))

@@ -4,7 +4,7 @@ use crate::error::{Failure, words};
 use crate::settings::{Launch, Settings};
 use crate::wire::process::Process;
 use crate::wire::stderr::Stderr;
-use crate::wire::web::Web;
+use crate::wire::web::HttpSession;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const MAX_LIST_BYTES: usize = 8 << 20;
 
 /// An open session.
 #[derive(Debug)]
-pub struct Session {
+pub struct McpSession {
     connection: Connection,
     /// The server's own name and version; untrusted text.
     pub server: String,
@@ -30,10 +30,10 @@ pub struct Session {
 #[derive(Debug)]
 enum Connection {
     Process(Process),
-    Web(Web),
+    Web(HttpSession),
 }
 
-impl Session {
+impl McpSession {
     /// Starts or connects to the server, and agrees on a version.
     pub async fn open(
         settings: &Settings,
@@ -44,7 +44,7 @@ impl Session {
             Launch::Command { command, env, .. } => {
                 Connection::Process(Process::start(settings, command, env, secrets, stderr)?)
             }
-            Launch::Url { url, .. } => Connection::Web(Web::new(settings, url, secrets)?),
+            Launch::Url { url, .. } => Connection::Web(HttpSession::new(settings, url, secrets)?),
         };
         let hello = json!({
             "protocolVersion": VERSION,

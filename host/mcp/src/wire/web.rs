@@ -23,7 +23,7 @@ const UNAWAITED_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A session with a server over HTTP.
 #[derive(Debug)]
-pub struct Web {
+pub struct HttpSession {
     line: Arc<HttpLine>,
     next: AtomicU64,
     tools_changed: AtomicBool,
@@ -41,7 +41,7 @@ struct HttpLine {
     is_open: AtomicBool,
 }
 
-impl Web {
+impl HttpSession {
     pub fn new(
         settings: &Settings,
         url: &str,

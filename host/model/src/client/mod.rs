@@ -17,7 +17,7 @@ use crate::chat::{ChatRequest, Delivery};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::from_status;
-use crate::model::{Model, Watch};
+use crate::model::{CompletionObserver, Model};
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 use toolhold_protocol::completion::Completion;
@@ -197,14 +197,14 @@ impl OpenAiModel {
     async fn run(
         &self,
         request: &ChatRequest,
-        watch: &mut dyn Watch,
+        watch: &mut dyn CompletionObserver,
     ) -> Result<Completion, ModelError> {
         let mut timeouts = self.timeouts.clone();
         if self.delivery == Delivery::Whole {
             // The first token comes with the last.
             timeouts.first_token = timeouts.total;
         }
-        let mut clock = Clock::start(&timeouts);
+        let mut clock = CompletionDeadlines::start(&timeouts);
         let sending = self.transport.send(self.http_request(request));
         let response = clock.bound(false, sending).await??;
         if !(200..=299).contains(&response.status) {
@@ -321,7 +321,7 @@ impl Model for OpenAiModel {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.run(request, watch).boxed()
     }
@@ -351,14 +351,14 @@ async fn read_into(
 }
 
 /// The time limits of one completion: computes how long its next wait may take.
-struct Clock<'a> {
+struct CompletionDeadlines<'a> {
     timeouts: &'a Timeouts,
     started: Instant,
     last_bytes: Instant,
     first_token: Option<Duration>,
 }
 
-impl<'a> Clock<'a> {
+impl<'a> CompletionDeadlines<'a> {
     fn start(timeouts: &'a Timeouts) -> Self {
         let now = Instant::now();
         Self {

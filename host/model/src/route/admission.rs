@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use toolhold_admission::{FairQueue, Lane, Permit, QueueRefusal, SlidingWindow, Taken};
+use toolhold_admission::{FairQueue, Lane, Permit, QueueRefusal, SlidingWindow, WindowCharge};
 
 use super::later;
 
@@ -48,7 +48,7 @@ pub(super) struct Admission {
 
 /// Why a request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum NotAdmitted {
     Queue { waiting: usize },
     Timeout { wait: Option<Duration> },
 }
@@ -57,7 +57,7 @@ pub(super) enum Full {
 #[derive(Debug)]
 pub(super) struct AdmissionPermit {
     _permit: Permit<()>,
-    tokens: Option<Taken>,
+    tokens: Option<WindowCharge>,
 }
 
 /// All requests are equal here: the only limit is the queue's.
@@ -98,12 +98,12 @@ impl Admission {
     }
 
     /// Waits for a permit, first come, first served.
-    pub async fn enter(&self, tokens: u64) -> Result<AdmissionPermit, Full> {
+    pub async fn enter(&self, tokens: u64) -> Result<AdmissionPermit, NotAdmitted> {
         if let Some(place) = self.try_enter(tokens) {
             return Ok(place);
         }
         if self.limits.waiting_requests == 0 {
-            return Err(Full::Queue { waiting: 0 });
+            return Err(NotAdmitted::Queue { waiting: 0 });
         }
         let deadline = later(self.limits.queue_timeout);
         let _turn = self.wait(&self.turn, deadline).await?;
@@ -118,7 +118,7 @@ impl Admission {
                 }
                 // The window cannot have room before the deadline.
                 Err(wait) if Instant::now() + wait > deadline => {
-                    return Err(Full::Timeout { wait: Some(wait) });
+                    return Err(NotAdmitted::Timeout { wait: Some(wait) });
                 }
                 Err(wait) => sleep(wait).await,
             }
@@ -129,19 +129,19 @@ impl Admission {
         &self,
         queue: &Arc<FairQueue<()>>,
         deadline: Instant,
-    ) -> Result<Permit<()>, Full> {
+    ) -> Result<Permit<()>, NotAdmitted> {
         let (lane, most) = ALL;
         let entered = queue.enter(lane, most, deadline).await;
         entered.map_err(|refusal| match refusal {
-            QueueRefusal::Full => Full::Queue {
+            QueueRefusal::Full => NotAdmitted::Queue {
                 waiting: self.limits.waiting_requests,
             },
-            QueueRefusal::Deadline => Full::Timeout { wait: None },
+            QueueRefusal::Deadline => NotAdmitted::Timeout { wait: None },
         })
     }
 
     /// Takes of both, or of none. The caller has the turn.
-    fn take(&self, tokens: u64) -> Result<Option<Taken>, Duration> {
+    fn take(&self, tokens: u64) -> Result<Option<WindowCharge>, Duration> {
         let taken = self.tokens.take(tokens)?;
         match self.requests.take(1) {
             Ok(_) => Ok(taken),
@@ -187,7 +187,7 @@ mod tests {
         let (first, second) = (queue(&admission), queue(&admission));
         tokio::task::yield_now().await;
         let refused = admission.enter(0).await.unwrap_err();
-        assert_eq!(refused, Full::Queue { waiting: 2 });
+        assert_eq!(refused, NotAdmitted::Queue { waiting: 2 });
         drop(held);
         let first = first.await.unwrap().unwrap();
         assert!(!second.is_finished());
@@ -204,7 +204,7 @@ mod tests {
         let _held = admission.enter(0).await.unwrap();
         let started = Instant::now();
         let refused = admission.enter(0).await.unwrap_err();
-        assert_eq!(refused, Full::Timeout { wait: None });
+        assert_eq!(refused, NotAdmitted::Timeout { wait: None });
         assert_eq!(started.elapsed(), Duration::from_secs(3));
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let refused = admission.enter(20).await.unwrap_err();
         assert_eq!(
             refused,
-            Full::Timeout {
+            NotAdmitted::Timeout {
                 wait: Some(Duration::from_mins(1))
             }
         );

@@ -66,7 +66,7 @@ pub(super) enum BreakerChange {
 
 /// The right to make one call. Dropped without an outcome, the call never happened.
 #[derive(Debug)]
-pub(super) struct Passage<'a> {
+pub(super) struct BreakerPermit<'a> {
     breaker: &'a Breaker,
     pub is_trial: bool,
 }
@@ -83,14 +83,14 @@ impl Breaker {
     ///
     /// # Errors
     /// How long the endpoint is still left alone; zero while another call tries it.
-    pub fn pass(&self) -> Result<Passage<'_>, Duration> {
+    pub fn pass(&self) -> Result<BreakerPermit<'_>, Duration> {
         let mut state = self.lock();
         state.check()?;
         let is_trial = matches!(*state, BreakerState::Open { .. });
         if is_trial {
             *state = BreakerState::HalfOpen;
         }
-        Ok(Passage {
+        Ok(BreakerPermit {
             breaker: self,
             is_trial,
         })
@@ -131,7 +131,7 @@ impl BreakerState {
     }
 }
 
-impl Passage<'_> {
+impl BreakerPermit<'_> {
     pub fn report(mut self, outcome: AttemptOutcome) -> Option<BreakerChange> {
         let breaker = self.breaker;
         let mut state = breaker.lock();
@@ -173,7 +173,7 @@ impl Passage<'_> {
     }
 }
 
-impl Drop for Passage<'_> {
+impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         // The trial was cancelled: the next call is one.
         if self.is_trial {

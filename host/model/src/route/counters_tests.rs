@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::ChatRequest;
-use crate::model::{Model, Watch};
+use crate::model::{CompletionObserver, Model};
 use crate::route::scripted::Scripted;
 use crate::route::{Endpoint, EndpointPolicy, Pool, Retry, RetryPolicy};
 use crate::side::SideModel;
@@ -13,14 +13,14 @@ use toolhold_protocol::side_request::SideRole;
 
 /// A model that counts a token a byte, unless its server cannot be reached.
 #[derive(Clone, Debug)]
-struct Counting {
+struct CountingModel {
     name: &'static str,
     path: &'static str,
     is_there: bool,
     asked: Arc<AtomicUsize>,
 }
 
-impl Model for Counting {
+impl Model for CountingModel {
     fn name(&self) -> &str {
         self.name
     }
@@ -28,7 +28,7 @@ impl Model for Counting {
     fn complete<'a>(
         &'a self,
         _: &'a ChatRequest,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         std::future::pending().boxed()
     }
@@ -38,7 +38,7 @@ impl Model for Counting {
     }
 }
 
-impl Counter for Counting {
+impl Counter for CountingModel {
     fn count<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<u64, ModelError>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let counted = if self.is_there {
@@ -57,8 +57,8 @@ impl Counter for Counting {
     }
 }
 
-fn counting(name: &'static str, path: &'static str) -> Counting {
-    Counting {
+fn counting(name: &'static str, path: &'static str) -> CountingModel {
+    CountingModel {
         name,
         path,
         is_there: true,

@@ -12,20 +12,20 @@ use tokio::time::Instant;
 use super::endpoint::{EndpointLease, is_overload, need, tell_wait};
 use super::estimate::prompt_tokens;
 use super::hedge::race;
-use super::listening::Listening;
-use super::pool::{Home, PoolCandidate, PoolChoice, PoolState, Relief};
+use super::listening::ObserverRelay;
+use super::pool::{LastMember, PoolCandidate, PoolChoice, PoolState, Relief};
 use super::retry::Attempt;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::Watch;
+use crate::model::CompletionObserver;
 use crate::unavailable::Unavailable;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::routing::{Degradation, Routing};
 
-pub(super) struct Course<'a> {
+pub(super) struct PooledRequest<'a> {
     pool: &'a PoolState,
-    home: &'a Home,
+    home: &'a LastMember,
     request: ChatRequest,
     prompt: u64,
     /// Windows of this size were too small, as an endpoint said itself.
@@ -38,7 +38,7 @@ pub(super) struct Course<'a> {
 
 /// What happened in one attempt.
 #[derive(Default)]
-struct Round {
+struct AttemptSummary {
     failed: Vec<usize>,
     error: Option<ModelError>,
     is_overloaded: bool,
@@ -46,8 +46,8 @@ struct Round {
     reliefs: usize,
 }
 
-impl<'a> Course<'a> {
-    pub fn new(pool: &'a PoolState, home: &'a Home, request: &ChatRequest) -> Self {
+impl<'a> PooledRequest<'a> {
+    pub fn new(pool: &'a PoolState, home: &'a LastMember, request: &ChatRequest) -> Self {
         Self {
             pool,
             home,
@@ -65,8 +65,8 @@ impl<'a> Course<'a> {
 
     /// Asks members until one answers or none is left. The loop ends because each pass uses up a member or a
     /// relief.
-    async fn round(&mut self, watch: &mut Listening<'_>) -> Result<Completion, ModelError> {
-        let mut round = Round::default();
+    async fn round(&mut self, watch: &mut ObserverRelay<'_>) -> Result<Completion, ModelError> {
+        let mut round = AttemptSummary::default();
         loop {
             let candidates = self.candidates(&round);
             let is_any_left = !candidates.is_empty();
@@ -116,7 +116,7 @@ impl<'a> Course<'a> {
 
     /// Members that were not asked yet and that the request fits; if it fits none, those with the
     /// largest window, because it is only an estimate that says so.
-    fn candidates(&self, round: &Round) -> Vec<PoolCandidate> {
+    fn candidates(&self, round: &AttemptSummary) -> Vec<PoolCandidate> {
         let home = *self.home.lock().unwrap_or_else(PoisonError::into_inner);
         let tokens = need(&self.request, self.prompt);
         let window = |member: usize| self.pool.members[member].endpoint.window();
@@ -157,8 +157,8 @@ impl<'a> Course<'a> {
     /// Applies the next relief that changes the request. Returns an answer if the relief produced one.
     async fn relieve(
         &mut self,
-        round: &mut Round,
-        watch: &mut Listening<'_>,
+        round: &mut AttemptSummary,
+        watch: &mut ObserverRelay<'_>,
     ) -> Option<Result<Completion, ModelError>> {
         let pool = self.pool;
         let relief = pool.policy.overload.get(round.reliefs)?;
@@ -205,8 +205,8 @@ impl<'a> Course<'a> {
     /// Waits in the queues of all suitable members; the first free one is used.
     async fn wait(
         &self,
-        round: &Round,
-        watch: &mut Listening<'_>,
+        round: &AttemptSummary,
+        watch: &mut ObserverRelay<'_>,
     ) -> Result<(usize, EndpointLease<'a>), Option<Unavailable>> {
         let asked = Instant::now();
         let pool = self.pool;
@@ -237,8 +237,8 @@ impl<'a> Course<'a> {
         &mut self,
         member: usize,
         entry: EndpointLease<'a>,
-        round: &mut Round,
-        watch: &mut Listening<'_>,
+        round: &mut AttemptSummary,
+        watch: &mut ObserverRelay<'_>,
     ) -> (usize, Result<Completion, ModelError>) {
         let request = self.cut_to(entry.endpoint().window());
         self.settle(member, &request, watch);
@@ -284,7 +284,7 @@ impl<'a> Course<'a> {
     }
 
     /// The run stays with this member, whose prefix cache knows it from now on.
-    fn settle(&self, member: usize, request: &ChatRequest, watch: &mut Listening<'_>) {
+    fn settle(&self, member: usize, request: &ChatRequest, watch: &mut ObserverRelay<'_>) {
         let before = {
             let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
             home.replace(member)
@@ -320,16 +320,16 @@ impl<'a> Course<'a> {
     }
 }
 
-impl Attempt for Course<'_> {
+impl Attempt for PooledRequest<'_> {
     fn attempt<'a>(
         &'a mut self,
-        watch: &'a mut Listening<'_>,
+        watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.round(watch).boxed()
     }
 }
 
-impl Round {
+impl AttemptSummary {
     /// Temporary errors are kept rather than permanent ones, because they are worth another
     /// attempt.
     fn keep(&mut self, error: ModelError) {

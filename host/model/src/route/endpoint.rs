@@ -7,14 +7,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::admission::{Admission, AdmissionPermit, EndpointLimits, Full};
-use super::breaker::{AttemptOutcome, Breaker, BreakerChange, BreakerPolicy, Passage};
+use super::admission::{Admission, AdmissionPermit, EndpointLimits, NotAdmitted};
+use super::breaker::{AttemptOutcome, Breaker, BreakerChange, BreakerPermit, BreakerPolicy};
 use super::estimate::prompt_tokens;
 use super::later;
 use crate::chat::ChatRequest;
 use crate::error::{ModelError, TimeoutPhase};
-use crate::model::{Model, Watch};
-use crate::side::Overtaken;
+use crate::model::{CompletionObserver, Model};
+use crate::side::CancelledHedge;
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_policy::ErrorClass;
@@ -100,8 +100,8 @@ impl Endpoint {
     }
 
     /// The record for a request sent now, in case another one overtakes it.
-    pub(super) fn overtaken(&self) -> Overtaken {
-        Overtaken {
+    pub(super) fn overtaken(&self) -> CancelledHedge {
+        CancelledHedge {
             endpoint: self.label().to_owned(),
             model: self.name().to_owned(),
             price: self.price,
@@ -157,7 +157,7 @@ impl Endpoint {
     pub(super) async fn enter_for(
         &self,
         request: &ChatRequest,
-        watch: &mut dyn Watch,
+        watch: &mut dyn CompletionObserver,
     ) -> Result<EndpointLease<'_>, Unavailable> {
         let tokens = need(request, prompt_tokens(request));
         let asked = Instant::now();
@@ -193,7 +193,7 @@ impl Protection {
         })
     }
 
-    fn passage(&self) -> Result<Passage<'_>, Unavailable> {
+    fn passage(&self) -> Result<BreakerPermit<'_>, Unavailable> {
         self.breaker.pass().map_err(|wait| self.open(wait))
     }
 
@@ -204,11 +204,11 @@ impl Protection {
         }
     }
 
-    fn refusal(&self, full: Full) -> Unavailable {
+    fn refusal(&self, full: NotAdmitted) -> Unavailable {
         let endpoint = self.name.clone();
         match full {
-            Full::Queue { waiting } => Unavailable::QueueFull { endpoint, waiting },
-            Full::Timeout { wait } => Unavailable::QueueTimeout {
+            NotAdmitted::Queue { waiting } => Unavailable::QueueFull { endpoint, waiting },
+            NotAdmitted::Timeout { wait } => Unavailable::QueueTimeout {
                 endpoint,
                 after: self.limits.queue_timeout,
                 wait,
@@ -238,7 +238,7 @@ impl Protection {
 pub(super) struct EndpointLease<'a> {
     endpoint: &'a Endpoint,
     place: AdmissionPermit,
-    passage: Passage<'a>,
+    passage: BreakerPermit<'a>,
 }
 
 impl<'a> EndpointLease<'a> {
@@ -250,7 +250,7 @@ impl<'a> EndpointLease<'a> {
     pub async fn complete(
         self,
         request: &ChatRequest,
-        watch: &mut dyn Watch,
+        watch: &mut dyn CompletionObserver,
     ) -> Result<Completion, ModelError> {
         let Self {
             endpoint,
@@ -298,7 +298,7 @@ impl Model for Endpoint {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
             let entry = self.enter_for(request, watch).await?;
@@ -317,7 +317,7 @@ pub(super) fn need(request: &ChatRequest, prompt: u64) -> u64 {
     prompt.saturating_add(request.max_tokens.map_or(ASSUMED_ANSWER_TOKENS, u64::from))
 }
 
-pub(super) fn tell_wait(endpoint: &str, asked: Instant, watch: &mut dyn Watch) {
+pub(super) fn tell_wait(endpoint: &str, asked: Instant, watch: &mut dyn CompletionObserver) {
     let waited = asked.elapsed();
     if waited >= MIN_REPORTED_WAIT {
         watch.routing(Routing::Waited {

@@ -17,7 +17,7 @@ const TOKENS_PER_ATTACHMENT: u64 = 1_000;
 /// An estimate of the tokens that the request's messages and tools have, for choosing where it fits. What
 /// the endpoint counts may be a third less, or a little more.
 pub fn prompt_tokens(request: &ChatRequest) -> u64 {
-    let mut count = Count::default();
+    let mut count = CharacterCount::default();
     for message in &request.messages {
         count.tokens += TEMPLATE_TOKENS_PER_MESSAGE;
         match &message.content {
@@ -41,12 +41,12 @@ pub fn prompt_tokens(request: &ChatRequest) -> u64 {
 }
 
 #[derive(Default)]
-struct Count {
+struct CharacterCount {
     tokens: u64,
     ascii: u64,
 }
 
-impl Count {
+impl CharacterCount {
     fn text(&mut self, text: &str) {
         let ascii = text.bytes().filter(u8::is_ascii).count() as u64;
         self.ascii += ascii;

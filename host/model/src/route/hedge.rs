@@ -10,16 +10,16 @@ use futures_util::FutureExt;
 use tokio::time::sleep;
 
 use super::endpoint::{EndpointLease, millis};
-use super::listening::Listening;
+use super::listening::ObserverRelay;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::Watch;
+use crate::model::CompletionObserver;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;
 
 /// The result of a request that was sent once or twice.
-pub(super) struct Raced {
+pub(super) struct HedgeResult {
     pub result: Result<Completion, ModelError>,
     /// Whether a second one was sent.
     pub is_hedged: bool,
@@ -36,8 +36,8 @@ pub(super) async fn race<'a, 'r>(
     request: &ChatRequest,
     after: Duration,
     second: impl FnOnce() -> Option<(EndpointLease<'a>, &'r ChatRequest)>,
-    watch: &mut Listening<'_>,
-) -> Raced {
+    watch: &mut ObserverRelay<'_>,
+) -> HedgeResult {
     let track = Track(Mutex::new(HedgeState {
         watch,
         leader: None,
@@ -51,14 +51,14 @@ pub(super) async fn race<'a, 'r>(
     let mut one = first.complete(request, &mut to_first).boxed();
     tokio::select! {
         biased;
-        result = &mut one => return Raced::once(result),
+        result = &mut one => return HedgeResult::once(result),
         () = sleep(after) => {}
     }
     if track.leader().is_some() {
-        return Raced::once(one.await);
+        return HedgeResult::once(one.await);
     }
     let Some((entry, request)) = second() else {
-        return Raced::once(one.await);
+        return HedgeResult::once(one.await);
     };
     track.tell(Routing::Hedged {
         endpoint: from.clone(),
@@ -100,7 +100,7 @@ pub(super) async fn race<'a, 'r>(
             reason: error.to_string(),
         });
         let result = other.await;
-        return Raced {
+        return HedgeResult {
             is_hedged: true,
             is_second: lane == HedgedRequest::FIRST,
             other_failed: true,
@@ -115,7 +115,7 @@ pub(super) async fn race<'a, 'r>(
         Some(result) => result,
         None => own.await,
     };
-    Raced {
+    HedgeResult {
         is_hedged: true,
         is_second: lane == HedgedRequest::SECOND,
         other_failed: false,
@@ -123,7 +123,7 @@ pub(super) async fn race<'a, 'r>(
     }
 }
 
-impl Raced {
+impl HedgeResult {
     fn once(result: Result<Completion, ModelError>) -> Self {
         Self {
             result,
@@ -138,7 +138,7 @@ impl Raced {
 struct Track<'w, 'l>(Mutex<HedgeState<'w, 'l>>);
 
 struct HedgeState<'w, 'l> {
-    watch: &'w mut Listening<'l>,
+    watch: &'w mut ObserverRelay<'l>,
     leader: Option<usize>,
 }
 
@@ -174,7 +174,7 @@ impl HedgedRequest<'_, '_, '_> {
     const SECOND: usize = 1;
 }
 
-impl Watch for HedgedRequest<'_, '_, '_> {
+impl CompletionObserver for HedgedRequest<'_, '_, '_> {
     fn delta(&mut self, delta: Delta) {
         let mut state = self.track.lock();
         if *state.leader.get_or_insert(self.number) == self.number {

@@ -1,18 +1,18 @@
 //! Records whether a piece of the answer was given out: after that the request is not sent again.
 
-use crate::model::Watch;
+use crate::model::CompletionObserver;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;
 
 /// Passes everything on.
-pub(super) struct Listening<'a> {
-    watch: &'a mut dyn Watch,
+pub(super) struct ObserverRelay<'a> {
+    watch: &'a mut dyn CompletionObserver,
     pub has_spoken: bool,
 }
 
-impl<'a> Listening<'a> {
-    pub fn new(watch: &'a mut dyn Watch) -> Self {
+impl<'a> ObserverRelay<'a> {
+    pub fn new(watch: &'a mut dyn CompletionObserver) -> Self {
         Self {
             watch,
             has_spoken: false,
@@ -20,7 +20,7 @@ impl<'a> Listening<'a> {
     }
 }
 
-impl Watch for Listening<'_> {
+impl CompletionObserver for ObserverRelay<'_> {
     fn delta(&mut self, delta: Delta) {
         self.has_spoken = true;
         self.watch.delta(delta);

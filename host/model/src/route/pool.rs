@@ -8,12 +8,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::counters;
-use super::course::Course;
+use super::course::PooledRequest;
 use super::endpoint::{Endpoint, EndpointLease};
 use super::retry::{RetryPolicy, retry};
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, RunContext, Watch};
+use crate::model::{CompletionObserver, Model, RunContext};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_protocol::completion::Completion;
@@ -75,11 +75,11 @@ pub enum Relief {
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<PoolState>,
-    home: Home,
+    home: LastMember,
 }
 
 /// The member that the run's last request went to.
-pub(super) type Home = Mutex<Option<usize>>;
+pub(super) type LastMember = Mutex<Option<usize>>;
 
 #[derive(Debug)]
 pub(super) struct PoolState {
@@ -100,7 +100,7 @@ impl Pool {
                 policy,
                 turns: Mutex::new(Turns { credits }),
             }),
-            home: Home::default(),
+            home: LastMember::default(),
         }
     }
 }
@@ -113,9 +113,9 @@ impl Model for Pool {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        let course = Course::new(&self.shared, &self.home, request);
+        let course = PooledRequest::new(&self.shared, &self.home, request);
         let PoolState { name, policy, .. } = self.shared.as_ref();
         retry(name, &policy.retry, course, watch).boxed()
     }
@@ -123,7 +123,7 @@ impl Model for Pool {
     fn session(&self, _: &RunContext<'_>) -> Option<Arc<dyn Model>> {
         Some(Arc::new(Self {
             shared: self.shared.clone(),
-            home: Home::default(),
+            home: LastMember::default(),
         }))
     }
 

@@ -11,10 +11,10 @@ use tokio::time::sleep;
 use super::endpoint::{Endpoint, millis, need};
 use super::estimate::prompt_tokens;
 use super::hedge::race;
-use super::listening::Listening;
+use super::listening::ObserverRelay;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
-use crate::model::{Model, Watch};
+use crate::model::{CompletionObserver, Model};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_admission::Backoff;
@@ -131,9 +131,9 @@ impl Model for Retry {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        let once = Once {
+        let once = EndpointAttempt {
             endpoint: &self.endpoint,
             request,
             hedge_after: self.hedge_after,
@@ -150,21 +150,21 @@ impl Model for Retry {
 pub(super) trait Attempt: Send {
     fn attempt<'a>(
         &'a mut self,
-        watch: &'a mut Listening<'_>,
+        watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>>;
 }
 
-struct Once<'a> {
+struct EndpointAttempt<'a> {
     endpoint: &'a Endpoint,
     request: &'a ChatRequest,
     /// Until it was done.
     hedge_after: Option<Duration>,
 }
 
-impl Attempt for Once<'_> {
+impl Attempt for EndpointAttempt<'_> {
     fn attempt<'a>(
         &'a mut self,
-        watch: &'a mut Listening<'_>,
+        watch: &'a mut ObserverRelay<'_>,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         async move {
             let entry = self.endpoint.enter_for(self.request, watch).await?;
@@ -191,9 +191,9 @@ pub(super) async fn retry(
     name: &str,
     policy: &RetryPolicy,
     mut tried: impl Attempt,
-    watch: &mut dyn Watch,
+    watch: &mut dyn CompletionObserver,
 ) -> Result<Completion, ModelError> {
-    let mut watch = Listening::new(watch);
+    let mut watch = ObserverRelay::new(watch);
     let (mut attempts, mut failures) = (0_u32, 0_u32);
     let mut waited = Duration::ZERO;
     loop {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::chat::{ChatMessage, ChatRequest};
 use crate::error::ErrorDetail;
 use crate::error::ModelError;
-use crate::model::{Model, Watch};
+use crate::model::{CompletionObserver, Model};
 use crate::transport::TransportError;
 use toolhold_protocol::completion::ContextOverflow;
 use toolhold_protocol::completion::{Completion, Delta, Usage};
@@ -104,7 +104,7 @@ impl Model for Scripted {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.0
             .requests
@@ -162,7 +162,7 @@ impl Model for Scripted {
     }
 }
 
-fn say(text: &str, watch: &mut dyn Watch) -> Completion {
+fn say(text: &str, watch: &mut dyn CompletionObserver) -> Completion {
     watch.delta(Delta::Content(text.to_owned()));
     Completion {
         content: text.to_owned(),
@@ -226,7 +226,7 @@ impl WatchRecorder {
     }
 }
 
-impl Watch for WatchRecorder {
+impl CompletionObserver for WatchRecorder {
     fn delta(&mut self, delta: Delta) {
         if let Delta::Content(text) = delta {
             self.text.push_str(&text);

@@ -14,7 +14,7 @@ impl CallReport {
         if redactor.is_empty() {
             return;
         }
-        let mut cleaning = Cleaning { redactor, count: 0 };
+        let mut cleaning = ReportRedaction { redactor, count: 0 };
         match &mut self.result {
             Ok(Output::Value(value) | Output::Message(value)) => cleaning.clean_value(value),
             Err(error) => cleaning.clean_error(error),
@@ -29,13 +29,13 @@ impl CallReport {
 }
 
 /// One pass over a report.
-struct Cleaning<'a> {
+struct ReportRedaction<'a> {
     redactor: &'a Redactor,
     /// Secrets found so far.
     count: u64,
 }
 
-impl Cleaning<'_> {
+impl ReportRedaction<'_> {
     fn clean_string(&mut self, text: &mut String) {
         if let Some(cleaned) = self.redactor.clean(text.as_bytes()) {
             self.count += cleaned.redactions;

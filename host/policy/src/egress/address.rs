@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How far an address lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressScope {
     /// The public internet.
     Global,
     /// This machine or its own network: only for a grant that says `private`.
@@ -17,26 +17,26 @@ pub enum Reach {
     Never,
 }
 
-pub fn reach(address: IpAddr) -> Reach {
+pub fn reach(address: IpAddr) -> AddressScope {
     match address {
         IpAddr::V4(address) => reach_v4(address),
         IpAddr::V6(address) => reach_v6(address),
     }
 }
 
-fn reach_v4(address: Ipv4Addr) -> Reach {
+fn reach_v4(address: Ipv4Addr) -> AddressScope {
     // Azure's host agent: public by number, answers to every guest machine, hands out its secrets.
     const AZURE_HOST: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
     // The metadata service of Alibaba Cloud, inside the range of carrier NAT.
     const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
     if address == AZURE_HOST || address == ALIBABA_METADATA {
-        return Reach::Never;
+        return AddressScope::Never;
     }
     match address.octets() {
         // Loopback, the private ranges (RFC 1918), carrier NAT (RFC 6598).
-        [127 | 10, ..] | [192, 168, ..] => Reach::Private,
-        [172, second, ..] if second & 0xf0 == 16 => Reach::Private,
-        [100, second, ..] if second & 0xc0 == 64 => Reach::Private,
+        [127 | 10, ..] | [192, 168, ..] => AddressScope::Private,
+        [172, second, ..] if second & 0xf0 == 16 => AddressScope::Private,
+        [100, second, ..] if second & 0xc0 == 64 => AddressScope::Private,
         // "This network", link-local, benchmarks; multicast, reserved, broadcast. Protocol
         // assignments and documentation; 6to4 relays; documentation.
         [0 | 224..=255, ..]
@@ -45,27 +45,27 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
         | [192, 0, 0 | 2, _]
         | [192, 88, 99, _]
         | [198, 51, 100, _]
-        | [203, 0, 113, _] => Reach::Never,
-        _ => Reach::Global,
+        | [203, 0, 113, _] => AddressScope::Never,
+        _ => AddressScope::Global,
     }
 }
 
-fn reach_v6(address: Ipv6Addr) -> Reach {
+fn reach_v6(address: Ipv6Addr) -> AddressScope {
     // The metadata service of AWS, inside the unique local range.
     const AWS_METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     if address == AWS_METADATA {
-        return Reach::Never;
+        return AddressScope::Never;
     }
     if address.is_loopback() {
-        return Reach::Private;
+        return AddressScope::Private;
     }
     let segments = address.segments();
     let carried = |high: u16, low: u16| {
         let carried = Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
         match reach_v4(carried) {
-            Reach::Global => Reach::Global,
+            AddressScope::Global => AddressScope::Global,
             // A detour to the inside is not what a grant for the inside means.
-            Reach::Private | Reach::Never => Reach::Never,
+            AddressScope::Private | AddressScope::Never => AddressScope::Never,
         }
     };
     match segments {
@@ -73,17 +73,21 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
         // IPv4 internet.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => carried(high, low),
         // ISATAP (RFC 5214) puts an IPv4 address into any prefix.
-        [.., 0 | 0x200, 0x5efe, high, low] if carried(high, low) == Reach::Never => Reach::Never,
+        [.., 0 | 0x200, 0x5efe, high, low] if carried(high, low) == AddressScope::Never => {
+            AddressScope::Never
+        }
         // Unique local (RFC 4193).
-        [0xfc00..=0xfdff, ..] => Reach::Private,
+        [0xfc00..=0xfdff, ..] => AddressScope::Private,
         // IETF protocol assignments (Teredo, benchmarks, ORCHID) and documentation; 6to4;
         // documentation once more (RFC 9637).
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => Reach::Never,
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x2002, ..] | [0x3fff, 0..=0xfff, ..] => {
+            AddressScope::Never
+        }
         // Global unicast, all that is handed out so far.
-        [0x2000..=0x3fff, ..] => Reach::Global,
+        [0x2000..=0x3fff, ..] => AddressScope::Global,
         // Unspecified, mapped and compatible IPv4, NAT64's local prefix, discard-only, segment
         // routing, link-local, site-local, multicast, and unallocated ranges.
-        _ => Reach::Never,
+        _ => AddressScope::Never,
     }
 }
 
@@ -91,7 +95,7 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Reach {
+    fn of(text: &str) -> AddressScope {
         reach(text.parse().unwrap())
     }
 
@@ -118,7 +122,7 @@ mod tests {
             "2620:fe::fe",
             "2606:4700:0:0:0:5efe:808:808",
         ] {
-            assert_eq!(of(text), Reach::Global, "{text}");
+            assert_eq!(of(text), AddressScope::Global, "{text}");
         }
     }
 
@@ -137,7 +141,7 @@ mod tests {
             "fd12:3456::1",
             "fc00::1",
         ] {
-            assert_eq!(of(text), Reach::Private, "{text}");
+            assert_eq!(of(text), AddressScope::Private, "{text}");
         }
     }
 
@@ -202,7 +206,7 @@ mod tests {
             "2606:4700::200:5efe:a9fe:a9fe",
             "fe80::5efe:808:808",
         ] {
-            assert_eq!(of(text), Reach::Never, "{text}");
+            assert_eq!(of(text), AddressScope::Never, "{text}");
         }
     }
 }

@@ -10,7 +10,7 @@ mod origin;
 mod path;
 mod rule;
 
-pub use address::{Reach, reach};
+pub use address::{AddressScope, reach};
 pub use header::is_forbidden_header;
 pub use limits::{HttpLimit, HttpLimits};
 pub use origin::{Origin, OriginError, is_localhost, literal};

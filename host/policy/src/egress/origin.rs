@@ -3,7 +3,7 @@
 //! Everything is read by the WHATWG parser (crate `url`), which turns each spelling of a host into
 //! one (`0x7f.1` into `127.0.0.1`, `ＥＸＡＭＰＬＥ.com` into `example.com`), and compared after that.
 
-use super::address::{Reach, reach};
+use super::address::{AddressScope, reach};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -94,10 +94,10 @@ impl Origin {
     }
 
     /// How far the host lies, where that is known without asking a name server.
-    pub fn reach(&self) -> Option<Reach> {
+    pub fn reach(&self) -> Option<AddressScope> {
         match &self.host {
             HostPattern::Address(address) => Some(reach(*address)),
-            _ if self.is_loopback() => Some(Reach::Private),
+            _ if self.is_loopback() => Some(AddressScope::Private),
             _ => None,
         }
     }

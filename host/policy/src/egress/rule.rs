@@ -1,6 +1,6 @@
 //! A grant of outbound HTTP: allowed origins, methods and paths, checked when it is read.
 
-use super::address::Reach;
+use super::address::AddressScope;
 use super::origin::{Origin, OriginError};
 use super::path;
 use http::Method;
@@ -151,8 +151,8 @@ impl TryFrom<WrittenGrant> for HttpGrant {
     fn try_from(written: WrittenGrant) -> Result<Self, GrantError> {
         let origin: Origin = written.origin.parse()?;
         match origin.reach() {
-            Some(Reach::Never) => return Err(GrantError::Forbidden { origin }),
-            Some(Reach::Private) if !written.private => {
+            Some(AddressScope::Never) => return Err(GrantError::Forbidden { origin }),
+            Some(AddressScope::Private) if !written.private => {
                 return Err(GrantError::NotPrivate { origin });
             }
             _ => {}

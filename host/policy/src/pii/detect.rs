@@ -15,7 +15,7 @@ pub struct Finding {
 }
 
 /// Narrows what a pattern matched to what it really is, if it is.
-type Judge = fn(&str, Range<usize>) -> Option<Range<usize>>;
+type MatchNarrowing = fn(&str, Range<usize>) -> Option<Range<usize>>;
 
 /// No number is as long as this.
 const MAX_NUMBER_BYTES: usize = 400;
@@ -23,7 +23,7 @@ const MAX_NUMBER_BYTES: usize = 400;
 struct Detector {
     kind: Kind,
     pattern: Regex,
-    judge: Judge,
+    judge: MatchNarrowing,
 }
 
 /// Finds data of the kinds that are `wanted`, in the order of the text. Pieces do not overlap: of two
@@ -79,7 +79,7 @@ fn after(text: &str, at: usize) -> usize {
 }
 
 static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
-    let table: [(Kind, &str, Judge); 22] = [
+    let table: [(Kind, &str, MatchNarrowing); 22] = [
         (
             Kind::PrivateKey,
             r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",

@@ -21,7 +21,7 @@ struct Patterns {
 
 /// Bytes that passed, and how many secrets were taken out of them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct RedactedBytes {
     pub bytes: Vec<u8>,
     pub redactions: u64,
 }
@@ -70,7 +70,7 @@ impl Redactor {
     }
 
     /// `bytes` as a whole, if there was a secret in them.
-    pub fn clean(&self, bytes: &[u8]) -> Option<Cleaned> {
+    pub fn clean(&self, bytes: &[u8]) -> Option<RedactedBytes> {
         if !self.finds(bytes) {
             return None;
         }
@@ -105,9 +105,9 @@ pub struct Redaction {
 
 impl Redaction {
     /// What can be passed on once `chunk` has come.
-    pub fn push(&mut self, chunk: &[u8]) -> Cleaned {
+    pub fn push(&mut self, chunk: &[u8]) -> RedactedBytes {
         let Some(patterns) = self.patterns.clone() else {
-            return Cleaned {
+            return RedactedBytes {
                 bytes: chunk.to_vec(),
                 redactions: 0,
             };
@@ -118,23 +118,23 @@ impl Redaction {
     }
 
     /// What was held back: nothing more will come.
-    pub fn finish(&mut self) -> Cleaned {
+    pub fn finish(&mut self) -> RedactedBytes {
         match self.patterns.clone() {
             Some(patterns) => self.release(&patterns, self.held.len()),
-            None => Cleaned::default(),
+            None => RedactedBytes::default(),
         }
     }
 
     /// Passes on the first `upto` bytes held. A secret that begins among them ends within `held`;
     /// one that begins later is found again next time.
-    fn release(&mut self, patterns: &Patterns, upto: usize) -> Cleaned {
+    fn release(&mut self, patterns: &Patterns, upto: usize) -> RedactedBytes {
         let mut found: Vec<_> = patterns
             .automaton
             .find_overlapping_iter(&self.held)
             .filter(|found| found.start() < upto)
             .collect();
         found.sort_by_key(aho_corasick::Match::start);
-        let mut cleaned = Cleaned::default();
+        let mut cleaned = RedactedBytes::default();
         let mut done = self.covered;
         for found in found {
             if found.start() >= done {

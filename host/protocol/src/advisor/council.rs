@@ -3,7 +3,7 @@
 //! Reading is tolerant but never guesses: an unclear vote is an [`OpinionFault`] and does not count; all
 //! others do.
 
-use crate::advisor::Seat;
+use crate::advisor::DueOpinion;
 use crate::advisor::votes::{MAX_NAME, Vote, names, votes};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -51,7 +51,7 @@ impl Council {
     /// Reads the solution's `advisors`. `expected` are the seats of this iteration, `tools` the
     /// names that may be voted for. An opinion whose fields or some of whose votes are faulty counts
     /// for the rest; of two opinions for one seat neither does.
-    pub fn read(value: &Value, expected: &[Seat<'_>], tools: &[&str]) -> Self {
+    pub fn read(value: &Value, expected: &[DueOpinion<'_>], tools: &[&str]) -> Self {
         let mut faults = Vec::new();
         let entries = entries(value, expected, &mut faults);
         let mut validators = HashMap::new();
@@ -90,7 +90,7 @@ impl Council {
 }
 
 impl OpinionFault {
-    fn of(seat: &Seat<'_>, reason: String) -> Self {
+    fn of(seat: &DueOpinion<'_>, reason: String) -> Self {
         Self {
             advisor: Some(seat.advisor.id.clone()),
             instance: seat.instance.map(str::to_owned),
@@ -123,7 +123,7 @@ impl fmt::Display for OpinionFault {
 /// The entry for each seat, without `id` and `_instance`.
 fn entries(
     value: &Value,
-    expected: &[Seat<'_>],
+    expected: &[DueOpinion<'_>],
     faults: &mut Vec<OpinionFault>,
 ) -> Vec<Vec<Map<String, Value>>> {
     let mut by_seat = vec![Vec::new(); expected.len()];
@@ -158,7 +158,7 @@ fn entries(
 fn seat(
     at: usize,
     entry: &Value,
-    expected: &[Seat<'_>],
+    expected: &[DueOpinion<'_>],
     index: &HashMap<(&str, Option<&str>), usize>,
 ) -> Result<(usize, Map<String, Value>), OpinionFault> {
     let ids = || match expected {

@@ -1,7 +1,7 @@
 //! What the model is asked: the `advisors` member of the solution, the advisors' text, and the tool
 //! that consults one on demand.
 
-use crate::advisor::{Advisor, Seat, latest, seats};
+use crate::advisor::{Advisor, DueOpinion, latest, seats};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use toolhold_json::lower::Lowering;
@@ -118,7 +118,7 @@ fn fields(advisor: &Advisor) -> Value {
     out.into()
 }
 
-fn opinion(seat: &Seat<'_>, fields: &Value) -> Value {
+fn opinion(seat: &DueOpinion<'_>, fields: &Value) -> Value {
     let mut properties = Map::from_iter([("id".to_owned(), json!({"const": seat.advisor.id}))]);
     let mut required = vec![json!("id")];
     if let Some(instance) = seat.instance {

@@ -15,6 +15,6 @@ mod votes;
 pub use council::{Council, Opinion, OpinionFault};
 pub use definition::{Advisor, AdvisorError, Attendance};
 pub use form::{CONSULT_ADVISOR, ConsultTool, VOTING, consult_tool, render, schema};
-pub use participation::{Moment, Seat, latest, seats, taking_part};
-pub use tally::{Against, Ballot, Dissent, Outcome, Standing, Tally};
+pub use participation::{DueOpinion, Moment, latest, seats, taking_part};
+pub use tally::{Ballot, Dissent, DissentingChoice, Tally, ToolTally, VoteOutcome};
 pub use votes::Vote;

@@ -14,7 +14,7 @@ pub struct Moment {
 
 /// One opinion that is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seat<'a> {
+pub struct DueOpinion<'a> {
     pub advisor: &'a Advisor,
     /// The instance that it speaks for; absent: all instances.
     pub instance: Option<&'a str>,
@@ -47,14 +47,14 @@ pub fn latest<'a>(advisors: impl IntoIterator<Item = &'a Advisor>) -> Vec<&'a Ad
 
 /// One seat for each advisor, or for each of its instances. In a context without instances an
 /// instanced advisor speaks once, for the only data there is.
-pub fn seats<'a>(advisors: &[&'a Advisor], instances: &'a [String]) -> Vec<Seat<'a>> {
+pub fn seats<'a>(advisors: &[&'a Advisor], instances: &'a [String]) -> Vec<DueOpinion<'a>> {
     let mut seats = Vec::new();
     for advisor in advisors {
         if advisor.is_instanced && !instances.is_empty() {
             let each = instances.iter().map(|instance| Some(instance.as_str()));
-            seats.extend(each.map(|instance| Seat { advisor, instance }));
+            seats.extend(each.map(|instance| DueOpinion { advisor, instance }));
         } else {
-            seats.push(Seat {
+            seats.push(DueOpinion {
                 advisor,
                 instance: None,
             });

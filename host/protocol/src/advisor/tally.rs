@@ -15,12 +15,12 @@ pub struct Tally {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The tools that got votes, the highest sum first, equal ones by name.
-    pub standings: Vec<Standing>,
-    pub outcome: Outcome,
+    pub standings: Vec<ToolTally>,
+    pub outcome: VoteOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct ToolTally {
     pub tool: String,
     pub sum: f64,
     /// Number of votes, those with a weight of 0 included.
@@ -44,7 +44,7 @@ pub struct Ballot {
 /// The result of the votes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum VoteOutcome {
     Winner {
         tool: String,
         sum: f64,
@@ -63,21 +63,21 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dissent {
     /// In the order of the calls' instances; never empty.
-    pub against: Vec<Against>,
+    pub against: Vec<DissentingChoice>,
     /// The same in words.
     pub sentence: String,
 }
 
 /// One instance's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Against {
+pub struct DissentingChoice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The chosen tool with the highest sum of votes.
     pub chosen: String,
     /// 0 if it has no votes.
     pub sum: f64,
-    pub favoured: Outcome,
+    pub favoured: VoteOutcome,
 }
 
 impl Council {
@@ -99,13 +99,13 @@ impl Council {
         }
         let mut standings: Vec<_> = ballots
             .into_iter()
-            .map(|(tool, ballots)| Standing::new(tool, ballots))
+            .map(|(tool, ballots)| ToolTally::new(tool, ballots))
             .collect();
         // Stable: equal sums stay in the order of names.
         standings.sort_by(|a, b| b.sum.total_cmp(&a.sum));
         Tally {
             instance: instance.map(str::to_owned),
-            outcome: Outcome::of(&standings),
+            outcome: VoteOutcome::of(&standings),
             standings,
         }
     }
@@ -144,7 +144,7 @@ impl Council {
             [] => return None,
             some => some
                 .iter()
-                .map(Against::words)
+                .map(DissentingChoice::words)
                 .collect::<Vec<_>>()
                 .join("; "),
         };
@@ -152,7 +152,7 @@ impl Council {
     }
 }
 
-impl Standing {
+impl ToolTally {
     fn new(tool: &str, ballots: Vec<Ballot>) -> Self {
         let millionths = |ballot: &Ballot| (ballot.weight * WEIGHT_UNITS).round() as i64;
         let weights = || ballots.iter().map(millionths);
@@ -171,8 +171,8 @@ impl Standing {
     }
 }
 
-impl Outcome {
-    fn of(standings: &[Standing]) -> Self {
+impl VoteOutcome {
+    fn of(standings: &[ToolTally]) -> Self {
         let Some(best) = standings.first().filter(|best| best.sum > 0.0) else {
             return Self::Undecided;
         };
@@ -207,14 +207,14 @@ impl Tally {
         standing.map_or(0.0, |standing| standing.sum)
     }
 
-    fn against(self, tools: &[&str]) -> Option<Against> {
+    fn against(self, tools: &[&str]) -> Option<DissentingChoice> {
         let favoured = self.outcome.sum()?;
         // The first of equals: the model's own order.
         let (chosen, sum) = tools
             .iter()
             .map(|tool| (*tool, self.sum(tool)))
             .reduce(|best, next| if next.1 > best.1 { next } else { best })?;
-        (sum < favoured).then(|| Against {
+        (sum < favoured).then(|| DissentingChoice {
             instance: self.instance,
             chosen: chosen.to_owned(),
             sum,
@@ -223,19 +223,19 @@ impl Tally {
     }
 }
 
-impl Against {
+impl DissentingChoice {
     fn words(&self) -> String {
         let place = match &self.instance {
             Some(instance) => format!("in instance {instance:?} "),
             None => String::new(),
         };
         let favoured = match &self.favoured {
-            Outcome::Winner { tool, sum } => format!("{tool:?} got {sum}"),
-            Outcome::Tie { tools, sum } => {
+            VoteOutcome::Winner { tool, sum } => format!("{tool:?} got {sum}"),
+            VoteOutcome::Tie { tools, sum } => {
                 let tools: Vec<_> = tools.iter().map(|tool| format!("{tool:?}")).collect();
                 format!("{} got {sum} each", tools.join(" and "))
             }
-            Outcome::Undecided => "no tool got a vote".to_owned(),
+            VoteOutcome::Undecided => "no tool got a vote".to_owned(),
         };
         format!(
             "{place}the call of {:?} goes against the advisors: it got {}, and {favoured}",
@@ -252,10 +252,10 @@ mod tests {
     use serde_json::{Map, json};
 
     /// Advisor, instance and votes.
-    type Said<'a> = (&'a str, Option<&'a str>, &'a [(&'a str, f64)]);
+    type AdvisorVotes<'a> = (&'a str, Option<&'a str>, &'a [(&'a str, f64)]);
 
-    fn council(opinions: &[Said<'_>]) -> Council {
-        let opinion = |(advisor, instance, votes): &Said<'_>| Opinion {
+    fn council(opinions: &[AdvisorVotes<'_>]) -> Council {
+        let opinion = |(advisor, instance, votes): &AdvisorVotes<'_>| Opinion {
             advisor: (*advisor).into(),
             instance: instance.map(str::to_owned),
             fields: Map::new(),
@@ -299,22 +299,25 @@ mod tests {
 
     #[test]
     fn outcomes() {
-        let winner = |tool: &str, sum| Outcome::Winner {
+        let winner = |tool: &str, sum| VoteOutcome::Winner {
             tool: tool.into(),
             sum,
         };
         let one: &[(&str, f64)] = &[("b", 10.0), ("a", 10.0), ("c", 5.0)];
         for (council, expect) in [
-            (council(&[]), Outcome::Undecided),
-            (council(&[("p", None, &[])]), Outcome::Undecided),
-            (council(&[("p", None, &[("a", 0.0)])]), Outcome::Undecided),
+            (council(&[]), VoteOutcome::Undecided),
+            (council(&[("p", None, &[])]), VoteOutcome::Undecided),
+            (
+                council(&[("p", None, &[("a", 0.0)])]),
+                VoteOutcome::Undecided,
+            ),
             (
                 council(&[("p", None, &[("a", 1.0), ("b", 2.0)])]),
                 winner("b", 2.0),
             ),
             (
                 council(&[("p", None, one)]),
-                Outcome::Tie {
+                VoteOutcome::Tie {
                     tools: vec!["a".into(), "b".into()],
                     sum: 10.0,
                 },
@@ -325,7 +328,7 @@ mod tests {
                     ("p", None, &[("a", 0.1), ("b", 0.3)]),
                     ("q", None, &[("a", 0.2)]),
                 ]),
-                Outcome::Tie {
+                VoteOutcome::Tie {
                     tools: vec!["a".into(), "b".into()],
                     sum: 0.3,
                 },

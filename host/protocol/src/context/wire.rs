@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// A field of a message.
-struct Field(&'static str, Need, Form);
+struct Field(&'static str, FieldNeed, Form);
 
 #[derive(PartialEq)]
-enum Need {
+enum FieldNeed {
     Required,
     Optional,
 }
@@ -27,8 +27,8 @@ enum Form {
     Milliseconds,
 }
 
+use FieldNeed::{Optional, Required};
 use Form::{Any, List, Milliseconds, Object, OneOf, Schema};
-use Need::{Optional, Required};
 
 const ROLES: Form = OneOf(&["system", "user", "assistant"]);
 

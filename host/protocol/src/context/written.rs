@@ -1,7 +1,7 @@
 //! What calls wrote or failed with, and the context with all of it as messages again: what is saved can
 //! be loaded and holds the same.
 
-use super::{Context, DataMessage, ErrorData, ErrorMessage, Hidden, Message, MetaMessage};
+use super::{Context, DataMessage, ErrorData, ErrorMessage, HiddenMetadata, Message, MetaMessage};
 use crate::data::{Write, WriteError};
 use crate::failure::ToolFailure;
 use crate::solution::Call;
@@ -90,7 +90,7 @@ fn result(write: &Write, origin: Option<&EntryOrigin>) -> DataMessage {
         schema: None,
         description: None,
         instance: write.instance.clone(),
-        hidden: Hidden {
+        hidden: HiddenMetadata {
             call: Some(call.into()),
             date: origin.and_then(|origin| origin.date),
             method: Some(write.method),

@@ -1,8 +1,8 @@
 //! Arguments with their references replaced by what they refer to.
 
 use super::missing::place;
-use super::size::{self, Excess};
-use super::{Data, MAX_BYTES, MAX_LEVELS, Missing};
+use super::size::{self, SizeLimit};
+use super::{Data, MAX_BYTES, MAX_LEVELS, MissingPaths};
 use crate::reference::{Argument, Path, ReferenceError, Source};
 use serde_json::Value;
 use std::error::Error;
@@ -13,28 +13,32 @@ const MAX_REPORTED_FAULTS: usize = 8;
 
 /// Arguments that cannot be filled, with everything that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfilled(pub Vec<FillFault>);
+pub struct UnfillableArguments(pub Vec<FillFault>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FillFault {
     /// JSON pointer of the string; the whole is "".
     pub at: String,
-    pub cause: Cause,
+    pub cause: FillFaultKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cause {
+pub enum FillFaultKind {
     /// It begins like a reference and is none.
     Reference(ReferenceError),
-    Missing(Missing),
+    Missing(MissingPaths),
     /// The reference, or its value, is nested too deep.
     Levels,
     /// The values of this reference and those before it are too large.
     Size,
 }
 
-pub fn fill(data: &Data, arguments: &Value, instance: Option<&str>) -> Result<Value, Unfilled> {
-    let mut filling = Filling {
+pub fn fill(
+    data: &Data,
+    arguments: &Value,
+    instance: Option<&str>,
+) -> Result<Value, UnfillableArguments> {
+    let mut filling = ArgumentFiller {
         data,
         instance,
         left: MAX_BYTES,
@@ -45,11 +49,11 @@ pub fn fill(data: &Data, arguments: &Value, instance: Option<&str>) -> Result<Va
     if filling.faults.is_empty() {
         Ok(filled)
     } else {
-        Err(Unfilled(filling.faults))
+        Err(UnfillableArguments(filling.faults))
     }
 }
 
-struct Filling<'a> {
+struct ArgumentFiller<'a> {
     data: &'a Data,
     instance: Option<&'a str>,
     /// Bytes that the values of references may still take: many short references to one large value
@@ -59,16 +63,16 @@ struct Filling<'a> {
     faults: Vec<FillFault>,
 }
 
-impl Filling<'_> {
+impl ArgumentFiller<'_> {
     /// Returns null for a faulty reference; the caller then discards the result.
     fn value(&mut self, value: &Value, levels: usize) -> Value {
         match value {
             Value::String(text) => match Argument::parse(text) {
                 Ok(Argument::Literal(text)) => Value::String(text),
                 Ok(Argument::Reference(source)) => self.reference(&source, levels),
-                Err(error) => self.fault(Cause::Reference(error)),
+                Err(error) => self.fault(FillFaultKind::Reference(error)),
             },
-            Value::Array(_) | Value::Object(_) if levels == 0 => self.fault(Cause::Levels),
+            Value::Array(_) | Value::Object(_) if levels == 0 => self.fault(FillFaultKind::Levels),
             Value::Array(items) => {
                 let items = items.iter().enumerate();
                 items
@@ -98,27 +102,27 @@ impl Filling<'_> {
 
     fn reference(&mut self, source: &Source, levels: usize) -> Value {
         if self.left == 0 {
-            return self.fault(Cause::Size);
+            return self.fault(FillFaultKind::Size);
         }
         let value = match self.data.resolve(source, self.instance) {
             Ok(value) => value,
-            Err(missing) => return self.fault(Cause::Missing(missing)),
+            Err(missing) => return self.fault(FillFaultKind::Missing(missing)),
         };
         match size::of(&value, levels, self.left) {
             Ok(bytes) => {
                 self.left -= bytes;
                 value.into_owned()
             }
-            Err(Excess::Levels) => self.fault(Cause::Levels),
-            Err(Excess::Bytes) => {
+            Err(SizeLimit::Levels) => self.fault(FillFaultKind::Levels),
+            Err(SizeLimit::Bytes) => {
                 // Nothing more is read: each further reference would cost as much again.
                 self.left = 0;
-                self.fault(Cause::Size)
+                self.fault(FillFaultKind::Size)
             }
         }
     }
 
-    fn fault(&mut self, cause: Cause) -> Value {
+    fn fault(&mut self, cause: FillFaultKind) -> Value {
         self.faults.push(FillFault {
             at: self.pointer.clone(),
             cause,
@@ -127,27 +131,27 @@ impl Filling<'_> {
     }
 }
 
-impl Unfilled {
+impl UnfillableArguments {
     /// Every path that must exist first; empty where waiting does not help.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let waits = self
             .0
             .iter()
-            .all(|fault| matches!(fault.cause, Cause::Missing(_)));
+            .all(|fault| matches!(fault.cause, FillFaultKind::Missing(_)));
         let faults = if waits { self.0.as_slice() } else { &[] };
         faults
             .iter()
             .flat_map(|fault| match &fault.cause {
-                Cause::Missing(missing) => missing.0.as_slice(),
+                FillFaultKind::Missing(missing) => missing.0.as_slice(),
                 _ => &[],
             })
             .map(|absent| &absent.path)
     }
 }
 
-impl Error for Unfilled {}
+impl Error for UnfillableArguments {}
 
-impl Display for Unfilled {
+impl Display for UnfillableArguments {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.0.iter().take(MAX_REPORTED_FAULTS).enumerate() {
             if index > 0 {
@@ -169,14 +173,14 @@ impl Display for FillFault {
             at => write!(f, "{}: ", place(at))?,
         }
         match &self.cause {
-            Cause::Reference(error) => write!(f, "{error}; write a literal dagger as ††"),
-            Cause::Missing(missing) => missing.fmt(f),
-            Cause::Levels => write!(
+            FillFaultKind::Reference(error) => write!(f, "{error}; write a literal dagger as ††"),
+            FillFaultKind::Missing(missing) => missing.fmt(f),
+            FillFaultKind::Levels => write!(
                 f,
                 "with what it refers to it is nested deeper than {MAX_LEVELS} levels; refer to a \
                  part of it"
             ),
-            Cause::Size => write!(
+            FillFaultKind::Size => write!(
                 f,
                 "the references together stand for more than {} MiB; refer to the parts that are \
                  needed",

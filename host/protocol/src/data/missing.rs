@@ -16,11 +16,11 @@ const MAX_EXPLAINED_PATHS: usize = 4;
 
 /// Paths that must exist first, and do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing(pub Vec<Absent>);
+pub struct MissingPaths(pub Vec<MissingPath>);
 
 /// One path that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
+pub struct MissingPath {
     pub path: Path,
     pub found: DeepestFound,
 }
@@ -29,10 +29,10 @@ pub struct Absent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeepestFound {
     /// Not even the kind: these are there.
-    Kinds(Names),
+    Kinds(NameList),
     Fields {
         path: Path,
-        fields: Names,
+        fields: NameList,
     },
     Elements {
         path: Path,
@@ -49,20 +49,20 @@ pub enum DeepestFound {
 
 /// The first few of many names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct NameList {
     shown: Vec<String>,
     more: usize,
 }
 
-impl Missing {
+impl MissingPaths {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|absent| &absent.path)
     }
 }
 
-impl Error for Missing {}
+impl Error for MissingPaths {}
 
-impl Display for Missing {
+impl Display for MissingPaths {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, absent) in self.0.iter().take(MAX_EXPLAINED_PATHS).enumerate() {
             if index > 0 {
@@ -77,7 +77,7 @@ impl Display for Missing {
     }
 }
 
-impl Display for Absent {
+impl Display for MissingPath {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let DeepestFound::Kinds(kinds) = &self.found {
             let kind = clipped(&self.path.kind, MAX_NAME_CHARS);
@@ -108,7 +108,7 @@ impl Display for Absent {
     }
 }
 
-impl Names {
+impl NameList {
     pub(super) fn new<'a, T: AsRef<str> + ?Sized + 'a>(
         names: impl IntoIterator<Item = &'a T>,
     ) -> Self {
@@ -131,7 +131,7 @@ impl Names {
     }
 }
 
-impl Display for Names {
+impl Display for NameList {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let last = match self.more {
             0 => self.shown.len().saturating_sub(1),

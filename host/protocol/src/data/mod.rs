@@ -32,8 +32,8 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use fill::{Cause, FillFault, Unfilled};
-pub use missing::{Absent, DeepestFound, Missing, Names};
+pub use fill::{FillFault, FillFaultKind, UnfillableArguments};
+pub use missing::{DeepestFound, MissingPath, MissingPaths, NameList};
 pub use refusal::{Refusal, WriteError};
 
 use super::reference::{Path, Source};
@@ -112,7 +112,7 @@ pub struct Scope<'a> {
     /// In the order of the list.
     pub values: Vec<(Path, Cow<'a, Value>)>,
     /// Paths of the list that the context lacks.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingPaths>,
 }
 
 impl Data {
@@ -177,10 +177,14 @@ impl Data {
     ///
     /// # Errors
     /// It does not exist. Null exists.
-    pub fn read(&self, path: &Path, instance: Option<&str>) -> Result<Cow<'_, Value>, Missing> {
+    pub fn read(
+        &self,
+        path: &Path,
+        instance: Option<&str>,
+    ) -> Result<Cow<'_, Value>, MissingPaths> {
         let view = self.view(instance);
         view.read(path)
-            .ok_or_else(|| Missing(vec![view.absent(path)]))
+            .ok_or_else(|| MissingPaths(vec![view.absent(path)]))
     }
 
     /// Whether `path` can be read, without copying anything.
@@ -196,7 +200,7 @@ impl Data {
         &self,
         source: &Source,
         instance: Option<&str>,
-    ) -> Result<Cow<'_, Value>, Missing> {
+    ) -> Result<Cow<'_, Value>, MissingPaths> {
         let view = self.view(instance);
         let chosen = match source {
             Source::First(paths) => paths.iter().find(|path| view.contains(path)),
@@ -206,7 +210,7 @@ impl Data {
         };
         chosen.and_then(|path| view.read(path)).ok_or_else(|| {
             let absent = source.paths().iter().filter(|path| !view.contains(path));
-            Missing(absent.map(|path| view.absent(path)).collect())
+            MissingPaths(absent.map(|path| view.absent(path)).collect())
         })
     }
 
@@ -215,7 +219,11 @@ impl Data {
     ///
     /// # Errors
     /// Every string that is no reference, or refers to nothing, with its JSON pointer.
-    pub fn fill(&self, arguments: &Value, instance: Option<&str>) -> Result<Value, Unfilled> {
+    pub fn fill(
+        &self,
+        arguments: &Value,
+        instance: Option<&str>,
+    ) -> Result<Value, UnfillableArguments> {
         fill::fill(self, arguments, instance)
     }
 
@@ -248,7 +256,7 @@ impl Data {
                 None => absent.push(view.absent(path)),
             }
         }
-        let missing = (!absent.is_empty()).then_some(Missing(absent));
+        let missing = (!absent.is_empty()).then_some(MissingPaths(absent));
         Scope { values, missing }
     }
 

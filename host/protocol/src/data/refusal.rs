@@ -1,6 +1,6 @@
 //! Why a value cannot be written, and what to write instead.
 
-use super::missing::{Names, counted, shown};
+use super::missing::{NameList, counted, shown};
 use super::{MAX_BYTES, MAX_LEVELS};
 use crate::reference::{MAX_INDEX, Path, Segment};
 use std::error::Error;
@@ -22,7 +22,7 @@ pub enum Refusal {
     },
     IndexOfObject {
         object: Path,
-        fields: Names,
+        fields: NameList,
     },
     /// Type of the existing value.
     PushTo(&'static str),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Which limit was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Excess {
+pub enum SizeLimit {
     Levels,
     Bytes,
 }
@@ -17,8 +17,8 @@ pub fn entry(write: &Write, bytes: usize) -> Result<usize, Refusal> {
         .checked_sub(write.path.segments.len())
         .ok_or(Refusal::Levels)?;
     let value = of(&write.value, levels, bytes).map_err(|excess| match excess {
-        Excess::Levels => Refusal::Levels,
-        Excess::Bytes => Refusal::Size,
+        SizeLimit::Levels => Refusal::Levels,
+        SizeLimit::Bytes => Refusal::Size,
     })?;
     let path = write.path.segments.iter().map(|segment| {
         size_of::<Segment>()
@@ -32,19 +32,19 @@ pub fn entry(write: &Write, bytes: usize) -> Result<usize, Refusal> {
 }
 
 /// What `value` takes, if it has no more than `levels` of containers and takes no more than `bytes`.
-pub fn of(value: &Value, levels: usize, bytes: usize) -> Result<usize, Excess> {
+pub fn of(value: &Value, levels: usize, bytes: usize) -> Result<usize, SizeLimit> {
     let mut left = bytes;
     spend(value, levels, &mut left)?;
     Ok(bytes - left)
 }
 
-fn spend(value: &Value, levels: usize, left: &mut usize) -> Result<(), Excess> {
+fn spend(value: &Value, levels: usize, left: &mut usize) -> Result<(), SizeLimit> {
     let text = match value {
         Value::String(text) => text.len(),
         _ => 0,
     };
     take(left, size_of::<Value>() + text)?;
-    let below = levels.checked_sub(1).ok_or(Excess::Levels);
+    let below = levels.checked_sub(1).ok_or(SizeLimit::Levels);
     match value {
         Value::Array(items) => {
             let below = below?;
@@ -61,8 +61,8 @@ fn spend(value: &Value, levels: usize, left: &mut usize) -> Result<(), Excess> {
     }
 }
 
-fn take(left: &mut usize, bytes: usize) -> Result<(), Excess> {
-    *left = left.checked_sub(bytes).ok_or(Excess::Bytes)?;
+fn take(left: &mut usize, bytes: usize) -> Result<(), SizeLimit> {
+    *left = left.checked_sub(bytes).ok_or(SizeLimit::Bytes)?;
     Ok(())
 }
 
@@ -82,7 +82,7 @@ mod tests {
             (json!({"ab": "x"}), 2 * node + key + 3),
         ] {
             assert_eq!(of(&value, 9, bytes), Ok(bytes), "{value}");
-            assert_eq!(of(&value, 9, bytes - 1), Err(Excess::Bytes), "{value}");
+            assert_eq!(of(&value, 9, bytes - 1), Err(SizeLimit::Bytes), "{value}");
         }
     }
 
@@ -97,7 +97,7 @@ mod tests {
             assert!(of(&value, levels, usize::MAX).is_ok(), "{value}");
             if levels > 0 {
                 let excess = of(&value, levels - 1, usize::MAX);
-                assert_eq!(excess, Err(Excess::Levels), "{value}");
+                assert_eq!(excess, Err(SizeLimit::Levels), "{value}");
             }
         }
     }

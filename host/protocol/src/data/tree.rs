@@ -1,7 +1,7 @@
 //! The value of one (kind, instance), kept up to date by every write.
 
 use super::holes::Holes;
-use super::missing::{Names, noun};
+use super::missing::{NameList, noun};
 use super::{Method, Refusal, Write};
 use crate::reference::{MAX_INDEX, Path, Segment};
 use serde_json::{Map, Value};
@@ -35,7 +35,7 @@ pub fn check(tree: Option<&Tree>, write: &Write) -> Result<usize, Refusal> {
             (Some(Value::Object(fields)), Segment::Index(_)) if !fields.is_empty() => {
                 return Err(Refusal::IndexOfObject {
                     object: above(),
-                    fields: Names::new(fields.keys()),
+                    fields: NameList::new(fields.keys()),
                 });
             }
             (Some(Value::Array(items)), Segment::Key(_)) if !items.is_empty() => {

@@ -2,7 +2,7 @@
 //! within its reach.
 
 use super::Kinds;
-use super::missing::{Absent, DeepestFound, Names, noun};
+use super::missing::{DeepestFound, MissingPath, NameList, noun};
 use super::tree::{self, Tree};
 use crate::reference::{Path, Segment};
 use serde_json::Value;
@@ -42,13 +42,13 @@ impl<'a> DataView<'a> {
     }
 
     /// Why `path` does not exist: how far it does, and what is there.
-    pub fn absent(self, path: &Path) -> Absent {
+    pub fn absent(self, path: &Path) -> MissingPath {
         let found = (0..path.segments.len())
             .rev()
             .map(|depth| (depth, self.at(&path.kind, &path.segments[..depth])))
             .find(|(_, layers)| layers.is_something())
             .map_or_else(
-                || DeepestFound::Kinds(Names::new(self.kinds())),
+                || DeepestFound::Kinds(NameList::new(self.kinds())),
                 |(depth, layers)| {
                     let above = Path {
                         kind: path.kind.clone(),
@@ -57,7 +57,7 @@ impl<'a> DataView<'a> {
                     layers.found(above, &path.segments[depth])
                 },
             );
-        Absent {
+        MissingPath {
             path: path.clone(),
             found,
         }
@@ -144,9 +144,9 @@ impl<'a> Layers<'a> {
                 fields: match self.shared.and_then(Value::as_object) {
                     Some(shared) if self.own.is_some() => {
                         let more = fields.keys().filter(|key| !shared.contains_key(*key));
-                        Names::new(shared.keys().chain(more))
+                        NameList::new(shared.keys().chain(more))
                     }
-                    _ => Names::new(fields.keys()),
+                    _ => NameList::new(fields.keys()),
                 },
             },
             (value, _) => DeepestFound::Other {

@@ -13,7 +13,7 @@ const MESSAGES: &str = "messages";
 /// What a Request's body shares with that of the Request before it in the same run. On the wire
 /// `{"messages": 4, "fields": ["model", "tools"]}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shared {
+pub struct SharedWithPrevious {
     /// Number of shared messages, from the first on.
     pub messages: usize,
     /// Members beside the messages.
@@ -93,14 +93,14 @@ impl Bodies {
             kind = what;
         }
         if let (EventKind::Request { same, body, .. }, Some(whole)) = (kind, whole) {
-            *same = Shared::default();
+            *same = SharedWithPrevious::default();
             body.clone_from(whole);
         }
         Ok(event)
     }
 }
 
-impl Shared {
+impl SharedWithPrevious {
     pub(super) fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
@@ -191,7 +191,7 @@ mod tests {
     use proptest::sample::{select, subsequence};
     use serde_json::json;
 
-    fn request(step: u32, same: Shared, body: Value) -> EventKind {
+    fn request(step: u32, same: SharedWithPrevious, body: Value) -> EventKind {
         EventKind::Request { step, same, body }
     }
 
@@ -214,7 +214,7 @@ mod tests {
         fn bodies_are_found_again_byte_for_byte(sent in vec(prop_oneof![9 => body(), 1 => Just(json!("none"))], 0..6)) {
             let (mut bodies, mut before) = (Bodies::default(), None);
             for body in sent {
-                let (same, rest) = Shared::split(before.as_ref(), &body);
+                let (same, rest) = SharedWithPrevious::split(before.as_ref(), &body);
                 let found = bodies.take(&request(1, same, rest)).unwrap().unwrap();
                 prop_assert_eq!(found.to_string(), body.to_string());
                 before = Some(body);
@@ -226,7 +226,7 @@ mod tests {
     fn what_goes_on_is_held_once() {
         let first = json!({"model": "m", "tools": [1], "messages": ["a", "b"]});
         let next = json!({"model": "m", "tools": [1], "messages": ["a", "c", "d"]});
-        let (same, rest) = Shared::split(Some(&first), &next);
+        let (same, rest) = SharedWithPrevious::split(Some(&first), &next);
         assert_eq!(
             json!(same),
             json!({"messages": 1, "fields": ["model", "tools"]})
@@ -242,16 +242,19 @@ mod tests {
         };
         let one = json!({"messages": ["of one"]});
         let two = json!({"messages": ["of two"]});
-        let same = Shared {
+        let same = SharedWithPrevious {
             messages: 1,
             fields: Vec::new(),
         };
         let more = || request(2, same.clone(), json!({"messages": ["more"]}));
         let mut bodies = Bodies::default();
         for (event, found) in [
-            (request(1, Shared::default(), one.clone()), Some(one)),
             (
-                sub("c", request(1, Shared::default(), two.clone())),
+                request(1, SharedWithPrevious::default(), one.clone()),
+                Some(one),
+            ),
+            (
+                sub("c", request(1, SharedWithPrevious::default(), two.clone())),
                 Some(two),
             ),
             (more(), Some(json!({"messages": ["of one", "more"]}))),
@@ -281,7 +284,7 @@ mod tests {
             json!({"messages": 0, "fields": ["tools"]}),
         ] {
             let mut bodies = Bodies::default();
-            let first = request(1, Shared::default(), json!({"messages": [1]}));
+            let first = request(1, SharedWithPrevious::default(), json!({"messages": [1]}));
             bodies.take(&first).unwrap();
             let same = serde_json::from_value(same).unwrap();
             let next = request(2, same, json!({"messages": []}));

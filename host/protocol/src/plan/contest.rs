@@ -23,7 +23,7 @@ pub(super) fn contested(steps: &[Step], flow: &Flow, layers: &[Vec<usize>]) -> V
         }
     }
     places.retain(|_, setters| setters.len() > 1);
-    let before = Before::of(places.values().flatten().copied(), order(), flow);
+    let before = StepAncestors::of(places.values().flatten().copied(), order(), flow);
     let mut warnings = Vec::new();
     for ((path, instance), setters) in places {
         // In a topological order, steps are in line exactly if each leads to the next.
@@ -48,14 +48,14 @@ pub(super) fn contested(steps: &[Step], flow: &Flow, layers: &[Vec<usize>]) -> V
 
 /// Which of some marked steps come before which steps: a row of bits for each step, one for each
 /// marked step.
-struct Before {
+struct StepAncestors {
     /// The bit of each marked step.
     bits: BTreeMap<usize, usize>,
     words: usize,
     rows: Vec<u64>,
 }
 
-impl Before {
+impl StepAncestors {
     fn of(
         marked: impl Iterator<Item = usize>,
         order: impl Iterator<Item = usize>,

@@ -36,7 +36,7 @@ pub(super) struct Arrow {
 
 /// What passes from one node to another.
 #[derive(Default)]
-struct Passing<'a> {
+struct PassedPaths<'a> {
     paths: Vec<&'a Path>,
     is_needed: bool,
 }
@@ -45,7 +45,7 @@ impl Diagram {
     pub fn of(steps: &[Step], flow: &Flow) -> Self {
         let mut inputs: BTreeMap<(&Path, Option<&str>), usize> = BTreeMap::new();
         let mut given: BTreeMap<((&Path, Option<&str>), usize), bool> = BTreeMap::new();
-        let mut passed: BTreeMap<(usize, usize), Passing<'_>> = BTreeMap::new();
+        let mut passed: BTreeMap<(usize, usize), PassedPaths<'_>> = BTreeMap::new();
         for (index, way) in flow.ways.iter().enumerate() {
             let reader = flow.needs[way.need].step;
             let is_needed = !flow.is_alternative(index);

@@ -55,7 +55,7 @@ pub(super) struct Link {
 
 /// A reference that neither the data nor any step provides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Missing {
+pub struct MissingReference {
     pub place: PlanPlace,
     pub tool: String,
     pub instance: Option<String>,
@@ -71,7 +71,7 @@ pub struct Missing {
 pub fn missing(
     steps: &[Step],
     exists: impl Fn(&Path, Option<&str>) -> bool,
-) -> Result<Vec<Missing>, GraphError> {
+) -> Result<Vec<MissingReference>, GraphError> {
     Ok(Flow::new(steps)?.missing(steps, exists))
 }
 
@@ -174,7 +174,7 @@ impl Flow {
         &self,
         steps: &[Step],
         exists: impl Fn(&Path, Option<&str>) -> bool,
-    ) -> Vec<Missing> {
+    ) -> Vec<MissingReference> {
         let is_missing = |need: &&Need| {
             let instance = steps[need.step].instance.as_deref();
             self.ways[need.ways.clone()].iter().all(|way| {
@@ -185,7 +185,7 @@ impl Flow {
         let missing = self.needs.iter().filter(is_missing).map(|need| {
             let step = &steps[need.step];
             let ways = self.ways[need.ways.clone()].iter();
-            Missing {
+            MissingReference {
                 place: PlanPlace::new(need.step, &*step.reads[need.read].pointer),
                 tool: step.tool.clone(),
                 instance: step.instance.clone(),
@@ -268,7 +268,7 @@ fn key(path: &Path) -> (&str, &[Segment]) {
     (&path.kind, &path.segments)
 }
 
-impl Display for Missing {
+impl Display for MissingReference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut paths = String::new();
         for path in &self.paths {

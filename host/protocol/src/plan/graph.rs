@@ -1,7 +1,7 @@
 //! A plan in order.
 
 use super::contest;
-use super::flow::{Flow, Missing};
+use super::flow::{Flow, MissingReference};
 use super::order;
 use super::place::PlanPlace;
 use super::step::Step;
@@ -56,12 +56,12 @@ pub enum GraphError {
 /// Steps of which each needs the one before, and the first the last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cycle {
-    pub hops: Vec<Hop>,
+    pub hops: Vec<CycleStep>,
 }
 
 /// A step of a cycle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Hop {
+pub struct CycleStep {
     pub place: PlanPlace,
     pub tool: String,
     /// What it writes and the next one reads.
@@ -148,7 +148,7 @@ impl Graph {
 
     /// References that neither the data nor any step provides. `exists` says whether the data of an
     /// instance, or of everybody, holds a path.
-    pub fn missing(&self, exists: impl Fn(&Path, Option<&str>) -> bool) -> Vec<Missing> {
+    pub fn missing(&self, exists: impl Fn(&Path, Option<&str>) -> bool) -> Vec<MissingReference> {
         self.flow.missing(&self.steps, exists)
     }
 
@@ -191,7 +191,7 @@ impl Cycle {
             let link = &flow.links[index];
             let need = &flow.needs[flow.ways[link.way].need];
             let pointer = &steps[need.step].reads[need.read].pointer;
-            Hop {
+            CycleStep {
                 place: PlanPlace::step(link.writer),
                 tool: steps[link.writer].tool.clone(),
                 path: flow.passed(link, steps).clone(),
@@ -206,7 +206,7 @@ impl Cycle {
 
 impl Display for Cycle {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let tool = |hop: &Hop| printable(&hop.tool, 64);
+        let tool = |hop: &CycleStep| printable(&hop.tool, 64);
         for hop in self.hops.iter().take(MAX_SHOWN_HOPS) {
             write!(f, "{} → {} → ", tool(hop), hop.path)?;
         }

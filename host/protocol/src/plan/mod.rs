@@ -19,8 +19,8 @@ mod place;
 mod step;
 mod text;
 
-pub use flow::{Missing, missing};
-pub use graph::{Cycle, Edge, Graph, GraphError, Hop, Warning};
+pub use flow::{MissingReference, missing};
+pub use graph::{Cycle, CycleStep, Edge, Graph, GraphError, Warning};
 pub use place::PlanPlace;
 pub use step::{Read, Step, StepError};
 

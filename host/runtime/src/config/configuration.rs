@@ -1,17 +1,17 @@
 //! The merged settings as types. Units leave the wire here: milliseconds become durations.
 
 use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
-use crate::config::endpoint::Endpoint;
+use crate::config::endpoint::EndpointTable;
 use crate::config::fallback;
-use crate::config::fallback::{FallbackTable, Named};
+use crate::config::fallback::{FallbackCandidate, FallbackTable};
 use crate::config::mcp::McpTable;
 use crate::config::modules::{Approval, CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
 use crate::config::price::Money;
 use crate::config::router::RouterTable;
-use crate::config::routes::{Routes, Target};
+use crate::config::routes::{RouteTarget, Routes};
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
-use crate::config::surroundings::{ConfigFault, Surroundings, Variables};
+use crate::config::surroundings::{ConfigContext, ConfigFault, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ use std::time::Duration;
 use toolhold_agent::contract::MAX_EXAMPLES;
 use toolhold_mcp as mcp;
 use toolhold_policy::{Grant, LimitsRequest, Share};
-use toolhold_protocol::approval::{Approvals, When};
+use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::privacy::Privacy;
@@ -37,7 +37,7 @@ use toolhold_storage::Location;
 #[derive(Debug, Clone, Deserialize)]
 pub struct Tables {
     endpoint: String,
-    endpoints: BTreeMap<String, Endpoint>,
+    endpoints: BTreeMap<String, EndpointTable>,
     #[serde(default)]
     pools: BTreeMap<String, PoolTable>,
     router: RouterTable,
@@ -133,7 +133,7 @@ struct RunTable {
 
 #[derive(Debug, Clone, Deserialize)]
 struct ApprovalTable {
-    default: When,
+    default: ApprovalMode,
     always: Vec<String>,
     on_write: Vec<String>,
     never: Vec<String>,
@@ -163,7 +163,7 @@ impl Configuration {
     ///
     /// # Errors
     /// The first key whose value cannot be used.
-    pub fn new(tables: Tables, surroundings: &Surroundings<'_>) -> Result<Self, ConfigFault> {
+    pub fn new(tables: Tables, surroundings: &ConfigContext<'_>) -> Result<Self, ConfigFault> {
         let mut servers = Vec::new();
         for (name, table) in &tables.mcp {
             let key = format!("mcp.{name}");
@@ -230,7 +230,8 @@ impl Configuration {
         if routes.target(&self.endpoint).is_none() {
             return Some(("endpoint".into(), routes.unknown(&self.endpoint)));
         }
-        let is_many = |name: &str| !matches!(routes.target(name), None | Some(Target::Endpoint(_)));
+        let is_many =
+            |name: &str| !matches!(routes.target(name), None | Some(RouteTarget::Endpoint(_)));
         let fallback = || {
             let endpoints = &tables.endpoints;
             tables.fallback.fault(endpoints, &self.endpoint, is_many)
@@ -276,7 +277,7 @@ impl Configuration {
     }
 
     /// The endpoint of runs, unless it is a pool or the router.
-    pub fn selected(&self) -> Option<&Endpoint> {
+    pub fn selected(&self) -> Option<&EndpointTable> {
         self.tables.endpoints.get(&self.endpoint)
     }
 
@@ -292,7 +293,7 @@ impl Configuration {
     }
 
     /// The configuration of one candidate of `[fallback]`.
-    pub fn candidate(&self, name: &str) -> Option<Named<'_>> {
+    pub fn candidate(&self, name: &str) -> Option<FallbackCandidate<'_>> {
         fallback::named(name, &self.tables.endpoints, &self.endpoint)
     }
 
@@ -338,7 +339,7 @@ impl Configuration {
         }
     }
 
-    pub fn endpoint_named(&self, name: &str) -> Option<&Endpoint> {
+    pub fn endpoint_named(&self, name: &str) -> Option<&EndpointTable> {
         self.tables.endpoints.get(name)
     }
 
@@ -476,7 +477,7 @@ impl Configuration {
         if faults.is_some() {
             return faults;
         }
-        let is_priced = |endpoint: &Endpoint| endpoint.price().is_some();
+        let is_priced = |endpoint: &EndpointTable| endpoint.price().is_some();
         if self.tables.run.currency.trim().is_empty()
             && self.tables.endpoints.values().any(is_priced)
         {
@@ -554,7 +555,7 @@ impl Configuration {
     }
 
     /// The key of an endpoint, if its variable is set.
-    pub fn api_key(&self, endpoint: &Endpoint) -> Option<String> {
+    pub fn api_key(&self, endpoint: &EndpointTable) -> Option<String> {
         self.variable(&endpoint.api_key_env).map(str::to_owned)
     }
 
@@ -590,7 +591,7 @@ impl Configuration {
 impl Tables {
     /// The variables that the configuration names, except for those of modules' secrets and of MCP servers,
     /// which are read where they are used.
-    fn variables(&self, surroundings: &Surroundings<'_>) -> Variables {
+    fn variables(&self, surroundings: &ConfigContext<'_>) -> Variables {
         let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
         let names = endpoints
             .chain([self.storage.url_env.as_str()])
@@ -598,7 +599,7 @@ impl Tables {
         Variables::read(names, surroundings.variable)
     }
 
-    fn secrets(&self, surroundings: &Surroundings<'_>) -> Secrets {
+    fn secrets(&self, surroundings: &ConfigContext<'_>) -> Secrets {
         let endpoints = self.endpoints.values().map(|it| it.api_key_env.as_str());
         let servers = self.mcp.values().flat_map(McpTable::secrets);
         let own = [
@@ -626,13 +627,13 @@ impl Tables {
 
 impl ApprovalTable {
     fn rules(&self) -> Approvals {
-        let of = |names: &[String], when| -> Vec<(String, When)> {
+        let of = |names: &[String], when| -> Vec<(String, ApprovalMode)> {
             names.iter().map(|name| (name.clone(), when)).collect()
         };
-        let mut tools = of(&self.never, When::Never);
+        let mut tools = of(&self.never, ApprovalMode::Never);
         // A name that occurs twice waits twice.
-        tools.extend(of(&self.on_write, When::OnWrite));
-        tools.extend(of(&self.always, When::Always));
+        tools.extend(of(&self.on_write, ApprovalMode::OnWrite));
+        tools.extend(of(&self.always, ApprovalMode::Always));
         Approvals {
             default: self.default,
             tools: tools.into_iter().collect(),

@@ -8,7 +8,7 @@ use toolhold_protocol::contract::Contract;
 
 /// A model behind an OpenAI-compatible server.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Endpoint {
+pub struct EndpointTable {
     /// Base URL up to and including `/v1`.
     pub base_url: String,
     /// Empty: the first model that the endpoint lists.
@@ -76,7 +76,7 @@ impl ContractChoice {
 }
 
 #[cfg(test)]
-impl Endpoint {
+impl EndpointTable {
     /// The default with the overrides of `text`.
     pub fn of_test(text: &str) -> Result<Self, toml::de::Error> {
         let defaults: toml::Table = include_str!("default.toml").parse()?;
@@ -89,7 +89,7 @@ impl Endpoint {
     }
 }
 
-impl Endpoint {
+impl EndpointTable {
     pub fn policy(&self) -> EndpointPolicy {
         EndpointPolicy {
             limits: EndpointLimits {

@@ -1,6 +1,6 @@
 //! `[fallback]`: models that make a call which the run's own model keeps getting wrong.
 
-use crate::config::endpoint::Endpoint;
+use crate::config::endpoint::EndpointTable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toolhold_protocol::compose::Forcing;
@@ -21,7 +21,7 @@ impl FallbackTable {
     /// What is wrong with it: the key, and the reason.
     pub fn fault(
         &self,
-        endpoints: &BTreeMap<String, Endpoint>,
+        endpoints: &BTreeMap<String, EndpointTable>,
         own: &str,
         is_many: impl Fn(&str) -> bool,
     ) -> Option<(&'static str, String)> {
@@ -56,7 +56,7 @@ impl FallbackTable {
     /// value.
     pub fn settings(
         &self,
-        endpoints: &BTreeMap<String, Endpoint>,
+        endpoints: &BTreeMap<String, EndpointTable>,
         own: &str,
         counts_money: bool,
         is_set: &dyn Fn(&str) -> bool,
@@ -65,7 +65,7 @@ impl FallbackTable {
             .models
             .iter()
             .filter_map(|name| {
-                let Named {
+                let FallbackCandidate {
                     endpoint, model, ..
                 } = named(name, endpoints, own)?;
                 let is_elsewhere = endpoints
@@ -100,17 +100,17 @@ impl FallbackTable {
 
 /// A candidate of the fallback.
 #[derive(Debug, Clone)]
-pub struct Named<'a> {
+pub struct FallbackCandidate<'a> {
     /// Name of its endpoint.
     pub key: &'a str,
-    pub endpoint: &'a Endpoint,
+    pub endpoint: &'a EndpointTable,
     /// Name of the model at its endpoint; empty: the first that it lists.
     pub model: String,
 }
 
-impl Named<'_> {
+impl FallbackCandidate<'_> {
     /// The endpoint, with this model.
-    pub fn table(&self) -> Endpoint {
+    pub fn table(&self) -> EndpointTable {
         let mut table = self.endpoint.clone();
         table.model.clone_from(&self.model);
         table
@@ -121,12 +121,12 @@ impl Named<'_> {
 /// models contain slashes, so the first part is an endpoint only if one of that name is configured.
 pub fn named<'a>(
     name: &str,
-    endpoints: &'a BTreeMap<String, Endpoint>,
+    endpoints: &'a BTreeMap<String, EndpointTable>,
     own: &str,
-) -> Option<Named<'a>> {
+) -> Option<FallbackCandidate<'a>> {
     let at = |key: &str, model: Option<&str>| {
         let (key, endpoint) = endpoints.get_key_value(key)?;
-        Some(Named {
+        Some(FallbackCandidate {
             key,
             endpoint,
             model: model.unwrap_or(&endpoint.model).to_owned(),
@@ -141,7 +141,7 @@ pub fn named<'a>(
 }
 
 /// Why an endpoint cannot be asked: the variable of its key is not set.
-fn missing(endpoint: &Endpoint, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
+fn missing(endpoint: &EndpointTable, is_set: &dyn Fn(&str) -> bool) -> Option<String> {
     let variable = endpoint.api_key_env.as_str();
     (!variable.is_empty() && variable != USUAL_KEY && !is_set(variable))
         .then(|| format!("its key is missing: {variable} is not set"))
@@ -151,9 +151,9 @@ fn missing(endpoint: &Endpoint, is_set: &dyn Fn(&str) -> bool) -> Option<String>
 mod tests {
     use super::*;
 
-    fn endpoint(base_url: &str, key: &str) -> Endpoint {
+    fn endpoint(base_url: &str, key: &str) -> EndpointTable {
         let text = format!("base_url = {base_url:?}\nmodel = \"usual\"\napi_key_env = {key:?}");
-        Endpoint::of_test(&text).unwrap()
+        EndpointTable::of_test(&text).unwrap()
     }
 
     #[test]

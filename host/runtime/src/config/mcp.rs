@@ -28,7 +28,7 @@ pub struct McpTable {
     offer: bool,
 }
 
-type Wrong = (&'static str, String);
+type KeyFault = (&'static str, String);
 
 impl McpTable {
     /// The variables that hold secrets.
@@ -48,7 +48,7 @@ impl McpTable {
         is_found: bool,
         is_state_found: bool,
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Settings, Wrong> {
+    ) -> Result<Settings, KeyFault> {
         if !is_name(name) {
             let reason = "a server's name is lower case letters, digits and _, at most 48, starting with a letter";
             return Err(("command", reason.into()));
@@ -86,7 +86,7 @@ impl McpTable {
         })
     }
 
-    fn launch(&self) -> Result<Launch, Wrong> {
+    fn launch(&self) -> Result<Launch, KeyFault> {
         match (&self.command, &self.url) {
             (Some(command), None) => {
                 if command.first().is_none_or(String::is_empty) {
@@ -131,7 +131,7 @@ fn is_tool(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Settings, Wrong> {
+    fn read(text: &str) -> Result<Settings, KeyFault> {
         let table: McpTable = toml::from_str(text).unwrap();
         table.settings("weather", false, false, &|_| None)
     }

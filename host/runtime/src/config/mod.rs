@@ -1,7 +1,7 @@
 //! The configuration as types: what `serde` reads (the tables), and the settings that they make.
 //!
 //! [`Configuration`] holds all settings that runs depend on. [`Configuration::new`] makes it from [`Tables`]
-//! and [`Surroundings`]. This module reads no file and no environment variable, so a program that embeds the
+//! and [`ConfigContext`]. This module reads no file and no environment variable, so a program that embeds the
 //! runtime decides where settings come from. The command line merges them from the default file,
 //! configuration files, variables and flags.
 //!
@@ -25,13 +25,13 @@ pub use agents::{
     AGENT_KEYS, AgentConfiguration, AgentTable, DEFAULT_AGENT, InvalidAgent, OVERRIDES, SHARES,
 };
 pub use configuration::{Configuration, Tables};
-pub use endpoint::Endpoint;
-pub use fallback::Named;
+pub use endpoint::EndpointTable;
+pub use fallback::FallbackCandidate;
 pub use pool::POOL_KEYS;
 pub use router::CLASS_KEYS;
-pub use routes::{ROUTER, Routes, Target};
+pub use routes::{ROUTER, RouteTarget, Routes};
 pub use shields::{ShieldSettings, ShieldWhat};
-pub use surroundings::{ConfigFault, Surroundings};
+pub use surroundings::{ConfigContext, ConfigFault};
 pub use telemetry::LogFormat;
 
 /// The default file: every key with its default and its meaning.

@@ -2,7 +2,7 @@
 //! grants of modules.
 
 use crate::config::configuration::Configuration;
-use crate::config::surroundings::Surroundings;
+use crate::config::surroundings::ConfigContext;
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -207,7 +207,7 @@ impl Configuration {
 
 impl ModuleTable {
     /// The grant of the table, or why it cannot be granted.
-    pub(super) fn grant(&self, surroundings: &Surroundings<'_>) -> Result<Grant, String> {
+    pub(super) fn grant(&self, surroundings: &ConfigContext<'_>) -> Result<Grant, String> {
         let secrets = self.secrets.iter().map(|secret| secret.read(surroundings));
         let secrets = secrets.collect::<Result<_, _>>()?;
         let directories = self.directories.iter().map(|d| DirectoryGrant {
@@ -232,7 +232,7 @@ impl ModuleTable {
 }
 
 impl SecretTable {
-    fn read(&self, surroundings: &Surroundings<'_>) -> Result<SecretGrant, String> {
+    fn read(&self, surroundings: &ConfigContext<'_>) -> Result<SecretGrant, String> {
         let value = self.value(surroundings)?;
         let slot = SecretSlot {
             name: self.name.clone(),
@@ -242,7 +242,7 @@ impl SecretTable {
         SecretGrant::new(slot, SecretString::from(value)).map_err(|error| error.to_string())
     }
 
-    pub(super) fn value(&self, surroundings: &Surroundings<'_>) -> Result<String, String> {
+    pub(super) fn value(&self, surroundings: &ConfigContext<'_>) -> Result<String, String> {
         match (&self.env, &self.file) {
             (Some(name), None) => (surroundings.variable)(name)
                 .ok_or_else(|| format!("{}: the variable {name} is not set", self.name)),

@@ -1,6 +1,6 @@
 //! Prices of an endpoint: `price_per_million`, or `gpu_hour` with `gpus` and `gpu_requests`.
 
-use crate::config::endpoint::Endpoint;
+use crate::config::endpoint::EndpointTable;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -56,7 +56,7 @@ pub fn one() -> u32 {
     1
 }
 
-impl Endpoint {
+impl EndpointTable {
     /// The price of its replies, if one is configured.
     pub fn price(&self) -> Option<Price> {
         if let TokenPrices {
@@ -140,7 +140,7 @@ mod tests {
                 }),
             ),
         ] {
-            let endpoint = Endpoint::of_test(text).unwrap();
+            let endpoint = EndpointTable::of_test(text).unwrap();
             assert_eq!(endpoint.price(), price, "{text}");
             assert_eq!(endpoint.price_fault(), None, "{text}");
         }
@@ -163,7 +163,7 @@ mod tests {
             ),
             ("gpu_hour = 1\ngpus = 0", "at least 1"),
         ] {
-            let (_, reason) = Endpoint::of_test(text).unwrap().price_fault().unwrap();
+            let (_, reason) = EndpointTable::of_test(text).unwrap().price_fault().unwrap();
             assert!(reason.contains(expected), "{text}: {reason}");
         }
         for (text, expected) in [
@@ -174,7 +174,7 @@ mod tests {
             ),
             ("price_per_million = { promt = 1 }", "promt"),
         ] {
-            let error = Endpoint::of_test(text).unwrap_err().to_string();
+            let error = EndpointTable::of_test(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

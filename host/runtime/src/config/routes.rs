@@ -3,7 +3,7 @@
 //! All targets are checked when the configuration is read, whether a run uses them or not: names, members and
 //! contracts.
 
-use crate::config::endpoint::{ContractChoice, Endpoint};
+use crate::config::endpoint::{ContractChoice, EndpointTable};
 use crate::config::pool::PoolTable;
 use crate::config::router::RouterTable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +15,8 @@ pub const ROUTER: &str = "router";
 
 /// The target of a name.
 #[derive(Debug, Clone, Copy)]
-pub enum Target<'a> {
-    Endpoint(&'a Endpoint),
+pub enum RouteTarget<'a> {
+    Endpoint(&'a EndpointTable),
     Pool(&'a PoolTable),
     Router,
 }
@@ -24,21 +24,21 @@ pub enum Target<'a> {
 /// All targets of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Routes<'a> {
-    pub endpoints: &'a BTreeMap<String, Endpoint>,
+    pub endpoints: &'a BTreeMap<String, EndpointTable>,
     pub pools: &'a BTreeMap<String, PoolTable>,
     pub router: &'a RouterTable,
 }
 
-type Wrong = (String, String);
+type RouteFault = (String, String);
 
 impl<'a> Routes<'a> {
     /// The target with this name.
-    pub fn target(self, name: &str) -> Option<Target<'a>> {
+    pub fn target(self, name: &str) -> Option<RouteTarget<'a>> {
         if name == ROUTER && !self.router.classes.is_empty() {
-            return Some(Target::Router);
+            return Some(RouteTarget::Router);
         }
-        let endpoint = self.endpoints.get(name).map(Target::Endpoint);
-        endpoint.or_else(|| self.pools.get(name).map(Target::Pool))
+        let endpoint = self.endpoints.get(name).map(RouteTarget::Endpoint);
+        endpoint.or_else(|| self.pools.get(name).map(RouteTarget::Pool))
     }
 
     /// The contract of the answering endpoints, if one is configured for any of them.
@@ -94,7 +94,7 @@ impl<'a> Routes<'a> {
 
     /// The model that the router asks, for runs with `name`.
     pub fn picker(self, name: &str) -> Option<&'a str> {
-        let is_router = matches!(self.target(name), Some(Target::Router));
+        let is_router = matches!(self.target(name), Some(RouteTarget::Router));
         Some(self.router.model.as_str()).filter(|model| is_router && !model.is_empty())
     }
 
@@ -109,8 +109,8 @@ impl<'a> Routes<'a> {
 
     /// The endpoints that may answer requests to `name`, without the router's deciding model. Those of a pool
     /// in its order, its smaller model last; each once.
-    pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
-        let mut found: Vec<(&str, &Endpoint)> = Vec::new();
+    pub fn endpoints_of(self, name: &str) -> Vec<(&'a str, &'a EndpointTable)> {
+        let mut found: Vec<(&str, &EndpointTable)> = Vec::new();
         let mut seen = BTreeSet::new();
         // A stack: the first is pushed last.
         let mut rest = vec![name.to_owned()];
@@ -119,16 +119,16 @@ impl<'a> Routes<'a> {
                 continue;
             }
             match self.target(&name) {
-                Some(Target::Endpoint(_)) => found.extend(
+                Some(RouteTarget::Endpoint(_)) => found.extend(
                     self.endpoints
                         .get_key_value(&name)
                         .map(|(name, endpoint)| (name.as_str(), endpoint)),
                 ),
-                Some(Target::Pool(pool)) => {
+                Some(RouteTarget::Pool(pool)) => {
                     rest.extend(pool.smaller.iter().cloned());
                     rest.extend(pool.members.iter().rev().cloned());
                 }
-                Some(Target::Router) => {
+                Some(RouteTarget::Router) => {
                     let classes = self.router.classes.values().rev();
                     rest.extend(classes.map(|class| class.to.clone()));
                 }
@@ -139,7 +139,7 @@ impl<'a> Routes<'a> {
     }
 
     /// All endpoints that a run with `name` may use, including the router's deciding model.
-    pub fn reached(self, name: &str) -> Vec<(&'a str, &'a Endpoint)> {
+    pub fn reached(self, name: &str) -> Vec<(&'a str, &'a EndpointTable)> {
         let mut found = self.endpoints_of(name);
         for (name, endpoint) in self
             .picker(name)
@@ -153,12 +153,12 @@ impl<'a> Routes<'a> {
     }
 
     /// The members of a pool; a nested pool is replaced by its members.
-    pub fn members(self, pool: &str) -> Vec<(&'a str, &'a Endpoint)> {
+    pub fn members(self, pool: &str) -> Vec<(&'a str, &'a EndpointTable)> {
         self.flat(pool).0
     }
 
     /// As [`Self::members`], with the first name that occurs twice. Each pool is visited once.
-    fn flat(self, pool: &str) -> (Vec<(&'a str, &'a Endpoint)>, Option<String>) {
+    fn flat(self, pool: &str) -> (Vec<(&'a str, &'a EndpointTable)>, Option<String>) {
         let (mut found, mut twice) = (Vec::new(), None);
         let mut seen = BTreeSet::new();
         let mut rest = vec![pool.to_owned()];
@@ -180,7 +180,7 @@ impl<'a> Routes<'a> {
 
     /// # Errors
     /// The key and what is wrong with it.
-    pub fn check(self) -> Result<(), Wrong> {
+    pub fn check(self) -> Result<(), RouteFault> {
         // The default is checked first: the others inherit its errors.
         let default = self.endpoints.get_key_value("default");
         for (name, endpoint) in default.into_iter().chain(self.endpoints) {
@@ -204,7 +204,7 @@ impl<'a> Routes<'a> {
         self.check_router()
     }
 
-    fn check_members(self, name: &str, pool: &PoolTable) -> Result<(), Wrong> {
+    fn check_members(self, name: &str, pool: &PoolTable) -> Result<(), RouteFault> {
         let key = |leaf: &str| format!("pools.{name}.{leaf}");
         if pool.members.is_empty() {
             return Err((key("members"), "a pool needs at least one member".into()));
@@ -237,12 +237,12 @@ impl<'a> Routes<'a> {
     }
 
     /// Requests are written in a contract before it is known which member answers.
-    fn one_contract(self, key: &str, name: &str) -> Result<(), Wrong> {
+    fn one_contract(self, key: &str, name: &str) -> Result<(), RouteFault> {
         let endpoints = self.endpoints_of(name);
         let Some(((first, one), rest)) = endpoints.split_first() else {
             return Ok(());
         };
-        let is_other = |own: &Endpoint| match (own.contract.fixed(), one.contract.fixed()) {
+        let is_other = |own: &EndpointTable| match (own.contract.fixed(), one.contract.fixed()) {
             (Some(own), Some(one)) => own != one,
             _ => false,
         };
@@ -259,7 +259,7 @@ impl<'a> Routes<'a> {
         }
     }
 
-    fn check_router(self) -> Result<(), Wrong> {
+    fn check_router(self) -> Result<(), RouteFault> {
         let router = self.router;
         if router.classes.is_empty() {
             for (leaf, value) in [("model", &router.model), ("default", &router.default)] {
@@ -289,7 +289,7 @@ impl<'a> Routes<'a> {
         self.one_contract("router.classes", ROUTER)
     }
 
-    fn known(self, key: &str, name: &str) -> Result<(), Wrong> {
+    fn known(self, key: &str, name: &str) -> Result<(), RouteFault> {
         if self.endpoints.contains_key(name) || self.pools.contains_key(name) {
             return Ok(());
         }
@@ -342,7 +342,7 @@ impl<'a> Routes<'a> {
     }
 }
 
-fn at(table: &str) -> impl Fn((&'static str, String)) -> Wrong {
+fn at(table: &str) -> impl Fn((&'static str, String)) -> RouteFault {
     let table = table.to_owned();
     move |(leaf, reason)| (format!("{table}.{leaf}"), reason)
 }

@@ -92,14 +92,14 @@ pub enum ShieldWhat {
     },
 }
 
-type Wrong = (&'static str, String);
+type KeyFault = (&'static str, String);
 
 impl ShieldTable {
     /// Checks the table.
     ///
     /// # Errors
     /// The key and what is wrong with it.
-    pub fn settings(&self, name: &str) -> Result<ShieldSettings, Wrong> {
+    pub fn settings(&self, name: &str) -> Result<ShieldSettings, KeyFault> {
         if !is_name(name) {
             let reason = "a shield's name is lower case letters, digits and _, at most 48, starting with a letter";
             return Err(("kind", reason.into()));
@@ -134,7 +134,7 @@ impl ShieldTable {
         })
     }
 
-    fn what(&self) -> Result<ShieldWhat, Wrong> {
+    fn what(&self) -> Result<ShieldWhat, KeyFault> {
         Ok(match self.kind {
             ShieldKind::Pii => {
                 let hide = self.hide.clone().unwrap_or_default();
@@ -174,7 +174,7 @@ impl ShieldTable {
     }
 
     /// A key of another kind of shield would have no effect, which its author would not expect.
-    fn check_keys(&self) -> Result<(), Wrong> {
+    fn check_keys(&self) -> Result<(), KeyFault> {
         let set = [
             (ShieldKind::Pii, "hide", self.hide.is_some()),
             (ShieldKind::Pii, "reveal", self.reveal.is_some()),
@@ -201,7 +201,7 @@ impl ShieldTable {
     }
 
     /// Hidden data is hidden everywhere: where and how a shield screens only concerns what it blocks.
-    fn check_screening(&self) -> Result<(), Wrong> {
+    fn check_screening(&self) -> Result<(), KeyFault> {
         let blocks = self.block.as_ref().is_some_and(|block| !block.is_empty());
         if !matches!(self.kind, ShieldKind::Pii) || self.hide.is_none() || blocks {
             return Ok(());
@@ -224,7 +224,7 @@ impl ShieldTable {
     }
 }
 
-fn needed<T: Clone>(key: &'static str, value: Option<&T>) -> Result<T, Wrong> {
+fn needed<T: Clone>(key: &'static str, value: Option<&T>) -> Result<T, KeyFault> {
     value
         .cloned()
         .ok_or_else(|| (key, "is needed by a shield of this kind".into()))
@@ -234,7 +234,7 @@ fn needed<T: Clone>(key: &'static str, value: Option<&T>) -> Result<T, Wrong> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<ShieldSettings, Wrong> {
+    fn read(text: &str) -> Result<ShieldSettings, KeyFault> {
         let table: ShieldTable = toml::from_str(text).unwrap();
         table.settings("one")
     }

@@ -8,7 +8,7 @@ use toolhold_sandbox::CompilerProcess;
 
 /// Values that [`Tables`](super::Tables) refer to and do not hold: secrets, the user's folders, and the
 /// origins of keys. The caller provides them.
-pub struct Surroundings<'a> {
+pub struct ConfigContext<'a> {
     /// The value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The text of a file that holds a module's secret.
@@ -31,7 +31,7 @@ pub struct Surroundings<'a> {
     pub secret_variables: Vec<String>,
 }
 
-impl std::fmt::Debug for Surroundings<'_> {
+impl std::fmt::Debug for ConfigContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Surroundings")
             .field("state_folder", &self.state_folder)

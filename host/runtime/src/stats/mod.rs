@@ -9,8 +9,8 @@ mod tools;
 mod totals;
 
 pub use histogram::Histogram;
-pub use run::{RunStats, StepStats, Took};
-pub use sides::Sides;
+pub use run::{ModelUsage, RunStats, StepStats};
+pub use sides::SideModelStats;
 pub use since::{Since, date_text};
 pub use tools::{ToolStats, Tools};
 pub use totals::{GroupStats, Totals};

@@ -1,6 +1,6 @@
 //! Statistics of one run, followed event by event.
 
-use crate::stats::{Histogram, Sides, Tools};
+use crate::stats::{Histogram, SideModelStats, Tools};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use toolhold_protocol::cost::Amount;
@@ -27,7 +27,7 @@ pub struct RunStats {
     pub steps: Vec<StepStats>,
     pub tools: Tools,
     /// Requests besides those of the steps.
-    pub sides: Sides,
+    pub sides: SideModelStats,
     /// The run, and its sub-agents by the call that each answers.
     lanes: BTreeMap<Vec<String>, RouteProgress>,
     /// Calls that sub-agents answer: their time is that of the sub-agents' steps.
@@ -42,7 +42,7 @@ pub struct StepStats {
     pub within: String,
     pub model: String,
     pub contract: &'static str,
-    pub took: Took,
+    pub took: ModelUsage,
     /// From sending the Request to the first piece of the reply.
     pub first_token: Option<Duration>,
     /// From sending the Request to the end of the reply.
@@ -53,7 +53,7 @@ pub struct StepStats {
 
 /// The sums of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Took {
+pub struct ModelUsage {
     /// Complete replies.
     pub replies: u64,
     /// Replies without token counts of the endpoint.
@@ -107,7 +107,7 @@ impl StepStats {
     }
 }
 
-impl Took {
+impl ModelUsage {
     pub fn add(&mut self, other: &Self) {
         self.replies += other.replies;
         self.uncounted += other.uncounted;
@@ -190,7 +190,7 @@ impl RunStats {
     }
 
     /// Sum of all steps, and of the requests besides them.
-    pub fn took(&self) -> Took {
+    pub fn took(&self) -> ModelUsage {
         let mut all = self.sides.took();
         for step in &self.steps {
             all.add(&step.took);

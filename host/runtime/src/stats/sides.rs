@@ -1,6 +1,6 @@
 //! Requests besides the runs' own: of shields, of the router, and hedged ones.
 
-use crate::stats::Took;
+use crate::stats::ModelUsage;
 use std::collections::BTreeMap;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 
@@ -10,22 +10,22 @@ const OTHERS: &str = "(others)";
 
 /// Statistics of models by role.
 #[derive(Debug, Clone, Default)]
-pub struct Sides(BTreeMap<Side, Took>);
+pub struct SideModelStats(BTreeMap<SideModelKey, ModelUsage>);
 
 /// A model in its role.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Side {
+pub struct SideModelKey {
     pub role: SideRole,
     pub endpoint: String,
     pub model: String,
 }
 
-impl Sides {
+impl SideModelStats {
     pub fn add(&mut self, request: &SideRequest) {
         let usage = request.usage.unwrap_or_default();
         let is_complete = request.role.is_complete();
         let is_unknown = u64::from(request.cost_nano.is_none());
-        let took = Took {
+        let took = ModelUsage {
             replies: u64::from(is_complete),
             uncounted: u64::from(is_complete && request.usage.is_none()),
             prompt: usage.prompt_tokens,
@@ -35,9 +35,9 @@ impl Sides {
             unpriced: if is_complete { is_unknown } else { 0 },
             hedges: u64::from(!is_complete),
             unheard: if is_complete { 0 } else { is_unknown },
-            ..Took::default()
+            ..ModelUsage::default()
         };
-        let side = Side {
+        let side = SideModelKey {
             role: request.role,
             endpoint: request.endpoint.clone(),
             model: request.model.clone(),
@@ -52,8 +52,8 @@ impl Sides {
     }
 
     /// All of them together.
-    pub fn took(&self) -> Took {
-        let mut all = Took::default();
+    pub fn took(&self) -> ModelUsage {
+        let mut all = ModelUsage::default();
         for took in self.0.values() {
             all.add(took);
         }
@@ -61,14 +61,14 @@ impl Sides {
     }
 
     /// By role, then by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&Side, &Took)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&SideModelKey, &ModelUsage)> {
         self.0.iter()
     }
 
-    fn entry(&mut self, side: Side) -> &mut Took {
+    fn entry(&mut self, side: SideModelKey) -> &mut ModelUsage {
         let is_full = self.0.len() >= MAX_MODELS && !self.0.contains_key(&side);
         let side = if is_full {
-            Side {
+            SideModelKey {
                 endpoint: OTHERS.into(),
                 model: OTHERS.into(),
                 ..side
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_told_apart_from_nothing() {
-        let mut sides = Sides::default();
+        let mut sides = SideModelStats::default();
         for request in [
             request(SideRole::Shield, "guard", Some((100, 5))),
             request(SideRole::Shield, "guard", Some((50, 2))),
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_record_with_endless_names_takes_bounded_memory() {
-        let mut sides = Sides::default();
+        let mut sides = SideModelStats::default();
         for n in 0..MAX_MODELS + 50 {
             sides.add(&request(SideRole::Shield, &format!("e{n}"), Some((1, 1))));
         }

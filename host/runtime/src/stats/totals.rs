@@ -1,6 +1,6 @@
 //! Statistics of many runs.
 
-use crate::stats::{Histogram, RunStats, Sides, Took, Tools};
+use crate::stats::{Histogram, ModelUsage, RunStats, SideModelStats, Tools};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_protocol::cost::Amount;
@@ -15,13 +15,13 @@ pub struct Totals {
     pub runs: u64,
     /// Reasons of ended runs, as on the wire; `not over` for the others.
     pub reasons: BTreeMap<String, u64>,
-    pub took: Took,
+    pub took: ModelUsage,
     /// By currency, because costs in different currencies cannot be added.
     pub costs: BTreeMap<String, Amount>,
     /// By model and contract.
     pub groups: BTreeMap<(String, String), GroupStats>,
     pub tools: Tools,
-    pub sides: Sides,
+    pub sides: SideModelStats,
     /// Requests of each run that is over.
     pub requests: Histogram,
     /// Microseconds in tools of each run that is over.
@@ -33,7 +33,7 @@ pub struct Totals {
 #[derive(Debug, Default)]
 pub struct GroupStats {
     pub requests: u64,
-    pub took: Took,
+    pub took: ModelUsage,
     pub first_token_us: Histogram,
     /// Means, of each reply.
     pub between_tokens_us: Histogram,

@@ -9,9 +9,9 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 wasmtime::component::bindgen!({ path: "../../wit", world: "tool-module", exports: { default: async } });
 
-pub struct CallState(WasiCtx, ResourceTable);
+pub struct BareState(WasiCtx, ResourceTable);
 
-impl WasiView for CallState {
+impl WasiView for BareState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.0,
@@ -21,11 +21,11 @@ impl WasiView for CallState {
 }
 
 // Python imports log and progress whether it uses them or not.
-impl toolhold::module::types::Host for CallState {}
-impl toolhold::module::log::Host for CallState {
+impl toolhold::module::types::Host for BareState {}
+impl toolhold::module::log::Host for BareState {
     fn write(&mut self, _: toolhold::module::log::Level, _: String) {}
 }
-impl toolhold::module::progress::Host for CallState {
+impl toolhold::module::progress::Host for BareState {
     fn report(&mut self, _: u64, _: u64, _: String) {}
 }
 
@@ -59,7 +59,7 @@ pub fn config() -> Config {
 
 pub struct Bare {
     engine: Engine,
-    pre: ToolModulePre<CallState>,
+    pre: ToolModulePre<BareState>,
 }
 
 impl Bare {
@@ -68,12 +68,12 @@ impl Bare {
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
         // The modules of the bench import no more than these of the world.
-        toolhold::module::log::add_to_linker::<CallState, HasSelf<CallState>>(
+        toolhold::module::log::add_to_linker::<BareState, HasSelf<BareState>>(
             &mut linker,
             |state| state,
         )
         .unwrap();
-        toolhold::module::progress::add_to_linker::<CallState, HasSelf<CallState>>(
+        toolhold::module::progress::add_to_linker::<BareState, HasSelf<BareState>>(
             &mut linker,
             |state| state,
         )
@@ -86,7 +86,7 @@ impl Bare {
     pub async fn call(&self, tool: &str, arguments: &serde_json::Value) -> serde_json::Value {
         let mut store = Store::new(
             &self.engine,
-            CallState(WasiCtx::builder().build(), ResourceTable::new()),
+            BareState(WasiCtx::builder().build(), ResourceTable::new()),
         );
         store.set_fuel(10_000_000_000).unwrap();
         store.set_epoch_deadline(1_000_000);

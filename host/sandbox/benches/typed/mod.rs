@@ -9,9 +9,9 @@ use wasmtime::component::{
 use wasmtime::{Engine, Store};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-pub struct CallState(WasiCtx, ResourceTable);
+pub struct TypedState(WasiCtx, ResourceTable);
 
-impl WasiView for CallState {
+impl WasiView for TypedState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.0,
@@ -22,7 +22,7 @@ impl WasiView for CallState {
 
 pub struct Bare {
     engine: Engine,
-    pre: InstancePre<CallState>,
+    pre: InstancePre<TypedState>,
     function: ComponentExportIndex,
     params: Vec<(String, Type)>,
     result: Type,
@@ -55,7 +55,7 @@ impl Bare {
             .iter()
             .map(|(name, ty)| lower(&arguments[name], ty))
             .collect();
-        let state = CallState(WasiCtx::builder().build(), ResourceTable::new());
+        let state = TypedState(WasiCtx::builder().build(), ResourceTable::new());
         let mut store = Store::new(&self.engine, state);
         store.set_fuel(10_000_000_000).unwrap();
         store.set_epoch_deadline(1_000_000);

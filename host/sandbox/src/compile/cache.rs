@@ -39,7 +39,7 @@ struct CacheCounters {
 
 /// How often an entry was looked for, and there and sound, or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lookups {
+pub struct CacheLookupCounts {
     pub hits: u64,
     pub misses: u64,
 }
@@ -68,8 +68,8 @@ impl Cache {
     }
 
     /// How often this host looked for an entry.
-    pub fn lookups(&self) -> Lookups {
-        Lookups {
+    pub fn lookups(&self) -> CacheLookupCounts {
+        CacheLookupCounts {
             hits: self.tally.hits.load(Ordering::Relaxed),
             misses: self.tally.misses.load(Ordering::Relaxed),
         }

@@ -4,7 +4,7 @@
 pub mod cache;
 mod process;
 
-pub use cache::{Cache, Lookups};
+pub use cache::{Cache, CacheLookupCounts};
 pub use process::compiler_process;
 
 use crate::engine::Engine;

@@ -33,8 +33,8 @@ pub struct Quota {
 /// The count of one directory, shared by all grants of it.
 #[derive(Debug, Default)]
 struct Ledger {
-    count: Mutex<Count>,
-    /// Counts what was admitted and is not known to be on the disk yet. Shared with every [`Taken`].
+    count: Mutex<QuotaUsage>,
+    /// Counts what was admitted and is not known to be on the disk yet. Shared with every [`QuotaReservation`].
     unwritten: Arc<AtomicU64>,
 }
 
@@ -56,7 +56,7 @@ impl Ledger {
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct QuotaUsage {
     /// Nothing, until the directory was measured.
     used: Option<u64>,
     /// All that was ever admitted.
@@ -67,7 +67,7 @@ struct Count {
 /// beside it until then.
 #[derive(Debug)]
 #[must_use = "it counts as unwritten until it is dropped"]
-pub struct Taken {
+pub struct QuotaReservation {
     bytes: u64,
     unwritten: Arc<AtomicU64>,
     written: bool,
@@ -76,14 +76,14 @@ pub struct Taken {
 /// Time after which a write of a cancelled call has ended: until then its bytes count as unwritten.
 const CANCELLED_WRITE_DELAY: Duration = Duration::from_secs(2);
 
-impl Taken {
+impl QuotaReservation {
     /// It is on the disk, or never will be.
     pub fn written(mut self) {
         self.written = true;
     }
 }
 
-impl Drop for Taken {
+impl Drop for QuotaReservation {
     fn drop(&mut self) {
         let (bytes, unwritten) = (self.bytes, self.unwritten.clone());
         let release = move || {
@@ -103,7 +103,7 @@ impl Drop for Taken {
 /// The directory may hold no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the directory may hold {limit} bytes")]
-pub struct Full {
+pub struct QuotaExceeded {
     pub limit: u64,
 }
 
@@ -121,7 +121,7 @@ impl Quota {
     ///
     /// # Errors
     /// If the directory would hold more than it may, or cannot be measured.
-    pub fn take(&self, bytes: u64) -> Result<Taken, Full> {
+    pub fn take(&self, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
         if let Ok(taken) = self.try_take(bytes) {
             return Ok(taken);
         }
@@ -130,7 +130,7 @@ impl Quota {
             let count = self.count();
             (self.ledger.unwritten.load(Ordering::SeqCst), count.admitted)
         };
-        let measured = measure(&self.root).map_err(|_| Full { limit: self.limit })?;
+        let measured = measure(&self.root).map_err(|_| QuotaExceeded { limit: self.limit })?;
         let mut count = self.count();
         let missed = unwritten.saturating_add(count.admitted.wrapping_sub(admitted));
         count.used = Some(measured.saturating_add(missed));
@@ -138,26 +138,26 @@ impl Quota {
     }
 
     /// As [`Self::take`], from what is known already.
-    pub fn try_take(&self, bytes: u64) -> Result<Taken, Full> {
+    pub fn try_take(&self, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
         self.admit(&mut self.count(), bytes)
     }
 
-    fn admit(&self, count: &mut Count, bytes: u64) -> Result<Taken, Full> {
+    fn admit(&self, count: &mut QuotaUsage, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
         let total = count.used.and_then(|used| used.checked_add(bytes));
         let Some(total) = total.filter(|total| *total <= self.limit) else {
-            return Err(Full { limit: self.limit });
+            return Err(QuotaExceeded { limit: self.limit });
         };
         count.used = Some(total);
         count.admitted = count.admitted.wrapping_add(bytes);
         self.ledger.unwritten.fetch_add(bytes, Ordering::SeqCst);
-        Ok(Taken {
+        Ok(QuotaReservation {
             bytes,
             unwritten: self.ledger.unwritten.clone(),
             written: false,
         })
     }
 
-    fn count(&self) -> MutexGuard<'_, Count> {
+    fn count(&self) -> MutexGuard<'_, QuotaUsage> {
         self.ledger
             .count
             .lock()
@@ -206,7 +206,10 @@ mod tests {
         quota.take(10_000).unwrap().written();
         // The count says 24 096 and the disk 14 096: the second look decides.
         quota.take(10_000).unwrap().written();
-        assert_eq!(quota.take(20_000).unwrap_err(), Full { limit: 30_000 });
+        assert_eq!(
+            quota.take(20_000).unwrap_err(),
+            QuotaExceeded { limit: 30_000 }
+        );
         fs::remove_file(folder.path().join("old")).unwrap();
         quota.take(20_000).unwrap().written();
     }

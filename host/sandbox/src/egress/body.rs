@@ -76,7 +76,7 @@ impl Body for RequestBody {
 
 /// How long a response may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct ResponseTimes {
     /// When the request as a whole must be over. The call may be over before.
     pub until: Instant,
     /// The limit that `until` comes from.
@@ -94,7 +94,7 @@ pub(super) struct ResponseBody {
     redaction: Redaction,
     /// Came while bytes before them were still held back.
     trailers: Option<HeaderMap>,
-    patience: Patience,
+    patience: ResponseTimes,
     until: Pin<Box<Sleep>>,
     pause: Option<Pin<Box<Sleep>>>,
 }
@@ -105,7 +105,7 @@ impl ResponseBody {
         running: RunningRequest,
         meter: Arc<HttpMeter>,
         redactor: &Redactor,
-        patience: Patience,
+        patience: ResponseTimes,
     ) -> Self {
         Self {
             open: Some((body, running)),

@@ -23,7 +23,7 @@ pub(crate) use send::admitted;
 use http::{Method, Request, Response};
 use meter::HttpMeter;
 use reqwest::Client;
-use resolve::Judge;
+use resolve::CheckingResolver;
 use send::OutboundRequest;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Egress {
             served.peek()?;
             let tls = served.any(|grant| grant.origin().is_https());
             let resolver = resolver.clone();
-            Some(client(Judge { resolver, private }, tls))
+            Some(client(CheckingResolver { resolver, private }, tls))
         };
         Ok(Self {
             redactor: SecretGrant::redactor(&secrets)?,
@@ -123,7 +123,7 @@ impl Egress {
     }
 }
 
-fn client(judge: Judge, tls: bool) -> Result<Client, EgressError> {
+fn client(judge: CheckingResolver, tls: bool) -> Result<Client, EgressError> {
     let mut builder = Client::builder()
         // The environment is the host's; a proxy would resolve names by itself.
         .no_proxy()
@@ -170,7 +170,7 @@ impl Hooks {
 }
 
 type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
-type Sent = Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send>;
+type ExchangeFuture = Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send>;
 
 impl WasiHttpHooks for Hooks {
     fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
@@ -193,7 +193,7 @@ impl WasiHttpHooks for Hooks {
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _: Io,
-    ) -> Sent {
+    ) -> ExchangeFuture {
         let exchange = OutboundRequest {
             egress: self.egress.clone(),
             meter: self.meter.clone(),

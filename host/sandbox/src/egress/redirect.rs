@@ -1,7 +1,7 @@
 //! What follows from a redirect, as browsers do it (Fetch, section 4.4), with two rules more:
 //! a credential stays with its origin, and a secret never travels in a `Location`.
 
-use super::send::{Hop, Payload};
+use super::send::{OutboundHop, Payload};
 use http::{Method, header};
 use toolhold_policy::redact::Redactor;
 use url::Url;
@@ -9,7 +9,7 @@ use wasmtime_wasi_http::Error;
 
 /// What to do with a redirect.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum RedirectAction {
     /// Nothing: the guest is handed it.
     Stay,
     /// The hop was changed; check and send it again.
@@ -18,16 +18,16 @@ pub(super) enum Next {
 
 /// Turns `hop` into the one that `response` asks for.
 pub(super) fn next(
-    hop: &mut Hop,
+    hop: &mut OutboundHop,
     response: &reqwest::Response,
     redactor: &Redactor,
-) -> Result<Next, Error> {
+) -> Result<RedirectAction, Error> {
     let location = response
         .headers()
         .get(header::LOCATION)
         .and_then(|value| value.to_str().ok());
     let Some(location) = location.filter(|text| !redactor.finds(text.as_bytes())) else {
-        return Ok(Next::Stay);
+        return Ok(RedirectAction::Stay);
     };
     let mut url = hop
         .url
@@ -39,13 +39,13 @@ pub(super) fn next(
     }
     // A secret may stand there in pieces of our own making, such as in a relative path.
     if redactor.finds(url.as_str().as_bytes()) {
-        return Ok(Next::Stay);
+        return Ok(RedirectAction::Stay);
     }
     turn(hop, response.status().as_u16(), url);
-    Ok(Next::Go)
+    Ok(RedirectAction::Go)
 }
 
-fn turn(hop: &mut Hop, status: u16, url: Url) {
+fn turn(hop: &mut OutboundHop, status: u16, url: Url) {
     let becomes_get = match status {
         301 | 302 => hop.method == Method::POST,
         303 => hop.method != Method::GET && hop.method != Method::HEAD,
@@ -77,12 +77,12 @@ mod tests {
     use super::*;
     use http::HeaderMap;
 
-    fn turned(method: Method, status: u16, to: &str) -> Hop {
+    fn turned(method: Method, status: u16, to: &str) -> OutboundHop {
         let mut headers = HeaderMap::new();
         for name in ["authorization", "cookie", "content-type", "accept"] {
             headers.insert(name, "x".parse().unwrap());
         }
-        let mut hop = Hop {
+        let mut hop = OutboundHop {
             method,
             url: Url::parse("https://a.example/x").unwrap(),
             headers,

@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use toolhold_policy::egress::is_localhost;
-use toolhold_policy::egress::{Reach, reach};
+use toolhold_policy::egress::{AddressScope, reach};
 
 /// The system's resolver asks each server twice, five seconds each, which is too long for a call.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,22 +63,22 @@ pub(super) enum LookupError {
 /// Whether an address may be connected to under a grant that is `private` or not.
 pub(super) fn is_reachable(address: IpAddr, private: bool) -> bool {
     match reach(address) {
-        Reach::Global => true,
-        Reach::Private => private,
-        Reach::Never => false,
+        AddressScope::Global => true,
+        AddressScope::Private => private,
+        AddressScope::Never => false,
     }
 }
 
 /// What the client asks instead of the system: resolves, judges, and says no to a name of which one
 /// single address is forbidden.
 #[derive(Debug, Clone)]
-pub(super) struct Judge {
+pub(super) struct CheckingResolver {
     pub resolver: Arc<dyn Resolve>,
     /// Whether this machine and its network may be reached.
     pub private: bool,
 }
 
-impl Judge {
+impl CheckingResolver {
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, LookupError> {
         // No lookup: a name server with another answer would get requests that are meant for this machine.
         let found = if is_localhost(host) {
@@ -102,7 +102,7 @@ impl Judge {
     }
 }
 
-impl reqwest::dns::Resolve for Judge {
+impl reqwest::dns::Resolve for CheckingResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let judge = self.clone();
         Box::pin(async move {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     async fn judged(answer: &'static [&'static str], private: bool) -> Result<usize, LookupError> {
-        let judge = Judge {
+        let judge = CheckingResolver {
             resolver: Arc::new(Says(answer)),
             private,
         };
@@ -160,7 +160,7 @@ mod tests {
 
     #[tokio::test]
     async fn localhost_is_this_machine_whatever_the_resolver_says() {
-        let judge = |private| Judge {
+        let judge = |private| CheckingResolver {
             resolver: Arc::new(Says(&["1.1.1.1"])),
             private,
         };

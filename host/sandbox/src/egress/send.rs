@@ -2,10 +2,10 @@
 //! handed back cleaned.
 
 use super::Egress;
-use super::body::{Patience, RequestBody, ResponseBody};
+use super::body::{RequestBody, ResponseBody, ResponseTimes};
 use super::headers::{header_bytes, without_secrets};
 use super::meter::{HttpMeter, RunningRequest};
-use super::redirect::{self, Next};
+use super::redirect::{self, RedirectAction};
 use super::resolve::{LookupError, is_reachable};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
@@ -33,7 +33,7 @@ pub(super) struct OutboundRequest {
 }
 
 /// What is sent in one hop.
-pub(super) struct Hop {
+pub(super) struct OutboundHop {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
@@ -50,7 +50,7 @@ pub(super) enum Payload {
 impl OutboundRequest {
     pub async fn send(self, request: Request<WasiBody>) -> Result<Response<WasiBody>, Error> {
         let (parts, body) = request.into_parts();
-        let mut hop = Hop {
+        let mut hop = OutboundHop {
             url: target(&parts.uri)?,
             method: parts.method,
             headers: parts.headers,
@@ -78,9 +78,9 @@ impl OutboundRequest {
             self.meter.receive(header_bytes(response.headers()))?;
             if followed_by_host(follows, &response) {
                 match redirect::next(&mut hop, &response, self.egress.redactor())? {
-                    Next::Stay => {}
-                    Next::Go if followed == follows => return Err(Error::LoopDetected),
-                    Next::Go => {
+                    RedirectAction::Stay => {}
+                    RedirectAction::Go if followed == follows => return Err(Error::LoopDetected),
+                    RedirectAction::Go => {
                         grant = self.granted(&hop)?;
                         continue;
                     }
@@ -92,7 +92,7 @@ impl OutboundRequest {
     }
 
     /// The grant that lets this hop through, its address checked if the URL names one.
-    fn granted(&self, hop: &Hop) -> Result<&HttpGrant, Error> {
+    fn granted(&self, hop: &OutboundHop) -> Result<&HttpGrant, Error> {
         let grant = self
             .egress
             .grant(&hop.method, &hop.url)
@@ -110,8 +110,8 @@ impl OutboundRequest {
     async fn once(
         &self,
         grant: &HttpGrant,
-        hop: &mut Hop,
-        patience: Patience,
+        hop: &mut OutboundHop,
+        patience: ResponseTimes,
     ) -> Result<(reqwest::Response, bool), Error> {
         let client = self.egress.client(grant).ok_or(Error::ConfigurationError)?;
         let (mut url, mut headers) = (hop.url.clone(), hop.headers.clone());
@@ -161,7 +161,7 @@ impl OutboundRequest {
         response: reqwest::Response,
         injected: bool,
         running: RunningRequest,
-        patience: Patience,
+        patience: ResponseTimes,
     ) -> Result<Response<WasiBody>, Error> {
         let redactor = self.egress.redactor();
         let (mut parts, body) = Response::<reqwest::Body>::from(response).into_parts();
@@ -180,9 +180,9 @@ impl OutboundRequest {
         Ok(clean)
     }
 
-    fn patience(&self) -> Patience {
+    fn patience(&self) -> ResponseTimes {
         let limit = Duration::from_millis(self.meter.limits.timeout_ms);
-        Patience {
+        ResponseTimes {
             until: Instant::now() + limit,
             limit,
             between: self.options.between_bytes_timeout,

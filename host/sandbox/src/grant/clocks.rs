@@ -8,7 +8,7 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
 pub(super) fn apply(clocks: Clocks, randomness: Randomness, wasi: &mut WasiCtxBuilder) {
     let precision = Duration::from_micros(clocks.precision_us.max(1));
-    wasi.wall_clock(Wall { precision })
+    wasi.wall_clock(WallClock { precision })
         .monotonic_clock(Monotonic {
             precision,
             start: Instant::now(),
@@ -20,7 +20,7 @@ pub(super) fn apply(clocks: Clocks, randomness: Randomness, wasi: &mut WasiCtxBu
     }
 }
 
-struct Wall {
+struct WallClock {
     precision: Duration,
 }
 
@@ -30,7 +30,7 @@ struct Monotonic {
     start: Instant,
 }
 
-impl HostWallClock for Wall {
+impl HostWallClock for WallClock {
     fn resolution(&self) -> Duration {
         self.precision
     }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn clocks_tick_in_steps() {
-        let wall = Wall {
+        let wall = WallClock {
             precision: Duration::from_millis(10),
         };
         assert_eq!(wall.now().as_nanos() % 10_000_000, 0);

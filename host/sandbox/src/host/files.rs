@@ -7,7 +7,7 @@
 use super::special;
 use crate::call::CallState;
 use crate::call::meter::{Gauge, RefusedResource};
-use crate::disk::quota::{ENTRY_BYTES, Quota, Taken};
+use crate::disk::quota::{ENTRY_BYTES, Quota, QuotaReservation};
 use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             if let Ok(stream) = &stream {
                 let gauge = state.gauge.clone();
                 let place = state.table.get_mut(stream)?;
-                let inner = std::mem::replace(place, Box::new(Gone));
+                let inner = std::mem::replace(place, Box::new(WrappedStream));
                 *place = Box::new(MeteredInput { inner, gauge });
             }
             Ok((stream,))
@@ -227,9 +227,9 @@ fn answer<T>(result: FsResult<T>) -> Result<Result<T, ErrorCode>> {
 }
 
 /// Bytes taken from the quota, if there is one, for a pending write.
-struct Room(Option<Taken>);
+struct WriteReservation(Option<QuotaReservation>);
 
-impl Room {
+impl WriteReservation {
     /// It was written, or could not be.
     fn filled(self) {
         if let Some(taken) = self.0 {
@@ -240,9 +240,9 @@ impl Room {
 
 impl CallState {
     /// Room for `bytes` more in the directory that `fd` belongs to, or nothing if it is full.
-    async fn may_add(&mut self, fd: &Fd, bytes: u64) -> Option<Room> {
+    async fn may_add(&mut self, fd: &Fd, bytes: u64) -> Option<WriteReservation> {
         let Some(quota) = self.files.quota(fd).filter(|_| bytes > 0) else {
-            return Some(Room(None));
+            return Some(WriteReservation(None));
         };
         let taken = match quota.try_take(bytes) {
             Ok(taken) => Some(taken),
@@ -255,7 +255,7 @@ impl CallState {
         if taken.is_none() {
             self.gauge.refuse(RefusedResource::Quota);
         }
-        taken.map(|taken| Room(Some(taken)))
+        taken.map(|taken| WriteReservation(Some(taken)))
     }
 
     fn metered(
@@ -266,12 +266,12 @@ impl CallState {
         if let Ok(stream) = &stream {
             let gauge = self.gauge.clone();
             let place = self.table.get_mut(stream)?;
-            let inner = std::mem::replace(place, Box::new(Gone));
+            let inner = std::mem::replace(place, Box::new(WrappedStream));
             *place = Box::new(MeteredOutput {
                 inner,
                 gauge,
                 quota,
-                unwritten: Room(None),
+                unwritten: WriteReservation(None),
             });
         }
         Ok(stream)
@@ -284,26 +284,26 @@ struct MeteredOutput {
     gauge: Gauge,
     quota: Option<Arc<Quota>>,
     /// For the last write, until the stream says that it is ready for another.
-    unwritten: Room,
+    unwritten: WriteReservation,
 }
 
 impl MeteredOutput {
     fn settled(&mut self) {
-        std::mem::replace(&mut self.unwritten, Room(None)).filled();
+        std::mem::replace(&mut self.unwritten, WriteReservation(None)).filled();
     }
 
-    fn admit(&mut self, bytes: usize) -> StreamResult<Room> {
+    fn admit(&mut self, bytes: usize) -> StreamResult<WriteReservation> {
         let length = bytes as u64;
         self.gauge
             .moved(length)
             .map_err(|error| StreamError::Trap(error.into()))?;
         let Some(quota) = &self.quota else {
-            return Ok(Room(None));
+            return Ok(WriteReservation(None));
         };
         // The file system is asked rarely: only when the count says that the directory is full.
         quota
             .take(length)
-            .map(|taken| Room(Some(taken)))
+            .map(|taken| WriteReservation(Some(taken)))
             .map_err(|_| {
                 self.gauge.refuse(RefusedResource::Quota);
                 let full = io::Error::from_raw_os_error(libc::EDQUOT);
@@ -395,9 +395,9 @@ impl Pollable for MeteredInput {
 }
 
 /// Stands in a stream's place for the moment in which it is wrapped.
-struct Gone;
+struct WrappedStream;
 
-impl OutputStream for Gone {
+impl OutputStream for WrappedStream {
     fn write(&mut self, _: Bytes) -> StreamResult<()> {
         Err(StreamError::Closed)
     }
@@ -411,13 +411,13 @@ impl OutputStream for Gone {
     }
 }
 
-impl InputStream for Gone {
+impl InputStream for WrappedStream {
     fn read(&mut self, _: usize) -> StreamResult<Bytes> {
         Err(StreamError::Closed)
     }
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Gone {
+impl Pollable for WrappedStream {
     async fn ready(&mut self) {}
 }

@@ -27,7 +27,7 @@ pub(crate) struct ModuleCandidate {
 }
 
 /// What a module is made from, read at one moment.
-pub(crate) struct Files {
+pub(crate) struct ModuleFiles {
     pub name: String,
     pub version: Option<Version>,
     pub manifest: Manifest,
@@ -36,7 +36,7 @@ pub(crate) struct Files {
     pub wit: (Vec<wit::WitPackage>, Vec<String>),
 }
 
-impl Files {
+impl ModuleFiles {
     /// A component that nothing lies beside.
     pub fn alone(name: &str, version: Option<Version>, component: Vec<u8>) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Files {
 
 /// Sizes, times and identities of a candidate's files: unequal when one of them changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp(blake3::Hash);
+pub(crate) struct CandidateStamp(blake3::Hash);
 
 /// Every candidate in `folder`, in the order of their paths.
 pub(crate) fn find(folder: &Path) -> io::Result<Vec<ModuleCandidate>> {
@@ -150,7 +150,7 @@ impl ModuleCandidate {
     pub fn read(
         &self,
         most: impl FnOnce(&str, &Manifest) -> u64,
-    ) -> Result<(Files, Stamp), LoadError> {
+    ) -> Result<(ModuleFiles, CandidateStamp), LoadError> {
         let before = self.stamp();
         let files = self.read_files(most)?;
         if self.stamp() != before {
@@ -159,7 +159,7 @@ impl ModuleCandidate {
         Ok((files, before))
     }
 
-    pub fn stamp(&self) -> Stamp {
+    pub fn stamp(&self) -> CandidateStamp {
         let mut hasher = blake3::Hasher::new();
         if self.owns_folder {
             stamp_folder(&self.folder, &mut hasher);
@@ -170,10 +170,13 @@ impl ModuleCandidate {
             stamp_file(&self.folder, &self.file, &mut hasher);
             stamp_file(&self.folder, &self.file.with_extension("wit"), &mut hasher);
         }
-        Stamp(hasher.finalize())
+        CandidateStamp(hasher.finalize())
     }
 
-    fn read_files(&self, most: impl FnOnce(&str, &Manifest) -> u64) -> Result<Files, LoadError> {
+    fn read_files(
+        &self,
+        most: impl FnOnce(&str, &Manifest) -> u64,
+    ) -> Result<ModuleFiles, LoadError> {
         let manifest = self.read_manifest()?;
         let (name, version) = self.identity(&manifest)?;
         let file = self.component(&manifest, &name);
@@ -188,7 +191,7 @@ impl ModuleCandidate {
             Err(error) => Err(error),
             Ok(component) => {
                 let stem = (!self.owns_folder).then_some(self.slot.as_str());
-                Ok(Files {
+                Ok(ModuleFiles {
                     name,
                     version,
                     manifest,

@@ -1,6 +1,6 @@
 //! Loading: what changed is read and compiled, and takes its place in one step.
 
-use super::folder::{self, Files, ModuleCandidate, Stamp};
+use super::folder::{self, CandidateStamp, ModuleCandidate, ModuleFiles};
 use super::snapshot::ModuleEntry;
 use super::{LoadEvent, Registry, RegistryState, blocking};
 use crate::error::LoadError;
@@ -241,7 +241,7 @@ impl RegistryState {
         self: &Arc<Self>,
         candidate: ModuleCandidate,
         on_event: &(dyn Fn(LoadEvent) + Sync),
-    ) -> (Option<Stamp>, Result<Module, LoadError>) {
+    ) -> (Option<CandidateStamp>, Result<Module, LoadError>) {
         let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
         let shared = self.clone();
         let read = blocking(move || {
@@ -275,7 +275,7 @@ impl RegistryState {
         component: Vec<u8>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Module, LoadError> {
-        let files = Files::alone(name, None, component);
+        let files = ModuleFiles::alone(name, None, component);
         self.load_files(name, origin, files, on_event).await
     }
 
@@ -290,7 +290,7 @@ impl RegistryState {
         let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Manifest {
             reason: format!("{slot:?} cannot name a module"),
         })?;
-        let files = Files::alone(name, version, component);
+        let files = ModuleFiles::alone(name, version, component);
         let module = self.load_files(slot, origin, files, on_event).await?;
         Ok(Arc::new(module))
     }
@@ -299,7 +299,7 @@ impl RegistryState {
         &self,
         slot: &str,
         origin: &str,
-        files: Files,
+        files: ModuleFiles,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Module, LoadError> {
         let source = self.source(slot, origin, files)?;
@@ -311,7 +311,12 @@ impl RegistryState {
         .await
     }
 
-    fn source(&self, slot: &str, origin: &str, files: Files) -> Result<ComponentSource, LoadError> {
+    fn source(
+        &self,
+        slot: &str,
+        origin: &str,
+        files: ModuleFiles,
+    ) -> Result<ComponentSource, LoadError> {
         let policy = self.policy();
         if !toolhold_policy::text::is_name(&files.name) {
             return Err(LoadError::Manifest {

@@ -17,7 +17,7 @@ pub(crate) mod snapshot;
 mod standing;
 
 use crate::call::OtherTools;
-use crate::compile::cache::{Cache, Lookups};
+use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::module::Module;
@@ -199,7 +199,7 @@ impl Registry {
     }
 
     /// How often a component's compiled form was looked for in the cache, if there is one.
-    pub fn cache_lookups(&self) -> Lookups {
+    pub fn cache_lookups(&self) -> CacheLookupCounts {
         let cache = self.shared.cache.as_ref();
         cache.map(Cache::lookups).unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! The modules that are loaded at one moment, and which of them a name means.
 
-use super::folder::Stamp;
+use super::folder::CandidateStamp;
 use crate::error::LoadError;
 use crate::module::Module;
 use semver::VersionReq;
@@ -22,7 +22,7 @@ pub struct FailedModule {
 /// The outcome of loading one file or folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModuleEntry {
-    stamp: Option<Stamp>,
+    stamp: Option<CandidateStamp>,
     /// The last form that could be loaded.
     module: Option<Arc<Module>>,
     /// Why the present form could not.
@@ -40,7 +40,7 @@ impl ModuleEntry {
     }
 
     /// In what form its files were.
-    pub fn stamped(self, stamp: Option<Stamp>) -> Self {
+    pub fn stamped(self, stamp: Option<CandidateStamp>) -> Self {
         Self { stamp, ..self }
     }
 }
@@ -67,14 +67,14 @@ impl ModuleSnapshot {
     }
 
     /// Whether what lies at `origin` was seen in this very form.
-    pub fn is_current(&self, origin: &str, stamp: &Stamp) -> bool {
+    pub fn is_current(&self, origin: &str, stamp: &CandidateStamp) -> bool {
         self.entries
             .get(origin)
             .is_some_and(|entry| entry.stamp.as_ref() == Some(stamp))
     }
 
     /// The module that was made from files in this very form, wherever they were found.
-    pub fn made_from(&self, stamp: &Stamp) -> Option<Arc<Module>> {
+    pub fn made_from(&self, stamp: &CandidateStamp) -> Option<Arc<Module>> {
         let mut entries = self.entries.values();
         let entry = entries.find(|entry| entry.stamp.as_ref() == Some(stamp))?;
         entry.module.clone()
@@ -110,7 +110,7 @@ impl ModuleSnapshot {
         &mut self,
         slot: &str,
         origin: &str,
-        stamp: Option<Stamp>,
+        stamp: Option<CandidateStamp>,
         outcome: Result<Module, LoadError>,
     ) -> Result<String, ()> {
         let inserted = outcome.and_then(|module| {

@@ -1,6 +1,6 @@
 //! Component values → JSON, within a size that is counted while it grows.
 
-use super::misfit::Misfit;
+use super::misfit::TypeMismatch;
 use crate::value::shape::{Case, Shape, ShapeMember};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,7 +9,7 @@ use wasmtime::component::Val;
 
 /// Why a value did not become JSON.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unliftable {
+pub enum LiftError {
     /// Its JSON text has more bytes than were allowed.
     TooLarge,
     /// JSON cannot hold it: the path and the reason.
@@ -20,17 +20,17 @@ pub enum Unliftable {
 /// are moved, not copied; the conversion stops where the limit is passed.
 ///
 /// # Errors
-/// [`Unliftable`]; numbers that are not finite have no form.
-pub fn to_json(value: Val, shape: &Shape, limit: u64) -> Result<Value, Unliftable> {
-    lift(value, shape, &mut Room(limit)).map_err(|stop| match stop {
-        LiftStop::Full => Unliftable::TooLarge,
-        LiftStop::Misfit(misfit) => Unliftable::NoForm(misfit.to_string()),
+/// [`LiftError`]; numbers that are not finite have no form.
+pub fn to_json(value: Val, shape: &Shape, limit: u64) -> Result<Value, LiftError> {
+    lift(value, shape, &mut JsonBudget(limit)).map_err(|stop| match stop {
+        LiftStop::Full => LiftError::TooLarge,
+        LiftStop::Misfit(misfit) => LiftError::NoForm(misfit.to_string()),
     })
 }
 
 enum LiftStop {
     Full,
-    Misfit(Misfit),
+    Misfit(TypeMismatch),
 }
 
 impl LiftStop {
@@ -49,9 +49,9 @@ impl LiftStop {
     }
 }
 
-type Lifted<T = Value> = Result<T, LiftStop>;
+type LiftResult<T = Value> = Result<T, LiftStop>;
 
-fn lift(value: Val, shape: &Shape, room: &mut Room) -> Lifted {
+fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
     Ok(match (value, shape) {
         (Val::Bool(v), Shape::Bool) => {
             room.take(if v { 4 } else { 5 })?;
@@ -149,7 +149,7 @@ fn lift(value: Val, shape: &Shape, room: &mut Room) -> Lifted {
     })
 }
 
-fn record(values: Vec<(String, Val)>, fields: &[ShapeMember], room: &mut Room) -> Lifted {
+fn record(values: Vec<(String, Val)>, fields: &[ShapeMember], room: &mut JsonBudget) -> LiftResult {
     room.brackets(values.len())?;
     let mut out = Map::with_capacity(values.len());
     for ((name, value), field) in values.into_iter().zip(fields) {
@@ -160,7 +160,12 @@ fn record(values: Vec<(String, Val)>, fields: &[ShapeMember], room: &mut Room) -
     Ok(Value::Object(out))
 }
 
-fn side(name: &str, payload: Option<Box<Val>>, shape: Option<&Shape>, room: &mut Room) -> Lifted {
+fn side(
+    name: &str,
+    payload: Option<Box<Val>>,
+    shape: Option<&Shape>,
+    room: &mut JsonBudget,
+) -> LiftResult {
     match payload {
         Some(payload) => wrapped(name.to_owned(), *payload, shape, room),
         None => {
@@ -173,7 +178,7 @@ fn side(name: &str, payload: Option<Box<Val>>, shape: Option<&Shape>, room: &mut
 }
 
 /// `{"name": payload}`.
-fn wrapped(name: String, payload: Val, shape: Option<&Shape>, room: &mut Room) -> Lifted {
+fn wrapped(name: String, payload: Val, shape: Option<&Shape>, room: &mut JsonBudget) -> LiftResult {
     room.brackets(1)?;
     room.key(&name)?;
     let value = match shape {
@@ -191,7 +196,7 @@ fn one(name: String, value: Value) -> Value {
 
 /// The value does not belong to the shape: a mistake of ours, which must not end in a wrong answer.
 fn no_form() -> LiftStop {
-    LiftStop::Misfit(Misfit::new("the value is not of its declared type"))
+    LiftStop::Misfit(TypeMismatch::new("the value is not of its declared type"))
 }
 
 /// The double whose shortest decimal form is that of `value`: 0.1 and not 0.10000000149011612.
@@ -205,42 +210,42 @@ fn shortest(value: f32) -> f64 {
 }
 
 /// The bytes of JSON text that may still come.
-struct Room(u64);
+struct JsonBudget(u64);
 
-impl Room {
-    fn take(&mut self, bytes: u64) -> Lifted<()> {
+impl JsonBudget {
+    fn take(&mut self, bytes: u64) -> LiftResult<()> {
         self.0 = self.0.checked_sub(bytes).ok_or(LiftStop::Full)?;
         Ok(())
     }
 
     /// The brackets and commas of `items` items.
-    fn brackets(&mut self, items: usize) -> Lifted<()> {
+    fn brackets(&mut self, items: usize) -> LiftResult<()> {
         self.take(2 + items.saturating_sub(1) as u64)
     }
 
     /// A name from the component's types, which needs no escapes, with its quotes and colon.
-    fn key(&mut self, name: &str) -> Lifted<()> {
+    fn key(&mut self, name: &str) -> LiftResult<()> {
         self.take(name.len() as u64 + 3)
     }
 
-    fn null(&mut self) -> Lifted {
+    fn null(&mut self) -> LiftResult {
         self.take(4)?;
         Ok(Value::Null)
     }
 
-    fn signed(&mut self, value: i64) -> Lifted {
+    fn signed(&mut self, value: i64) -> LiftResult {
         self.take(digits(value.unsigned_abs()) + u64::from(value < 0))?;
         Ok(Value::Number(value.into()))
     }
 
-    fn unsigned(&mut self, value: u64) -> Lifted {
+    fn unsigned(&mut self, value: u64) -> LiftResult {
         self.take(digits(value))?;
         Ok(Value::Number(value.into()))
     }
 
-    fn float(&mut self, value: f64) -> Lifted {
+    fn float(&mut self, value: f64) -> LiftResult {
         let Some(number) = Number::from_f64(value) else {
-            return Err(LiftStop::Misfit(Misfit::new(format!(
+            return Err(LiftStop::Misfit(TypeMismatch::new(format!(
                 "{value} is not a JSON number"
             ))));
         };
@@ -251,7 +256,7 @@ impl Room {
         Ok(Value::Number(number))
     }
 
-    fn string(&mut self, text: String) -> Lifted {
+    fn string(&mut self, text: String) -> LiftResult {
         let escapes: u64 = text
             .bytes()
             .map(|byte| ESCAPES[usize::from(byte)])

@@ -1,6 +1,6 @@
 //! JSON → component values.
 
-use super::misfit::Misfit;
+use super::misfit::TypeMismatch;
 use crate::value::shape::{Case, Shape, ShapeMember};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::str::FromStr;
 use wasmtime::component::Val;
 
-type Lowered<T = Val> = Result<T, Misfit>;
+type LowerResult<T = Val> = Result<T, TypeMismatch>;
 
 /// Converts an object of arguments to a function's parameters, in their order.
 ///
@@ -29,7 +29,7 @@ pub fn from_json(value: &Value, shape: &Shape) -> Result<Val, String> {
     lower(value, shape).map_err(|misfit| misfit.to_string())
 }
 
-fn lower(value: &Value, shape: &Shape) -> Lowered {
+fn lower(value: &Value, shape: &Shape) -> LowerResult {
     Ok(match shape {
         Shape::Bool => match value {
             Value::Bool(v) => Val::Bool(*v),
@@ -52,14 +52,18 @@ fn lower(value: &Value, shape: &Shape) -> Lowered {
             let mut chars = string(value)?.chars();
             match (chars.next(), chars.next()) {
                 (Some(c), None) => Val::Char(c),
-                _ => return Err(Misfit::new("expected a string of exactly one character")),
+                _ => {
+                    return Err(TypeMismatch::new(
+                        "expected a string of exactly one character",
+                    ));
+                }
             }
         }
         Shape::String => Val::String(string(value)?.to_owned()),
         Shape::Bytes => {
             let bytes = BASE64
                 .decode(string(value)?)
-                .map_err(|error| Misfit::new(format!("expected base64: {error}")))?;
+                .map_err(|error| TypeMismatch::new(format!("expected base64: {error}")))?;
             Val::List(bytes.into_iter().map(Val::U8).collect())
         }
         Shape::List(item) => Val::List(items(array(value)?, item)?),
@@ -115,7 +119,7 @@ fn each_field<'a>(
     value: &Value,
     fields: &'a [ShapeMember],
     mut take: impl FnMut(&'a str, Val),
-) -> Lowered<()> {
+) -> LowerResult<()> {
     let Value::Object(object) = value else {
         return Err(expected("an object", value));
     };
@@ -133,7 +137,7 @@ fn each_field<'a>(
                 lower(value, shape).map_err(|e| e.at_key(name))?
             }
             None if shape.is_optional() => Val::Option(None),
-            None => return Err(Misfit::new(format!("{name:?} is missing"))),
+            None => return Err(TypeMismatch::new(format!("{name:?} is missing"))),
         };
         take(name, value);
     }
@@ -143,24 +147,24 @@ fn each_field<'a>(
     Ok(())
 }
 
-fn unknown(object: &Map<String, Value>, fields: &[ShapeMember]) -> Misfit {
+fn unknown(object: &Map<String, Value>, fields: &[ShapeMember]) -> TypeMismatch {
     let known: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
     let extra = object.keys().find(|key| !known.contains(&key.as_str()));
-    Misfit::new(format!(
+    TypeMismatch::new(format!(
         "{:?} is not known here; known: {}",
         extra.map_or("", String::as_str),
         known.join(", ")
     ))
 }
 
-fn pairs(value: &Value, key: &Shape, of: &Shape) -> Lowered<Vec<(Val, Val)>> {
+fn pairs(value: &Value, key: &Shape, of: &Shape) -> LowerResult<Vec<(Val, Val)>> {
     let pair = |item: &Value| {
         let Some(object) = item.as_object().filter(|object| object.len() == 2) else {
             return Err(expected("an object of key and value", item));
         };
         let part = |name: &str, shape| match object.get(name) {
             Some(value) => lower(value, shape).map_err(|e| e.at_key(name)),
-            None => Err(Misfit::new(format!("{name:?} is missing"))),
+            None => Err(TypeMismatch::new(format!("{name:?} is missing"))),
         };
         Ok((part("key", key)?, part("value", of)?))
     };
@@ -171,7 +175,7 @@ fn pairs(value: &Value, key: &Shape, of: &Shape) -> Lowered<Vec<(Val, Val)>> {
         .collect()
 }
 
-fn variant(value: &Value, cases: &[Case]) -> Lowered {
+fn variant(value: &Value, cases: &[Case]) -> LowerResult {
     let (name, payload) = match (value, single(value)) {
         (Value::String(name), _) => (name.as_str(), None),
         (_, Some((name, payload))) => (name, Some(payload)),
@@ -186,14 +190,16 @@ fn variant(value: &Value, cases: &[Case]) -> Lowered {
             let payload = lower(payload, shape).map_err(|e| e.at_key(name))?;
             Ok(Val::Variant(name.to_owned(), Some(Box::new(payload))))
         }
-        (Some(_), None) => Err(Misfit::new(format!(
+        (Some(_), None) => Err(TypeMismatch::new(format!(
             "expected {{\"{name}\": …}} with a value"
         ))),
-        (None, Some(_)) => Err(Misfit::new(format!("expected the plain string \"{name}\""))),
+        (None, Some(_)) => Err(TypeMismatch::new(format!(
+            "expected the plain string \"{name}\""
+        ))),
     }
 }
 
-fn not_a_case(value: &Value, cases: &[Case]) -> Misfit {
+fn not_a_case(value: &Value, cases: &[Case]) -> TypeMismatch {
     let forms: Vec<_> = cases
         .iter()
         .map(|Case { name, shape }| match shape {
@@ -204,15 +210,18 @@ fn not_a_case(value: &Value, cases: &[Case]) -> Misfit {
     expected(&format!("one of {}", forms.join(", ")), value)
 }
 
-fn one_of(value: &Value, names: &[String]) -> Lowered<String> {
+fn one_of(value: &Value, names: &[String]) -> LowerResult<String> {
     let name = string(value)?;
     if names.iter().any(|known| known == name) {
         return Ok(name.to_owned());
     }
-    Err(Misfit::new(format!("expected one of {}", names.join(", "))))
+    Err(TypeMismatch::new(format!(
+        "expected one of {}",
+        names.join(", ")
+    )))
 }
 
-fn side(payload: &Value, shape: Option<&Shape>, name: &str) -> Lowered<Option<Box<Val>>> {
+fn side(payload: &Value, shape: Option<&Shape>, name: &str) -> LowerResult<Option<Box<Val>>> {
     match shape {
         Some(shape) => lower(payload, shape)
             .map(|value| Some(Box::new(value)))
@@ -231,7 +240,7 @@ fn single(value: &Value) -> Option<(&str, &Value)> {
         .map(|(key, value)| (key.as_str(), value))
 }
 
-fn items(values: &[Value], shape: &Shape) -> Lowered<Vec<Val>> {
+fn items(values: &[Value], shape: &Shape) -> LowerResult<Vec<Val>> {
     let mut out = Vec::with_capacity(values.len());
     for (i, item) in values.iter().enumerate() {
         out.push(lower(item, shape).map_err(|e| e.at_index(i))?);
@@ -239,17 +248,17 @@ fn items(values: &[Value], shape: &Shape) -> Lowered<Vec<Val>> {
     Ok(out)
 }
 
-fn array(value: &Value) -> Lowered<&[Value]> {
+fn array(value: &Value) -> LowerResult<&[Value]> {
     match value {
         Value::Array(items) => Ok(items),
         _ => Err(expected("a list", value)),
     }
 }
 
-fn exactly(value: &Value, length: usize) -> Lowered<&[Value]> {
+fn exactly(value: &Value, length: usize) -> LowerResult<&[Value]> {
     let items = array(value)?;
     if items.len() != length {
-        return Err(Misfit::new(format!(
+        return Err(TypeMismatch::new(format!(
             "expected exactly {length} items, got {}",
             items.len()
         )));
@@ -257,10 +266,10 @@ fn exactly(value: &Value, length: usize) -> Lowered<&[Value]> {
     Ok(items)
 }
 
-fn at_most(value: &Value, length: usize) -> Lowered<&[Value]> {
+fn at_most(value: &Value, length: usize) -> LowerResult<&[Value]> {
     let items = array(value)?;
     if items.len() > length {
-        return Err(Misfit::new(format!(
+        return Err(TypeMismatch::new(format!(
             "expected at most {length} items, got {}",
             items.len()
         )));
@@ -268,21 +277,21 @@ fn at_most(value: &Value, length: usize) -> Lowered<&[Value]> {
     Ok(items)
 }
 
-fn string(value: &Value) -> Lowered<&str> {
+fn string(value: &Value) -> LowerResult<&str> {
     match value {
         Value::String(text) => Ok(text),
         _ => Err(expected("a string", value)),
     }
 }
 
-fn number(value: &Value) -> Lowered<f64> {
+fn number(value: &Value) -> LowerResult<f64> {
     value
         .as_f64()
         .filter(|number| number.is_finite())
         .ok_or_else(|| expected("a number", value))
 }
 
-fn integer<T: TryFrom<i64>>(value: &Value, name: &str) -> Lowered<T> {
+fn integer<T: TryFrom<i64>>(value: &Value, name: &str) -> LowerResult<T> {
     whole(value)
         .and_then(|whole| i64::try_from(whole).ok())
         .and_then(|whole| T::try_from(whole).ok())
@@ -290,7 +299,7 @@ fn integer<T: TryFrom<i64>>(value: &Value, name: &str) -> Lowered<T> {
 }
 
 /// A 64-bit integer, which may come as a string of at most so many digits: see [`Shape::S64`].
-fn wide<T>(value: &Value, name: &str, digits: usize) -> Lowered<T>
+fn wide<T>(value: &Value, name: &str, digits: usize) -> LowerResult<T>
 where
     T: TryFrom<i128> + FromStr,
 {
@@ -319,7 +328,7 @@ fn whole(value: &Value) -> Option<i128> {
         .map(|float| float as i128)
 }
 
-fn expected(what: &str, got: &Value) -> Misfit {
+fn expected(what: &str, got: &Value) -> TypeMismatch {
     let got = match got {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "a boolean".to_owned(),
@@ -329,5 +338,5 @@ fn expected(what: &str, got: &Value) -> Misfit {
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     };
-    Misfit::new(format!("expected {what}, got {got}"))
+    TypeMismatch::new(format!("expected {what}, got {got}"))
 }

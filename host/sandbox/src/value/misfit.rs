@@ -5,10 +5,10 @@ use std::fmt;
 
 /// A value that does not fit its type. One pointer: the good case carries its size too.
 #[derive(Debug)]
-pub(super) struct Misfit(Box<MisfitDetails>);
+pub(super) struct TypeMismatch(Box<TypeMismatchDetails>);
 
 #[derive(Debug)]
-struct MisfitDetails {
+struct TypeMismatchDetails {
     /// Innermost first.
     path: Vec<PathStep>,
     reason: String,
@@ -20,9 +20,9 @@ enum PathStep {
     Index(usize),
 }
 
-impl Misfit {
+impl TypeMismatch {
     pub fn new(reason: impl Into<String>) -> Self {
-        Self(Box::new(MisfitDetails {
+        Self(Box::new(TypeMismatchDetails {
             path: Vec::new(),
             reason: reason.into(),
         }))
@@ -40,7 +40,7 @@ impl Misfit {
 }
 
 /// `$.items[2].price: expected …`, a JSONPath (RFC 9535) and the reason.
-impl fmt::Display for Misfit {
+impl fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;
         for step in self.0.path.iter().rev() {

@@ -9,7 +9,7 @@ mod misfit;
 pub mod schema;
 pub mod shape;
 
-pub use lift::{Unliftable, to_json};
+pub use lift::{LiftError, to_json};
 pub use lower::{arguments, from_json};
 
 /// The largest integer that readers keep exactly which hold numbers as doubles.

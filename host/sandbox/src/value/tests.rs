@@ -1,4 +1,4 @@
-use super::{Unliftable, arguments, from_json, to_json};
+use super::{LiftError, arguments, from_json, to_json};
 use crate::value::shape::{Case, Shape, ShapeMember};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -97,7 +97,7 @@ fn what_json_cannot_hold_is_named_with_its_path() {
     let list = Val::List(vec![record(1.0), record(f64::NAN)]);
     assert_eq!(
         to_json(list, &shape, PLENTY),
-        Err(Unliftable::NoForm(
+        Err(LiftError::NoForm(
             "$[1].unit-price: NaN is not a JSON number".into()
         ))
     );
@@ -279,7 +279,7 @@ proptest! {
         let val = from_json(&value, &shape).unwrap();
         let size = value.to_string().len() as u64;
         prop_assert_eq!(to_json(val.clone(), &shape, size), Ok(value));
-        prop_assert_eq!(to_json(val, &shape, size - 1), Err(Unliftable::TooLarge));
+        prop_assert_eq!(to_json(val, &shape, size - 1), Err(LiftError::TooLarge));
     }
 
     /// JSON of another form is converted or refused, never misread: what was taken converts to

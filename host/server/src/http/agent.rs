@@ -18,9 +18,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::{RunRequest, Settings};
-use toolhold_runtime::agents::{Agent, OnBehalf};
+use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
-use toolhold_storage::{Repeat, Scope};
+use toolhold_storage::{KeyUse, Scope};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -60,7 +60,7 @@ pub struct Task {
 #[derive(Debug)]
 pub struct Prepared {
     pub agent: Arc<Agent>,
-    pub behalf: OnBehalf,
+    pub behalf: RunClient,
     pub request: RunRequest,
     /// The run whose scratch files are copied into this one; it has the same owner.
     pub after: Option<Uuid>,
@@ -96,14 +96,14 @@ impl App {
     ) -> Result<Prepared, ApiError> {
         let agent = self.agent(client, name)?;
         let mut request = agent.request();
-        let mut behalf = OnBehalf {
+        let mut behalf = RunClient {
             owner: client.name.clone(),
             // The run has stored values and scratch files of its own.
             session: request.id.to_string(),
             tools: client.tools().map(<[String]>::to_vec),
             grants: client.grants().map(<[_]>::to_vec),
             trace: client.trace.clone(),
-            ..OnBehalf::default()
+            ..RunClient::default()
         };
         if tools.is_some() {
             behalf.narrow(tools);
@@ -151,7 +151,7 @@ impl App {
             turn,
             asked,
         } = prepared;
-        let OnBehalf { owner, session, .. } = behalf;
+        let RunClient { owner, session, .. } = behalf;
         let registry = self.dispatcher.agents().registry();
         if let Some(after) = after {
             let after = after.to_string();
@@ -181,21 +181,21 @@ impl App {
         let promise = store.promise(run);
         for _ in 0..IDEMPOTENCY_ATTEMPTS {
             match store.first_or_repeat(owner, key, digest, run).await? {
-                Repeat::Same(known) if store.run(known).await?.is_some() => {
+                KeyUse::Same(known) if store.run(known).await?.is_some() => {
                     return Ok(self.dispatcher.watch(known, 0));
                 }
-                Repeat::Same(known) => {
+                KeyUse::Same(known) => {
                     if !store.forget_broken(owner, key, known).await? {
                         break;
                     }
                 }
-                Repeat::Unsettled => {}
-                Repeat::Other => {
+                KeyUse::Unsettled => {}
+                KeyUse::Other => {
                     return Err(ApiError::conflict(
                         "this Idempotency-Key was used for another request",
                     ));
                 }
-                Repeat::First => {
+                KeyUse::First => {
                     let begun = self.begun(prepared).await;
                     if begun.is_err() {
                         store.forget_unbegun(owner, key, run).await?;

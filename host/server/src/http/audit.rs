@@ -22,7 +22,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct Which {
+struct EntryFilter {
     /// The most entries of a page; 1 to 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: u32,
@@ -41,7 +41,7 @@ struct Which {
 
 const MAX_LIMIT: u32 = 1_000;
 
-impl Default for Which {
+impl Default for EntryFilter {
     fn default() -> Self {
         Self {
             limit: 100,
@@ -74,13 +74,13 @@ struct AuditItem {
 
 /// Returns audit entries, the newest first.
 #[utoipa::path(
-    get, path = "/v1/audit", tag = "audit", security(("key" = [])), params(Which),
+    get, path = "/v1/audit", tag = "audit", security(("key" = [])), params(EntryFilter),
     responses((status = 200, body = AuditList), (status = "4XX", body = ErrorBody)),
 )]
 async fn list(
     State(app): State<App>,
     client: Client,
-    QueryParams(which): QueryParams<Which>,
+    QueryParams(which): QueryParams<EntryFilter>,
 ) -> Result<Json<AuditList>, ApiError> {
     client.may(Scope::Admin)?;
     if !(1..=MAX_LIMIT).contains(&which.limit) {

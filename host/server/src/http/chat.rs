@@ -1,7 +1,7 @@
 //! `POST /v1/chat/completions`: an agent as a model, for clients that know OpenAI's API.
 
 use crate::answer::Usage;
-use crate::answer_stream::{AnswerStream, Rest};
+use crate::answer_stream::{AnswerRest, AnswerStream};
 use crate::http::App;
 use crate::http::agent::limit_replies;
 use crate::http::auth::Client;
@@ -10,7 +10,7 @@ use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, out
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
 use crate::http::messages::{ChatMessage, ClientCall, conversation};
-use crate::http::turn::{Extra, Live, Turn, TurnEnd};
+use crate::http::turn::{LiveTurn, ToolholdFields, Turn, TurnEnd};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -86,7 +86,7 @@ struct ChatCompletion {
     model: String,
     choices: Vec<Choice>,
     usage: Usage,
-    toolhold: Extra,
+    toolhold: ToolholdFields,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -134,7 +134,7 @@ async fn complete(
         model: asked.model,
         created: now(),
     };
-    let mut live = Live::new(watcher);
+    let mut live = LiveTurn::new(watcher);
     if asked.stream {
         let answer_stream = speaks.then(|| AnswerStream::new(contract));
         let stream = Chunks::new(
@@ -243,7 +243,7 @@ impl ChunkTemplate {
 
 /// A streamed reply.
 struct Chunks {
-    live: Live,
+    live: LiveTurn,
     reply: ChunkTemplate,
     /// Absent if no text may be shown before the run is over.
     answer_stream: Option<AnswerStream>,
@@ -254,7 +254,7 @@ struct Chunks {
 
 impl Chunks {
     fn new(
-        live: Live,
+        live: LiveTurn,
         reply: ChunkTemplate,
         answer_stream: Option<AnswerStream>,
         with_usage: bool,
@@ -335,9 +335,9 @@ impl Chunks {
             .map(|answer_stream| answer_stream.rest(&content))
         {
             None => content,
-            Some(Rest::More(rest)) => rest.to_owned(),
+            Some(AnswerRest::More(rest)) => rest.to_owned(),
             // The streamed text is not a prefix of the answer, so the answer follows it.
-            Some(Rest::Instead(answer)) => format!("\n\n{answer}"),
+            Some(AnswerRest::Instead(answer)) => format!("\n\n{answer}"),
         };
         self.say(&said);
         for (index, call) in self.live.turn.calls.iter().enumerate() {

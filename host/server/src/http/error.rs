@@ -1,6 +1,6 @@
 //! Error responses in the shape of OpenAI's API, which its SDKs read.
 
-use crate::runs::Refused;
+use crate::runs::RunRefusal;
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -196,22 +196,22 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> Self {
+impl From<RunRefusal> for ApiError {
+    fn from(refused: RunRefusal) -> Self {
         let message = refused.to_string();
         match refused {
-            Refused::Full | Refused::Late => Self::too_many(message, RETRY_AFTER_SECONDS),
-            Refused::Closing | Refused::NotRecorded | Refused::AgentWaits { .. } => {
+            RunRefusal::Full | RunRefusal::Late => Self::too_many(message, RETRY_AFTER_SECONDS),
+            RunRefusal::Closing | RunRefusal::NotRecorded | RunRefusal::AgentWaits { .. } => {
                 Self::unavailable(message)
             }
-            Refused::Request(_) => Self::invalid(message),
-            Refused::NoAgent { .. } | Refused::Replay(_) | Refused::TurnTaken => {
+            RunRefusal::Request(_) => Self::invalid(message),
+            RunRefusal::NoAgent { .. } | RunRefusal::Replay(_) | RunRefusal::TurnTaken => {
                 Self::conflict(message)
             }
-            Refused::NoSession { .. } => Self::not_found(message),
-            Refused::Broken(error) => Self::internal(&error),
-            Refused::Record(error) => error.into(),
-            Refused::Store(error) => error.into(),
+            RunRefusal::NoSession { .. } => Self::not_found(message),
+            RunRefusal::Broken(error) => Self::internal(&error),
+            RunRefusal::Record(error) => error.into(),
+            RunRefusal::Store(error) => error.into(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::http::App;
 use crate::http::error::ApiError;
-use crate::runs::Refused;
+use crate::runs::RunRefusal;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
@@ -23,7 +23,7 @@ async fn alive() -> &'static str {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct Ready {
+struct Readiness {
     /// Runs that have a place.
     active: usize,
     /// Runs that wait for a place.
@@ -38,11 +38,11 @@ struct Ready {
 /// Otherwise the error says why not.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
-    responses((status = 200, body = Ready), (status = 503, body = crate::http::error::ErrorBody)),
+    responses((status = 200, body = Readiness), (status = 503, body = crate::http::error::ErrorBody)),
 )]
-async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
+async fn ready(State(app): State<App>) -> Result<Json<Readiness>, ApiError> {
     if app.dispatcher.is_closing() {
-        return Err(Refused::Closing.into());
+        return Err(RunRefusal::Closing.into());
     }
     let store = app.dispatcher.store();
     store.writable()?;
@@ -57,7 +57,7 @@ async fn ready(State(app): State<App>) -> Result<Json<Ready>, ApiError> {
     }
     let (active, waiting) = app.dispatcher.load();
     let modules = agents.registry().modules();
-    Ok(Json(Ready {
+    Ok(Json(Readiness {
         active,
         waiting,
         modules: modules.iter().filter(|it| it.standing().may_run()).count(),

@@ -38,7 +38,7 @@ use axum::{Router, middleware};
 use error::ApiError;
 use std::sync::Arc;
 use toolhold_admission::KeyedRate;
-use toolhold_connections::Guard;
+use toolhold_connections::PageGuard;
 use toolhold_runtime::config::Configuration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -59,7 +59,7 @@ pub struct App {
     pub is_local: bool,
     pub auth_throttle: Arc<AuthThrottle>,
     /// Name of the operator where the server requires no keys.
-    pub guard: Arc<Guard>,
+    pub guard: Arc<PageGuard>,
     /// Absent if clients may not upload modules.
     pub uploads: Option<Arc<Uploads>>,
 }
@@ -74,7 +74,7 @@ impl App {
             keys: serve.keys,
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),
-            guard: Arc::new(Guard {
+            guard: Arc::new(PageGuard {
                 is_local: true,
                 hosts: Vec::new(),
                 origins: serve.origins.clone(),

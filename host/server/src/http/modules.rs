@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use toolhold_policy::Standing;
-use toolhold_runtime::agents::OnBehalf;
+use toolhold_runtime::agents::RunClient;
 use toolhold_runtime::module_report::describe;
 use toolhold_sandbox::{ApproveError, Module};
 use toolhold_storage::{Draft, Scope};
@@ -38,7 +38,7 @@ async fn modules(State(app): State<App>, client: Client) -> Result<Json<Value>, 
     client.may(Scope::Run)?;
     let registry = app.dispatcher.agents().registry();
     if !client.is_admin() {
-        let reach = Reach::of(&app, &client);
+        let reach = PermittedTools::of(&app, &client);
         let modules = registry.modules();
         let modules: Vec<Value> = modules.iter().filter_map(|it| reach.offer(it)).collect();
         return Ok(Json(json!({"modules": modules, "failed": []})));
@@ -65,13 +65,13 @@ fn no_module(name: &str) -> ApiError {
 
 /// The tools and modules that the client may have called, for each agent that it may use. Absent: all.
 #[derive(Debug)]
-struct Reach(Vec<Option<Vec<String>>>);
+struct PermittedTools(Vec<Option<Vec<String>>>);
 
-impl Reach {
+impl PermittedTools {
     fn of(app: &App, client: &Client) -> Self {
-        let behalf = OnBehalf {
+        let behalf = RunClient {
             tools: client.tools().map(<[String]>::to_vec),
-            ..OnBehalf::default()
+            ..RunClient::default()
         };
         let offered = app.dispatcher.agents().all();
         let agents = offered.ready.iter();
@@ -121,7 +121,7 @@ async fn module(
     if client.is_admin() {
         return Ok(Json(describe(&module)));
     }
-    let offered = Reach::of(&app, &client).offer(&module);
+    let offered = PermittedTools::of(&app, &client).offer(&module);
     offered.map(Json).ok_or_else(|| no_module(&name))
 }
 

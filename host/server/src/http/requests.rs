@@ -14,7 +14,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -64,14 +64,14 @@ struct RequestBody {
 }
 
 impl RequestBody {
-    fn of(path: &str, saved: Result<Saved, String>) -> Self {
+    fn of(path: &str, saved: Result<SavedRequest, String>) -> Self {
         let name = match path.strip_suffix(".json") {
             Some(name) if !name.contains('/') => name.to_owned(),
             _ => format!("./{path}"),
         };
         let (saved, error) = match saved {
             Ok(saved) => (saved, None),
-            Err(reason) => (Saved::default(), Some(reason)),
+            Err(reason) => (SavedRequest::default(), Some(reason)),
         };
         Self {
             name,
@@ -108,7 +108,7 @@ async fn list(
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({"input": {"name": "Ada"}}))]
-struct Given {
+struct RequestRunBody {
     /// The input; must satisfy the Request's input schema.
     #[schema(value_type = Option<Value>)]
     input: Option<Value>,
@@ -125,7 +125,7 @@ struct Given {
 #[utoipa::path(
     post, path = "/v1/requests/{request}", tag = "requests", security(("key" = [])),
     params(("request" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = Given,
+    request_body = RequestRunBody,
     responses(
         (status = 200, body = Answer),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
@@ -136,7 +136,7 @@ async fn run(
     client: Client,
     headers: HeaderMap,
     PathParam(name): PathParam<String>,
-    Body { said: given, raw }: Body<Given>,
+    Body { said: given, raw }: Body<RequestRunBody>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let agent = given.agent.as_deref().unwrap_or(DEFAULT_AGENT);
@@ -156,7 +156,11 @@ async fn run(
 }
 
 /// As for a sub-agent: a saved Request means the same for every agent that runs it.
-fn put(saved: Saved, input: Option<Value>, request: &mut RunRequest) -> Result<(), ApiError> {
+fn put(
+    saved: SavedRequest,
+    input: Option<Value>,
+    request: &mut RunRequest,
+) -> Result<(), ApiError> {
     request.own_tools_only = true;
     request.context = match input {
         Some(input) => saved

@@ -217,7 +217,7 @@ async fn show(
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct After {
+struct AfterEvent {
     /// Only events with greater numbers; same as the header Last-Event-ID.
     after: Option<u64>,
 }
@@ -225,7 +225,7 @@ struct After {
 /// Streams the events of a run until it is over, from the first event or after `Last-Event-ID`.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", security(("key" = [])),
-    params(("run" = Uuid, Path), After, ("Last-Event-ID" = Option<u64>, Header)),
+    params(("run" = Uuid, Path), AfterEvent, ("Last-Event-ID" = Option<u64>, Header)),
     responses(
         (status = 200, content_type = "text/event-stream", body = String),
         (status = 204, description = "The run is over, and nothing came after that event"),
@@ -237,7 +237,7 @@ async fn watch(
     client: Client,
     headers: HeaderMap,
     PathParam(run): PathParam<Uuid>,
-    QueryParams(from): QueryParams<After>,
+    QueryParams(from): QueryParams<AfterEvent>,
 ) -> Result<Response, ApiError> {
     let row = app.run(&client, run).await?;
     let last = match headers.get("last-event-id") {
@@ -260,14 +260,14 @@ async fn watch(
 /// Sends the same events over a WebSocket, one a message.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/socket", tag = "runs", security(("key" = [])),
-    params(("run" = Uuid, Path), After),
+    params(("run" = Uuid, Path), AfterEvent),
     responses((status = 101, description = "Events as JSON texts"), (status = "4XX", body = ErrorBody)),
 )]
 async fn socket(
     State(app): State<App>,
     client: Client,
     PathParam(run): PathParam<Uuid>,
-    QueryParams(from): QueryParams<After>,
+    QueryParams(from): QueryParams<AfterEvent>,
     Extension(connection): Extension<Connection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {

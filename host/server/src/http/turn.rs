@@ -59,7 +59,7 @@ pub enum TurnEnd {
 
 /// The fields that OpenAI's APIs do not have.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Extra {
+pub struct ToolholdFields {
     /// `GET /v1/runs/{run}` returns its steps.
     run: Uuid,
     /// Why the run ended.
@@ -181,8 +181,8 @@ impl Turn {
         Some(fault.of_a_run())
     }
 
-    pub fn extra(&self) -> Extra {
-        Extra {
+    pub fn extra(&self) -> ToolholdFields {
+        ToolholdFields {
             run: self.answer.id,
             reason: self.answer.reason,
         }
@@ -191,12 +191,12 @@ impl Turn {
 
 /// A turn that a client waits for.
 #[derive(Debug)]
-pub struct Live {
+pub struct LiveTurn {
     pub turn: Turn,
     watcher: Watcher,
 }
 
-impl Live {
+impl LiveTurn {
     pub fn new(watcher: Watcher) -> Self {
         Self {
             turn: Turn::new(watcher.run),

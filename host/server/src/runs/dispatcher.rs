@@ -1,9 +1,9 @@
 //! The runs of one server: admission, watching and cancellation.
 
 use crate::runs::parked_runs::ParkedRuns;
-use crate::runs::refused::Refused;
+use crate::runs::refused::RunRefusal;
 use crate::runs::run_permit::{AdmissionHandle, RunPermit};
-use crate::runs::watcher::{Follow, Watcher};
+use crate::runs::watcher::{LaterEvents, Watcher};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use toolhold_admission::{FairQueue, Lane, QueueRefusal};
 use toolhold_agent::Run;
 use toolhold_protocol::event::Event;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_runtime::agents::{Agent, Agents, OnBehalf};
+use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_storage::{Label, Origin, Store};
-use toolhold_telemetry::{Observer, Subject, Telemetry};
+use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
 use uuid::Uuid;
 
 /// Events that a watcher may lag behind before it reads them from the database instead.
@@ -56,7 +56,7 @@ pub(super) struct DispatcherInner {
     admission: Arc<FairQueue<String>>,
     parked: Arc<ParkedRuns>,
     limits: Limits,
-    active: Mutex<HashMap<Uuid, Active>>,
+    active: Mutex<HashMap<Uuid, ActiveRun>>,
     /// Sessions with a turn that is about to begin here.
     turning: Mutex<HashSet<Uuid>>,
     pub(super) closing: CancellationToken,
@@ -68,7 +68,7 @@ pub(super) struct DispatcherInner {
 
 /// A run that works in this process.
 #[derive(Debug, Clone)]
-struct Active {
+struct ActiveRun {
     cancel: CancellationToken,
     /// Another process drives it now.
     taken: CancellationToken,
@@ -77,12 +77,12 @@ struct Active {
 
 /// A session with a turn that is about to begin here; dropping it releases the session.
 #[derive(Debug)]
-struct Turning {
+struct StartingTurn {
     inner: Arc<DispatcherInner>,
     session: Uuid,
 }
 
-impl Drop for Turning {
+impl Drop for StartingTurn {
     fn drop(&mut self) {
         self.inner.turning().remove(&self.session);
     }
@@ -143,11 +143,11 @@ impl Dispatcher {
     pub async fn start(
         &self,
         agent: &Agent,
-        behalf: &OnBehalf,
+        behalf: &RunClient,
         turn: Option<(Uuid, u32)>,
         asked: Option<String>,
         request: RunRequest,
-    ) -> Result<Watcher, Refused> {
+    ) -> Result<Watcher, RunRefusal> {
         self.inner.store.writable()?;
         let _turning = match turn {
             Some((session, number)) => {
@@ -158,7 +158,7 @@ impl Dispatcher {
             None => None,
         };
         let permit = self.permit(&behalf.owner).await?;
-        let observer = self.telemetry().observe(Subject {
+        let observer = self.telemetry().observe(ObservedRun {
             run: request.id,
             agent: agent.name.clone(),
             conversation: turn.map(|(session, _)| session),
@@ -193,30 +193,30 @@ impl Dispatcher {
             // Another process may have taken the run first.
             self.is_next(session, number).await?;
         }
-        Err(Refused::NotRecorded)
+        Err(RunRefusal::NotRecorded)
     }
 
     /// Prevents other turns of the session from beginning in this process.
-    fn turning(&self, session: Uuid) -> Result<Turning, Refused> {
+    fn turning(&self, session: Uuid) -> Result<StartingTurn, RunRefusal> {
         if !self.inner.turning().insert(session) {
-            return Err(Refused::TurnTaken);
+            return Err(RunRefusal::TurnTaken);
         }
-        Ok(Turning {
+        Ok(StartingTurn {
             inner: self.inner.clone(),
             session,
         })
     }
 
-    async fn is_next(&self, session: Uuid, number: u32) -> Result<(), Refused> {
+    async fn is_next(&self, session: Uuid, number: u32) -> Result<(), RunRefusal> {
         let store = &self.inner.store;
         match store.next_turn(session).await? {
             Some(next) if next == number => {}
-            Some(_) => return Err(Refused::TurnTaken),
-            None => return Err(Refused::NoSession { session }),
+            Some(_) => return Err(RunRefusal::TurnTaken),
+            None => return Err(RunRefusal::NoSession { session }),
         }
         // Checked after the reservation, so that a turn that began in between is seen.
         if store.has_open_turn(session).await? {
-            return Err(Refused::TurnTaken);
+            return Err(RunRefusal::TurnTaken);
         }
         Ok(())
     }
@@ -232,13 +232,13 @@ impl Dispatcher {
     /// Watches a run of any process from event `from` on, until the run is over or parked.
     pub fn watch(&self, run: Uuid, from: u64) -> Watcher {
         let live = self.inner.live(run);
-        let follow = live.map_or(Follow::Others(None), Follow::Live);
+        let follow = live.map_or(LaterEvents::Others(None), LaterEvents::Live);
         Watcher::new(self.inner.clone(), run, from, follow)
     }
 
     /// Watches the events that are recorded so far, and no later ones.
     pub fn recorded(&self, run: Uuid) -> Watcher {
-        Watcher::new(self.inner.clone(), run, 0, Follow::No)
+        Watcher::new(self.inner.clone(), run, 0, LaterEvents::No)
     }
 
     /// Cancels the run if it works in this process. Returns whether it does.
@@ -309,7 +309,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) async fn permit(&self, owner: &str) -> Result<RunPermit, Refused> {
+    pub(super) async fn permit(&self, owner: &str) -> Result<RunPermit, RunRefusal> {
         let inner = &self.inner;
         let lane = Lane::of(owner.to_owned());
         let deadline = Instant::now() + inner.limits.patience;
@@ -320,10 +320,10 @@ impl Dispatcher {
         let asked = Instant::now();
         let admitted = tokio::select! {
             biased;
-            () = inner.closing.cancelled() => Err(Refused::Closing),
+            () = inner.closing.cancelled() => Err(RunRefusal::Closing),
             place = entered => place.map_err(|refusal| match refusal {
-                QueueRefusal::Full => Refused::Full,
-                QueueRefusal::Deadline => Refused::Late,
+                QueueRefusal::Full => RunRefusal::Full,
+                QueueRefusal::Deadline => RunRefusal::Late,
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());
@@ -340,14 +340,14 @@ impl Dispatcher {
     pub(super) fn go_on(&self, mut run: Run, permit: RunPermit, mut observer: Observer) -> Watcher {
         let (live, receiver) = broadcast::channel(WATCHER_BACKLOG);
         let taken = CancellationToken::new();
-        let active = Active {
+        let active = ActiveRun {
             cancel: run.cancel.clone(),
             taken: taken.clone(),
             live: live.clone(),
         };
         let (inner, id) = (self.inner.clone(), run.id);
         inner.lock().insert(id, active);
-        let watcher = Watcher::new(inner.clone(), id, 0, Follow::Live(receiver));
+        let watcher = Watcher::new(inner.clone(), id, 0, LaterEvents::Live(receiver));
         self.inner.tasks.spawn(async move {
             // Covers a run that ended at once.
             let _seat = permit;
@@ -408,7 +408,7 @@ impl DispatcherInner {
         self.turning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Active>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, ActiveRun>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

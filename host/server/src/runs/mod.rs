@@ -11,6 +11,6 @@ pub mod takeover;
 mod watcher;
 
 pub use dispatcher::{Dispatcher, Limits};
-pub use refused::Refused;
+pub use refused::RunRefusal;
 pub use resumption::end;
 pub use watcher::Watcher;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// Why a run was not begun or not resumed.
 #[derive(Debug, Error)]
-pub enum Refused {
+pub enum RunRefusal {
     #[error("too many runs wait already; try again in a while")]
     Full,
     #[error("no place for the run became free in time; try again in a while")]
@@ -38,7 +38,7 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
-impl Refused {
+impl RunRefusal {
     /// The refusal is temporary, or not caused by the run: all places are taken, or the configuration lacks
     /// the agent, which the operator may add again.
     pub fn may_pass(&self) -> bool {

@@ -1,46 +1,46 @@
 //! Resumes runs that stopped, or ends them.
 
 use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
-use crate::runs::refused::Refused;
+use crate::runs::refused::RunRefusal;
 use crate::runs::watcher::Watcher;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
 use toolhold_model::NoModel;
-use toolhold_runtime::agents::{Agent, OnBehalf};
+use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
-use toolhold_telemetry::Subject;
+use toolhold_telemetry::ObservedRun;
 use uuid::Uuid;
 
 impl Dispatcher {
     /// Resumes a run whose process has ended. Completes even if the caller goes away.
-    pub async fn resume(&self, row: &RunRow) -> Result<Watcher, Refused> {
+    pub async fn resume(&self, row: &RunRow) -> Result<Watcher, RunRefusal> {
         let (this, row) = (self.clone(), row.clone());
         to_its_end(&self.inner.tasks, async move { this.resumed(&row).await }).await
     }
 
-    async fn resumed(&self, row: &RunRow) -> Result<Watcher, Refused> {
+    async fn resumed(&self, row: &RunRow) -> Result<Watcher, RunRefusal> {
         self.inner.store.writable()?;
         let agent = self.agent(&row.agent)?;
         let permit = self.permit(&row.owner).await?;
         let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
         let store = &self.inner.store;
-        let behalf = OnBehalf {
+        let behalf = RunClient {
             owner: row.owner.clone(),
             session: row.turn.map_or(row.id, |(session, _)| session).to_string(),
             tools: replayed.machine.request().allowed.clone(),
             // A key's permits never change, and apply to its runs even after it was revoked.
             grants: store.grants_of(&row.owner).await?,
-            ..OnBehalf::default()
+            ..RunClient::default()
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
         let request = replayed.machine.request();
         let policy = driver.shields.policy(&request.settings, request.depth);
         journal.under(&policy.hash);
-        let observer = self.telemetry().observe(Subject {
+        let observer = self.telemetry().observe(ObservedRun {
             run: row.id,
             agent: agent.name.clone(),
             conversation: row.turn.map(|(session, _)| session),
@@ -50,13 +50,13 @@ impl Dispatcher {
         Ok(self.go_on(run, permit, observer))
     }
 
-    fn agent(&self, name: &str) -> Result<Arc<Agent>, Refused> {
+    fn agent(&self, name: &str) -> Result<Arc<Agent>, RunRefusal> {
         let offered = self.inner.agents.all();
         let name = name.to_owned();
         match offered.ready.get(&name) {
             Some(agent) => Ok(agent.clone()),
-            None if offered.waiting.contains_key(&name) => Err(Refused::AgentWaits { name }),
-            None => Err(Refused::NoAgent { name }),
+            None if offered.waiting.contains_key(&name) => Err(RunRefusal::AgentWaits { name }),
+            None => Err(RunRefusal::NoAgent { name }),
         }
     }
 
@@ -106,7 +106,7 @@ impl Dispatcher {
                 match this.resume(&row).await {
                     Ok(_) => tracing::info!(run = %row.id, "goes on"),
                     Err(refused) if refused.may_pass() => {
-                        if matches!(refused, Refused::NoAgent { .. }) {
+                        if matches!(refused, RunRefusal::NoAgent { .. }) {
                             if !this.is_left(row.id).await {
                                 return;
                             }
@@ -122,8 +122,8 @@ impl Dispatcher {
                     }
                     // Another process took it first; or it stays for other processes.
                     Err(
-                        Refused::Record(RecordError::Held | RecordError::Over { .. })
-                        | Refused::Closing,
+                        RunRefusal::Record(RecordError::Held | RecordError::Over { .. })
+                        | RunRefusal::Closing,
                     ) => {}
                     Err(error) => tracing::error!(run = %row.id, %error, "cannot go on"),
                 }
@@ -141,7 +141,7 @@ impl Dispatcher {
     }
 
     /// Ends a run that no process drives. Completes even if the caller goes away.
-    pub async fn end(&self, run: Uuid) -> Result<(), Refused> {
+    pub async fn end(&self, run: Uuid) -> Result<(), RunRefusal> {
         let store = self.inner.store.clone();
         to_its_end(&self.inner.tasks, async move { end(&store, run).await }).await
     }
@@ -161,7 +161,7 @@ impl Dispatcher {
             match end(&store, run).await {
                 Ok(()) => tracing::info!(%run, "was to be stopped, went on nowhere, and is ended"),
                 // Another process took it first.
-                Err(Refused::Record(RecordError::Held | RecordError::Over { .. })) => {}
+                Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
                 Err(error) => tracing::warn!(%run, %error, "is to be stopped, and cannot be ended"),
             }
         });
@@ -169,7 +169,7 @@ impl Dispatcher {
 }
 
 /// Ends a run that no process drives, as cancelled.
-pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
+pub async fn end(store: &Store, run: Uuid) -> Result<(), RunRefusal> {
     let (journal, events) = store.reopen(run).await?;
     let replayed = replay(&events)?;
     let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
@@ -182,8 +182,8 @@ pub async fn end(store: &Store, run: Uuid) -> Result<(), Refused> {
 /// Runs the work in a task of its own: dropping the caller must not lose a run that was already taken.
 async fn to_its_end<T: Send + 'static>(
     tasks: &TaskTracker,
-    work: impl Future<Output = Result<T, Refused>> + Send + 'static,
-) -> Result<T, Refused> {
+    work: impl Future<Output = Result<T, RunRefusal>> + Send + 'static,
+) -> Result<T, RunRefusal> {
     tasks.spawn(work).await?
 }
 

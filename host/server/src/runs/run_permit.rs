@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
 use toolhold_agent::run::approval::Approver;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
-use toolhold_model::{ChatRequest, Counter, Model, ModelError, RunContext, Watch};
+use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError, RunContext};
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::result::ToolResult;
@@ -41,7 +41,7 @@ struct PermitInner {
 
 #[derive(Debug)]
 struct PermitState {
-    has: Has,
+    has: HeldPermit,
     /// Requests to a model and tool calls in progress.
     working: usize,
     /// Calls that wait for a person.
@@ -49,18 +49,18 @@ struct PermitState {
 }
 
 #[derive(Debug)]
-enum Has {
+enum HeldPermit {
     Place(#[expect(dead_code, reason = "held until it is dropped")] Permit<String>),
     Nothing(#[expect(dead_code, reason = "held until it is dropped")] ParkPermit),
 }
 
 /// Work of the run in progress; ends when dropped.
 #[derive(Debug)]
-struct Working(RunPermit);
+struct WorkInProgress(RunPermit);
 
 /// A call waits for a person, and the calls that it is nested in wait for it.
 #[derive(Debug)]
-struct AskingAPerson {
+struct PersonWait {
     permit: RunPermit,
     callers: usize,
 }
@@ -68,7 +68,7 @@ struct AskingAPerson {
 impl RunPermit {
     pub fn new(place: Permit<String>, admission: AdmissionHandle) -> Self {
         let state = PermitState {
-            has: Has::Place(place),
+            has: HeldPermit::Place(place),
             working: 0,
             waiting: 0,
         };
@@ -110,7 +110,7 @@ impl RunPermit {
         }
     }
 
-    async fn work(&self) -> Working {
+    async fn work(&self) -> WorkInProgress {
         if let Some(working) = self.begin() {
             return working;
         }
@@ -124,27 +124,27 @@ impl RunPermit {
                 .admission
                 .enter_again(admission.lane.clone(), admission.most)
                 .await;
-            self.lock().has = Has::Place(place);
+            self.lock().has = HeldPermit::Place(place);
         }
     }
 
     /// Takes a place if one is free.
-    fn begin(&self) -> Option<Working> {
+    fn begin(&self) -> Option<WorkInProgress> {
         let mut state = self.lock();
-        if matches!(state.has, Has::Nothing(_)) {
+        if matches!(state.has, HeldPermit::Nothing(_)) {
             return None;
         }
         state.working += 1;
-        Some(Working(self.clone()))
+        Some(WorkInProgress(self.clone()))
     }
 
     /// Counts a call that waits for a person. The `callers` calls that it is nested in do not work meanwhile.
-    fn ask_a_person(&self, callers: usize) -> AskingAPerson {
+    fn ask_a_person(&self, callers: usize) -> PersonWait {
         self.changed(|state| {
             state.waiting += 1;
             state.working = state.working.saturating_sub(callers);
         });
-        AskingAPerson {
+        PersonWait {
             permit: self.clone(),
             callers,
         }
@@ -155,14 +155,14 @@ impl RunPermit {
         let mut state = self.lock();
         change(&mut state);
         let is_idle = state.working == 0 && state.waiting > 0;
-        if !is_idle || matches!(state.has, Has::Nothing(_)) {
+        if !is_idle || matches!(state.has, HeldPermit::Nothing(_)) {
             return;
         }
         let admission = &self.inner.admission;
         let Some(park) = admission.parked.park(admission.lane.clone()) else {
             return;
         };
-        let had = std::mem::replace(&mut state.has, Has::Nothing(park));
+        let had = std::mem::replace(&mut state.has, HeldPermit::Nothing(park));
         // The next run in the queue is notified after the lock is released.
         drop(state);
         drop(had);
@@ -176,13 +176,13 @@ impl RunPermit {
     }
 }
 
-impl Drop for Working {
+impl Drop for WorkInProgress {
     fn drop(&mut self) {
         self.0.changed(|state| state.working -= 1);
     }
 }
 
-impl Drop for AskingAPerson {
+impl Drop for PersonWait {
     fn drop(&mut self) {
         self.permit.changed(|state| {
             state.waiting -= 1;
@@ -225,7 +225,7 @@ impl Model for PermittedModel {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let _working = self.permit.work().await;

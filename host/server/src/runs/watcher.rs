@@ -20,13 +20,13 @@ pub struct Watcher {
     read: Vec<Arc<Event>>,
     /// Whether the database may have more.
     reads: bool,
-    follow: Follow,
+    follow: LaterEvents,
     is_over: bool,
 }
 
 /// The source of events after the recorded ones.
 #[derive(Debug)]
-pub(super) enum Follow {
+pub(super) enum LaterEvents {
     /// None: only the recorded events are wanted.
     No,
     Live(broadcast::Receiver<Arc<Event>>),
@@ -43,7 +43,12 @@ const ABANDONED_AFTER: Duration =
     takeover::MAX_TAKEOVER_TIME.saturating_add(Duration::from_secs(5));
 
 impl Watcher {
-    pub(super) fn new(inner: Arc<DispatcherInner>, run: Uuid, from: u64, follow: Follow) -> Self {
+    pub(super) fn new(
+        inner: Arc<DispatcherInner>,
+        run: Uuid,
+        from: u64,
+        follow: LaterEvents,
+    ) -> Self {
         Self {
             inner,
             run,
@@ -58,7 +63,7 @@ impl Watcher {
     /// Waits for the first event of a run that was just begun here, and keeps it. Returns whether there is
     /// one.
     pub(super) async fn has_begun(&mut self) -> bool {
-        let Follow::Live(live) = &mut self.follow else {
+        let LaterEvents::Live(live) = &mut self.follow else {
             return false;
         };
         match live.recv().await {
@@ -89,26 +94,26 @@ impl Watcher {
                 continue;
             }
             match &mut self.follow {
-                Follow::No => return Ok(None),
-                Follow::Live(live) => match live.recv().await {
+                LaterEvents::No => return Ok(None),
+                LaterEvents::Live(live) => match live.recv().await {
                     Ok(event) if event.seq < self.next => {}
                     Ok(event) if event.seq == self.next => return Ok(Some(self.hand_out(event))),
                     // The channel dropped events while the database was read.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.reads = true,
                     Err(broadcast::error::RecvError::Closed) => {
                         // The last events may have been written after the previous query.
-                        self.follow = Follow::Others(None);
+                        self.follow = LaterEvents::Others(None);
                         self.reads = true;
                     }
                 },
-                Follow::Others(alone) => {
+                LaterEvents::Others(alone) => {
                     let now = Instant::now();
                     match self.inner.store.lease_state(self.run).await {
                         Ok(LeaseState::Held) => *alone = None,
                         Ok(LeaseState::Free) => _ = alone.get_or_insert(now),
                         // All events were read, or the record was deleted.
                         Ok(LeaseState::Ended) => {
-                            self.follow = Follow::No;
+                            self.follow = LaterEvents::No;
                             self.reads = true;
                             continue;
                         }
@@ -123,7 +128,7 @@ impl Watcher {
                     }
                     tokio::time::sleep(POLL_INTERVAL).await;
                     if let Some(live) = self.inner.live(self.run) {
-                        self.follow = Follow::Live(live);
+                        self.follow = LaterEvents::Live(live);
                     }
                     self.reads = true;
                 }
@@ -137,7 +142,7 @@ impl Watcher {
             match self.inner.store.events(self.run, self.next).await {
                 Err(RecordError::Store(error))
                     if error.outage().is_some()
-                        && !matches!(self.follow, Follow::No)
+                        && !matches!(self.follow, LaterEvents::No)
                         && !self.inner.closing.is_cancelled() =>
                 {
                     tokio::time::sleep(POLL_INTERVAL).await;
@@ -149,7 +154,7 @@ impl Watcher {
 
     fn hand_out(&mut self, event: Arc<Event>) -> Arc<Event> {
         self.next = event.seq + 1;
-        if let Follow::Others(alone) = &mut self.follow {
+        if let LaterEvents::Others(alone) = &mut self.follow {
             *alone = None;
         }
         self.is_over = matches!(event.kind, EventKind::Done { .. });

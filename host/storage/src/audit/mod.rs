@@ -5,8 +5,8 @@ mod verify;
 
 #[cfg(test)]
 pub use search::statement;
-pub use search::{Entry, Filter, Order};
-pub use verify::{Fault, Verified};
+pub use search::{Entry, Filter, PageStart};
+pub use verify::{AuditFault, Verified};
 
 use crate::audit_log::{self, Draft};
 use crate::change::Change;

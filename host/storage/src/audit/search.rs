@@ -37,7 +37,7 @@ pub struct Filter {
 
 /// Begin and order of a page.
 #[derive(Debug, Clone, Copy)]
-pub enum Order {
+pub enum PageStart {
     /// The oldest first, after this number.
     After(i64),
     /// The newest first, before this number.
@@ -49,14 +49,14 @@ impl Store {
     pub async fn audited(
         &self,
         filter: &Filter,
-        order: Order,
+        order: PageStart,
         most: u32,
     ) -> Result<Vec<Entry>, StoreError> {
         let (statement, values) = statement(filter, order);
         let query = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(i64::from(most));
         let query = values.into_iter().fold(query, |query, value| match value {
-            Value::Number(number) => query.bind(number),
-            Value::Text(text) => query.bind(text),
+            BoundValue::Number(number) => query.bind(number),
+            BoundValue::Text(text) => query.bind(text),
         });
         let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
         let entries: Result<_, sqlx::Error> = rows.iter().map(entry).collect();
@@ -66,29 +66,34 @@ impl Store {
 
 /// A value that a statement binds.
 #[derive(Debug, Clone)]
-pub enum Value {
+pub enum BoundValue {
     Number(i64),
     Text(String),
 }
 
 /// The statement with only those conditions that are set, so that the database can use its indexes; and the values
 /// to bind from $2 on.
-pub fn statement(filter: &Filter, order: Order) -> (String, Vec<Value>) {
-    let time = |ms: &Option<u64>| ms.map(|ms| Value::Number(i64::try_from(ms).unwrap_or(i64::MAX)));
-    let text = |text: &Option<String>| text.clone().filter(|it| !it.is_empty()).map(Value::Text);
+pub fn statement(filter: &Filter, order: PageStart) -> (String, Vec<BoundValue>) {
+    let time =
+        |ms: &Option<u64>| ms.map(|ms| BoundValue::Number(i64::try_from(ms).unwrap_or(i64::MAX)));
+    let text = |text: &Option<String>| {
+        text.clone()
+            .filter(|it| !it.is_empty())
+            .map(BoundValue::Text)
+    };
     let (beyond, sorted, number) = match order {
-        Order::After(number) => ("number > ", "number", number),
-        Order::Before(number) => ("number < ", "number DESC", number),
+        PageStart::After(number) => ("number > ", "number", number),
+        PageStart::Before(number) => ("number < ", "number DESC", number),
     };
     let given = [
-        (beyond, Some(Value::Number(number)), ""),
+        (beyond, Some(BoundValue::Number(number)), ""),
         ("at_ms >= ", time(&filter.since_ms), ""),
         ("at_ms <= ", time(&filter.until_ms), ""),
         ("tool = ", text(&filter.tool), ""),
         ("owner = ", text(&filter.owner), ""),
         (
             "run = ",
-            filter.run.map(|run| Value::Text(run.to_string())),
+            filter.run.map(|run| BoundValue::Text(run.to_string())),
             "",
         ),
         // LOWER on both sides, because SQLite's knows only ASCII.
@@ -97,7 +102,7 @@ pub fn statement(filter: &Filter, order: Order) -> (String, Vec<Value>) {
             filter
                 .text
                 .as_deref()
-                .map(|text| Value::Text(pattern(text))),
+                .map(|text| BoundValue::Text(pattern(text))),
             ") ESCAPE '!'",
         ),
     ];

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 /// A fault of the audit log, and its place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Fault {
+pub enum AuditFault {
     #[error("entry {number} was changed: it is not what its hash was made of")]
     Changed { number: i64 },
     #[error("entries {from} to {to} are missing")]
@@ -39,7 +39,7 @@ pub struct Verified {
     /// anew.
     pub head: String,
     /// The first faults, at most `MAX_FAULTS`; a shuffled log has one for each entry.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<AuditFault>,
 }
 
 /// Rows of one query.
@@ -50,9 +50,9 @@ const MAX_FAULTS: usize = 100;
 impl Store {
     /// Reads and verifies the whole log. `expected` is an earlier value of [`Verified::head`], which must be in the log.
     pub async fn verify_audit(&self, expected: Option<&str>) -> Result<Verified, StoreError> {
-        let mut chain = Chain {
+        let mut chain = ChainVerification {
             expected: expected.map(str::to_ascii_lowercase),
-            ..Chain::default()
+            ..ChainVerification::default()
         };
         let mut is_first = true;
         loop {
@@ -74,7 +74,7 @@ impl Store {
         })
     }
 
-    async fn take_rest(&self, chain: &mut Chain) -> Result<(), StoreError> {
+    async fn take_rest(&self, chain: &mut ChainVerification) -> Result<(), StoreError> {
         loop {
             let page = self.audit_page(chain.number).await?;
             for row in &page {
@@ -109,22 +109,22 @@ impl Store {
 
 /// The state of a verification after the rows so far.
 #[derive(Debug, Default)]
-struct Chain {
+struct ChainVerification {
     number: i64,
     hash: String,
     entries: u64,
-    faults: Vec<Fault>,
+    faults: Vec<AuditFault>,
     expected: Option<String>,
     /// The last row held the entry of another number, so its hash does not continue the chain.
     is_lost: bool,
 }
 
-impl Chain {
+impl ChainVerification {
     fn take(&mut self, row: &AnyRow) -> Result<(), sqlx::Error> {
         let number: i64 = row.try_get("number")?;
         let (text, hash): (String, String) = (row.try_get("entry")?, row.try_get("hash")?);
         if number > self.number + 1 {
-            self.note(Fault::Removed {
+            self.note(AuditFault::Removed {
                 from: self.number + 1,
                 to: number - 1,
             });
@@ -134,11 +134,11 @@ impl Chain {
         let was = entry.get("number").and_then(Value::as_i64);
         let is_whole = link(&self.hash, &text) == hash && agrees(row, &entry)?;
         match was {
-            Some(was) if was != number => self.note(Fault::Reordered { number, was }),
+            Some(was) if was != number => self.note(AuditFault::Reordered { number, was }),
             // After a gap, or after a foreign entry, the previous hash is unknown.
             Some(_) if !follows => {}
             Some(_) if is_whole => {}
-            _ => self.note(Fault::Changed { number }),
+            _ => self.note(AuditFault::Changed { number }),
         }
         if self.expected.as_deref() == Some(hash.as_str()) {
             self.expected = None;
@@ -149,7 +149,7 @@ impl Chain {
         Ok(())
     }
 
-    fn note(&mut self, fault: Fault) {
+    fn note(&mut self, fault: AuditFault) {
         if self.faults.len() < MAX_FAULTS {
             self.faults.push(fault);
         }
@@ -157,25 +157,24 @@ impl Chain {
 
     fn end(&mut self, head: Option<&(i64, String)>) {
         match head {
-            None => self.note(Fault::NoHead),
-            Some((last, _)) if self.number < *last => self.note(Fault::Removed {
+            None => self.note(AuditFault::NoHead),
+            Some((last, _)) if self.number < *last => self.note(AuditFault::Removed {
                 from: self.number + 1,
                 to: *last,
             }),
             Some((last, _)) if self.number > *last => {
-                let is_behind =
-                    |fault: &Fault| matches!(fault, Fault::Changed { number } if number > last);
+                let is_behind = |fault: &AuditFault| matches!(fault, AuditFault::Changed { number } if number > last);
                 self.faults.retain(|fault| !is_behind(fault));
-                self.note(Fault::Inserted {
+                self.note(AuditFault::Inserted {
                     number: last + 1,
                     head: *last,
                 });
             }
-            Some((_, hash)) if *hash != self.hash => self.note(Fault::OtherHead),
+            Some((_, hash)) if *hash != self.hash => self.note(AuditFault::OtherHead),
             Some(_) => {}
         }
         if self.expected.is_some() {
-            self.note(Fault::NotExpected);
+            self.note(AuditFault::NotExpected);
         }
     }
 }

@@ -19,10 +19,10 @@ use std::collections::HashSet;
 use toolhold_policy::Digest;
 
 /// The last row of the log: its number, and its hash, which covers all rows.
-pub type Head = (i64, String);
+pub type LogHead = (i64, String);
 
 /// Whether the log has this row.
-pub async fn contains(connection: &mut AnyConnection, head: &Head) -> Result<bool, sqlx::Error> {
+pub async fn contains(connection: &mut AnyConnection, head: &LogHead) -> Result<bool, sqlx::Error> {
     let row: Option<i64> =
         sqlx::query_scalar("SELECT number FROM audit WHERE number = $1 AND hash = $2")
             .bind(head.0)
@@ -40,7 +40,7 @@ pub async fn append(connection: &mut AnyConnection, drafts: &[&Draft]) -> Result
 }
 
 /// Locks the log until the transaction ends, and returns its last row.
-pub async fn lock_head(connection: &mut AnyConnection) -> Result<Head, sqlx::Error> {
+pub async fn lock_head(connection: &mut AnyConnection) -> Result<LogHead, sqlx::Error> {
     // An update that changes nothing locks the row.
     sqlx::query_as("UPDATE audit_head SET number = number RETURNING number, hash")
         .fetch_one(connection)
@@ -50,9 +50,9 @@ pub async fn lock_head(connection: &mut AnyConnection) -> Result<Head, sqlx::Err
 /// Adds rows after `head`, which [`lock_head`] returned. Returns the new head if a row was added.
 pub async fn append_after(
     connection: &mut AnyConnection,
-    (mut number, mut hash): Head,
+    (mut number, mut hash): LogHead,
     drafts: &[&Draft],
-) -> Result<Option<Head>, sqlx::Error> {
+) -> Result<Option<LogHead>, sqlx::Error> {
     let is_file = connection.backend_name() == Sqlite::NAME;
     let mut known = known_sources(connection, drafts, is_file).await?;
     let mut rows = Vec::with_capacity(drafts.len());
@@ -65,7 +65,7 @@ pub async fn append_after(
         let entry = draft.entry(number).map_err(encoding)?;
         hash = link(&hash, &entry);
         let (run, seq) = source.unzip();
-        rows.push(Row {
+        rows.push(AuditRow {
             number,
             at_ms: draft.at_ms,
             owner: &draft.owner,
@@ -102,7 +102,7 @@ fn encoding(error: serde_json::Error) -> sqlx::Error {
 
 /// A row as the insert statement takes it.
 #[derive(Serialize)]
-struct Row<'a> {
+struct AuditRow<'a> {
     number: i64,
     at_ms: i64,
     owner: &'a str,

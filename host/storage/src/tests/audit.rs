@@ -1,7 +1,7 @@
 //! The audit log, the same for both databases.
 
-use super::{OUTAGE_TIMEOUT, Script, TestDatabase, databases, pending};
-use crate::audit::{Entry, Fault, Filter, Order};
+use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending};
+use crate::audit::{AuditFault, Entry, Filter, PageStart};
 use crate::*;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ fn ended(call: &str, outcome: ToolOutcome) -> EventKind {
 }
 
 /// A run of one call, whose events are in the database.
-async fn one_call(store: &Store, owner: &str) -> (Script, RunJournal, Vec<Event>) {
-    let mut script = Script::new();
+async fn one_call(store: &Store, owner: &str) -> (EventScript, RunJournal, Vec<Event>) {
+    let mut script = EventScript::new();
     let label = Label {
         owner: owner.into(),
         ..Label::default()
@@ -70,7 +70,7 @@ async fn one_call(store: &Store, owner: &str) -> (Script, RunJournal, Vec<Event>
 
 async fn all(store: &Store) -> Vec<Value> {
     let filter = Filter::default();
-    let entries = store.audited(&filter, Order::After(0), 1_000);
+    let entries = store.audited(&filter, PageStart::After(0), 1_000);
     let entries = entries.await.unwrap();
     let read = entries.iter().map(|it| serde_json::from_str(&it.text));
     read.collect::<Result<_, _>>().unwrap()
@@ -78,7 +78,7 @@ async fn all(store: &Store) -> Vec<Value> {
 
 async fn faults(store: &Store) -> Vec<String> {
     let verified = store.verify_audit(None).await.unwrap();
-    verified.faults.iter().map(Fault::to_string).collect()
+    verified.faults.iter().map(AuditFault::to_string).collect()
 }
 
 #[tokio::test]
@@ -374,7 +374,7 @@ async fn a_log_that_was_written_anew_lacks_the_hash_that_was_kept_elsewhere() {
         one_call(&store, "alice").await;
         assert!(faults(&store).await.is_empty());
         let verified = store.verify_audit(Some(&kept)).await.unwrap();
-        assert_eq!(verified.faults, [Fault::NotExpected]);
+        assert_eq!(verified.faults, [AuditFault::NotExpected]);
     }
 }
 
@@ -465,9 +465,12 @@ async fn entries_are_found() {
             let numbers = |entries: Vec<Entry>| -> Vec<i64> {
                 entries.iter().map(|entry| entry.number).collect()
             };
-            let found = store.audited(&filter, Order::After(0), 10).await.unwrap();
+            let found = store
+                .audited(&filter, PageStart::After(0), 10)
+                .await
+                .unwrap();
             assert_eq!(numbers(found), expected, "{filter:?}");
-            let found = store.audited(&filter, Order::Before(i64::MAX), 1).await;
+            let found = store.audited(&filter, PageStart::Before(i64::MAX), 1).await;
             let last: Vec<_> = expected.last().copied().into_iter().collect();
             assert_eq!(numbers(found.unwrap()), last, "{filter:?}");
         }

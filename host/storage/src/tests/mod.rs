@@ -60,13 +60,13 @@ pub async fn databases() -> Vec<TestDatabase> {
 }
 
 /// Events of a run, one after the other.
-pub struct Script {
+pub struct EventScript {
     pub run: Uuid,
     next: u64,
     seal: Seal,
 }
 
-impl Script {
+impl EventScript {
     pub fn new() -> Self {
         Self {
             run: Uuid::now_v7(),
@@ -135,7 +135,7 @@ async fn what_was_appended_is_read_again() {
             .await
             .unwrap();
         assert!(matches!(store.find("last").await, Err(RecordError::None)));
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         assert!(store.runs_since(0).await.unwrap().is_empty(), "not yet");
         let mut events = vec![script.begin("a task \0 with a zero")];
@@ -177,7 +177,7 @@ async fn a_run_is_of_one_process_and_free_when_that_is_gone() {
         let second = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = first.journal(script.run, Label::default());
         let began = script.begin("t");
         journal.append(from_ref(&began)).await.unwrap();
@@ -213,7 +213,7 @@ async fn what_was_asked_for_is_kept_as_long_as_the_run() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let run = script.run;
         let label = Label {
             asked: Some("a response".into()),
@@ -241,7 +241,7 @@ async fn one_event_has_one_place() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
         let event = script.notice();
@@ -269,7 +269,7 @@ async fn events_that_came_together_are_written_together() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         let first = [script.begin("t"), script.notice(), script.notice()];
         journal.append(&first).await.unwrap();
@@ -299,7 +299,7 @@ async fn a_run_is_taken_once() {
             .await
             .unwrap();
         for _ in 0..20 {
-            let mut script = Script::new();
+            let mut script = EventScript::new();
             let mut journal = store.journal(script.run, Label::default());
             journal.append(&[script.begin("t")]).await.unwrap();
             drop(journal);
@@ -328,7 +328,7 @@ async fn a_run_that_was_taken_over_is_not_written_to() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
         sqlx::query("UPDATE runs SET holder = 'another'")
@@ -359,7 +359,7 @@ async fn no_event_comes_after_one_that_is_missing() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
         script.notice();
@@ -388,8 +388,8 @@ async fn a_request_is_forgotten_when_nobody_begins_its_run() {
             forgotten.unwrap()
         };
         let promise = first.promise(run);
-        assert_eq!(asked(&first, run).await, Repeat::First);
-        assert_eq!(asked(&second, Uuid::now_v7()).await, Repeat::Same(run));
+        assert_eq!(asked(&first, run).await, KeyUse::First);
+        assert_eq!(asked(&second, Uuid::now_v7()).await, KeyUse::Same(run));
         assert!(!forgotten(&first).await && !forgotten(&second).await);
         drop(promise);
         assert!(
@@ -397,10 +397,10 @@ async fn a_request_is_forgotten_when_nobody_begins_its_run() {
             "the other process may still begin it"
         );
         assert!(forgotten(&first).await);
-        assert_eq!(asked(&first, run).await, Repeat::First);
+        assert_eq!(asked(&first, run).await, KeyUse::First);
         drop(first);
         until(async || forgotten(&second).await.then_some(())).await;
-        assert_eq!(asked(&second, run).await, Repeat::First);
+        assert_eq!(asked(&second, run).await, KeyUse::First);
     }
 }
 
@@ -411,19 +411,19 @@ async fn a_request_is_not_forgotten_that_began_a_run() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let (refused, mut script) = (Uuid::now_v7(), Script::new());
+        let (refused, mut script) = (Uuid::now_v7(), EventScript::new());
         let began = script.run;
         let asked = async |run| store.first_or_repeat("ann", "key", "d", run).await.unwrap();
         let forgotten = async |run| store.forget_unbegun("ann", "key", run).await.unwrap();
-        assert_eq!(asked(refused).await, Repeat::First);
+        assert_eq!(asked(refused).await, KeyUse::First);
         assert!(forgotten(refused).await);
-        assert_eq!(asked(began).await, Repeat::First);
+        assert_eq!(asked(began).await, KeyUse::First);
         assert!(!forgotten(refused).await, "the key is another run's");
-        assert_eq!(asked(refused).await, Repeat::Same(began));
+        assert_eq!(asked(refused).await, KeyUse::Same(began));
         let mut journal = store.journal(began, Label::default());
         journal.append(&[script.begin("t")]).await.unwrap();
         assert!(!forgotten(began).await, "the run is there");
-        assert_eq!(asked(refused).await, Repeat::Same(began));
+        assert_eq!(asked(refused).await, KeyUse::Same(began));
     }
 }
 
@@ -433,7 +433,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
         let mut journal = store.journal(run, Label::default());
@@ -471,7 +471,7 @@ async fn a_decision_is_there_until_the_run_has_it() {
             verdict: Verdict::Approve,
             by: Some("test".into()),
         };
-        let [own_waits, deep_waits] = <[Waiting; 2]>::try_from(waiting).unwrap();
+        let [own_waits, deep_waits] = <[WaitingApproval; 2]>::try_from(waiting).unwrap();
         assert!(
             !store.decide(&deep_waits, &decision).await.unwrap(),
             "it is about another call"
@@ -527,7 +527,7 @@ async fn many_runs_write_at_the_same_time() {
         let work = (0..RUNS).map(|number| {
             let store = store.clone();
             tokio::spawn(async move {
-                let mut script = Script::new();
+                let mut script = EventScript::new();
                 let mut journal = store.journal(script.run, Label::default());
                 journal.append(&[script.begin("t")]).await.unwrap();
                 for _ in 0..number {
@@ -600,7 +600,7 @@ async fn a_run_keeps_the_trace_that_it_began_in() {
             trace,
             ..Label::default()
         }) {
-            let mut script = Script::new();
+            let mut script = EventScript::new();
             let expected = label.trace.clone();
             let mut journal = store.journal(script.run, label);
             journal.append(&[script.begin("t")]).await.unwrap();
@@ -657,7 +657,7 @@ async fn a_run_that_a_process_has_by_name_only_goes_on_nowhere() {
         let other = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let run = script.run;
         let label = Label {
             origin: Origin::Serve,
@@ -696,7 +696,7 @@ async fn a_session_has_an_open_turn_until_that_is_over() {
         let session = store.create_session("ann", "a", "").await.unwrap().id;
         assert!(!store.has_open_turn(session).await.unwrap());
         for number in 0..2 {
-            let mut script = Script::new();
+            let mut script = EventScript::new();
             let label = Label {
                 owner: "ann".into(),
                 turn: Some((session, number)),

@@ -1,7 +1,7 @@
 //! What is deleted and what is kept, the same for both databases.
 
-use super::{OUTAGE_TIMEOUT, Script, databases};
-use crate::audit::{Filter, Order};
+use super::{EventScript, OUTAGE_TIMEOUT, databases};
+use crate::audit::{Filter, PageStart};
 use crate::*;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// A run that began, and ended then if it did.
 async fn run(store: &Store, turn: Option<(Uuid, u32)>, ended_ms: Option<u64>) -> Uuid {
-    let mut script = Script::new();
+    let mut script = EventScript::new();
     let label = Label {
         turn,
         ..Label::default()
@@ -44,7 +44,7 @@ async fn session(store: &Store, created_ms: u64) -> Uuid {
 }
 
 async fn pruned(store: &Store) -> Vec<Value> {
-    let all = Order::After(0);
+    let all = PageStart::After(0);
     let entries = store.audited(&Filter::default(), all, 1_000).await.unwrap();
     let entries = entries
         .iter()
@@ -93,14 +93,17 @@ async fn what_is_over_for_long_goes_and_nothing_else() {
             .await
             .unwrap();
 
-        let over = Pruned {
+        let over = PrunedCounts {
             runs: 48,
             sessions: 2,
         };
         assert_eq!(store.over_before(5_000).await.unwrap(), over);
         let by = PrunedBy::Retention { days: 30 };
         assert_eq!(store.prune(5_000, by).await.unwrap(), over);
-        assert_eq!(store.over_before(5_000).await.unwrap(), Pruned::default());
+        assert_eq!(
+            store.over_before(5_000).await.unwrap(),
+            PrunedCounts::default()
+        );
         for run in &gone {
             assert!(store.run(*run).await.unwrap().is_none());
             assert!(store.events(*run, 0).await.unwrap().is_empty());
@@ -147,7 +150,7 @@ async fn requests_go_with_their_runs() {
         );
         for (key, run) in [("over", over), ("open", open)] {
             let repeat = store.first_or_repeat("ann", key, "d", run).await.unwrap();
-            assert_eq!(repeat, Repeat::First);
+            assert_eq!(repeat, KeyUse::First);
         }
         let later = now_ms() + 1_000;
         store.prune(later, PrunedBy::Person).await.unwrap();
@@ -166,7 +169,7 @@ async fn a_deleted_session_is_in_the_log() {
         let turn = run(&store, Some((session, 0)), Some(1_000)).await;
         assert!(!store.delete_session("bob", session).await.unwrap());
         assert!(store.delete_session("ann", session).await.unwrap());
-        let all = Order::After(0);
+        let all = PageStart::After(0);
         let entries = store.audited(&Filter::default(), all, 9).await.unwrap();
         let [entry] = entries.as_slice() else {
             panic!("{entries:?}");

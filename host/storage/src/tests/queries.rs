@@ -1,7 +1,7 @@
 //! What is found, and that it is found without reading everything.
 
-use super::{OUTAGE_TIMEOUT, Script, TestDatabase, databases, pending};
-use crate::audit::{Filter, Order, statement};
+use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending};
+use crate::audit::{Filter, PageStart, statement};
 use crate::*;
 use serde_json::json;
 use toolhold_protocol::approval::{Decision, Verdict};
@@ -33,7 +33,7 @@ fn of(owner: &str) -> Label {
     }
 }
 
-fn asks(script: &mut Script, call: &str) -> Event {
+fn asks(script: &mut EventScript, call: &str) -> Event {
     script.event(EventKind::Approval {
         step: 1,
         pending: pending(call, json!({})),
@@ -48,7 +48,7 @@ async fn runs_are_listed_by_owner() {
             .unwrap();
         let mut runs = Vec::new();
         for owner in ["ann", "bob", "ann"] {
-            let mut script = Script::new();
+            let mut script = EventScript::new();
             let mut journal = store.journal(script.run, of(owner));
             journal.append(&[script.begin("t")]).await.unwrap();
             runs.insert(0, script.run);
@@ -81,7 +81,7 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
         let mut runs = Vec::new();
         let mut journals = Vec::new();
         for owner in ["ann", "bob"] {
-            let mut script = Script::new();
+            let mut script = EventScript::new();
             let mut journal = store.journal(script.run, of(owner));
             journal.append(&[script.begin("t")]).await.unwrap();
             for call in ["same", owner] {
@@ -90,7 +90,7 @@ async fn calls_that_wait_are_found_by_owner_by_run_and_by_id() {
             runs.push(script.run);
             journals.push(journal);
         }
-        let ids = |waiting: Result<Vec<Waiting>, StoreError>| -> Vec<_> {
+        let ids = |waiting: Result<Vec<WaitingApproval>, StoreError>| -> Vec<_> {
             let waiting = waiting.unwrap().into_iter();
             waiting.map(|it| (it.run, it.pending.call.id)).collect()
         };
@@ -119,7 +119,7 @@ async fn a_call_waits_until_it_is_asked_again() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let run = script.run;
         let inner = sub_run(run, "outer");
         let within = |what: EventKind| EventKind::Sub {
@@ -151,7 +151,7 @@ async fn a_call_waits_until_it_is_asked_again() {
         let (mut journal, _) = store.reopen(run).await.unwrap();
         journal.append(&[script.event(resumed)]).await.unwrap();
         let waiting = store.waiting_as("deep", None).await.unwrap();
-        let [waiting] = <[Waiting; 1]>::try_from(waiting).expect("it waits");
+        let [waiting] = <[WaitingApproval; 1]>::try_from(waiting).expect("it waits");
         assert_eq!(waiting.within, inner);
         let decision = Decision {
             digest: waiting.pending.digest.clone(),
@@ -188,7 +188,7 @@ async fn a_turn_begins_in_a_session_that_is_there() {
             .unwrap();
         let session = store.create_session("ann", "a", "").await.unwrap().id;
         let turn = async |number| {
-            let mut script = Script::new();
+            let mut script = EventScript::new();
             let label = Label {
                 turn: Some((session, number)),
                 ..of("ann")
@@ -220,7 +220,7 @@ async fn a_page_of_a_record_has_a_size() {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
             .unwrap();
-        let mut script = Script::new();
+        let mut script = EventScript::new();
         let mut journal = store.journal(script.run, Label::default());
         let mut events = vec![script.begin("t")];
         for mib in [1, 1, 1, 1, 1, 9, 1, 0, 0] {
@@ -281,7 +281,7 @@ async fn the_audit_log_is_searched_by_its_indexes() {
             "sqlite_autoindex_audit_2",
         ),
     ] {
-        for order in [Order::After(0), Order::Before(i64::MAX)] {
+        for order in [PageStart::After(0), PageStart::Before(i64::MAX)] {
             let plan = plan(&store, statement(&filter, order).0).await;
             assert!(plan.contains(index), "{plan}");
         }

@@ -1,6 +1,6 @@
 //! One write of a caller.
 
-use crate::audit_log::{Draft, Head};
+use crate::audit_log::{Draft, LogHead};
 use crate::change::Change;
 use crate::error::WriteError;
 use std::any::Any;
@@ -24,7 +24,7 @@ pub struct WriteEntry {
     )]
     pub attachment: Option<Attachment>,
     /// Expected log head if the commit succeeded but its reply was lost.
-    pub expected_head: Option<Head>,
+    pub expected_head: Option<LogHead>,
 }
 
 impl WriteEntry {

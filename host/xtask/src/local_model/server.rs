@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 
 use super::record::{self, Record};
-use super::{Installed, health, home};
+use super::{InstalledModel, health, home};
 use crate::{interrupt, narrate, project};
 
 /// Where `local-model start` listens if it can, so that the address is the same every time.
@@ -49,7 +49,7 @@ pub fn usual_port() -> Result<u16> {
 }
 
 impl LocalServer {
-    pub fn start_owned(installed: &Installed, port: u16) -> Result<Self> {
+    pub fn start_owned(installed: &InstalledModel, port: u16) -> Result<Self> {
         let (mut command, log) = command(installed, port, &token())?;
         // The pipe is the lifeline: the system closes it however this process ends.
         command.arg("--lifeline").stdin(Stdio::piped());
@@ -89,7 +89,7 @@ fn end(child: &mut Child) {
 }
 
 /// Starts one that outlives this process.
-pub fn start_detached(installed: &Installed, port: u16) -> Result<Record> {
+pub fn start_detached(installed: &InstalledModel, port: u16) -> Result<Record> {
     let token = token();
     let (mut command, log) = command(installed, port, &token)?;
     let mut child = spawn(command.stdin(Stdio::null()))?;
@@ -126,7 +126,7 @@ fn await_command_line(record: &Record, child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-fn command(installed: &Installed, port: u16, token: &str) -> Result<(Command, PathBuf)> {
+fn command(installed: &InstalledModel, port: u16, token: &str) -> Result<(Command, PathBuf)> {
     let log = home::subfolder("run")?.join(format!("{}-{port}.log", installed.model.name));
     let output =
         File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
@@ -169,7 +169,7 @@ fn token() -> String {
 }
 
 fn wait_until_healthy(
-    installed: &Installed,
+    installed: &InstalledModel,
     child: &mut Child,
     port: u16,
     log: &Path,

@@ -81,13 +81,13 @@ fn inline_rooms(source: &SourceFile) -> Vec<String> {
 }
 
 /// A name in the crate's root that some module names.
-struct Named {
+struct RootName {
     module: Vec<String>,
     target: String,
     line: usize,
 }
 
-fn walk(tokens: &[TokenTree], module: &mut Vec<String>, named: &mut Vec<Named>) {
+fn walk(tokens: &[TokenTree], module: &mut Vec<String>, named: &mut Vec<RootName>) {
     let mut index = 0;
     while let Some(token) = tokens.get(index) {
         index += 1;
@@ -126,10 +126,10 @@ fn root_names(
     tokens: &[TokenTree],
     index: usize,
     module: &[String],
-    named: &mut Vec<Named>,
+    named: &mut Vec<RootName>,
 ) -> usize {
     let mut name = |word: &proc_macro2::Ident| {
-        named.push(Named {
+        named.push(RootName {
             module: module.to_vec(),
             target: word.to_string(),
             line: word.span().start().line,

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use super::arrows::Arrows;
 
 #[derive(Debug)]
-pub struct Knot {
+pub struct ModuleCycle {
     pub rooms: BTreeSet<String>,
     /// The arrows between its rooms, the rarest first.
-    pub ties: Vec<Tie>,
+    pub ties: Vec<CycleEdge>,
 }
 
 #[derive(Debug)]
-pub struct Tie {
+pub struct CycleEdge {
     pub from: String,
     pub to: String,
     /// How many lines draw this arrow.
@@ -21,8 +21,8 @@ pub struct Tie {
     pub first: (PathBuf, usize),
 }
 
-pub fn knots(arrows: &Arrows) -> Vec<Knot> {
-    let mut knots: Vec<Knot> = Vec::new();
+pub fn knots(arrows: &Arrows) -> Vec<ModuleCycle> {
+    let mut knots: Vec<ModuleCycle> = Vec::new();
     for room in &arrows.rooms {
         if knots.iter().any(|knot| knot.rooms.contains(room)) {
             continue;
@@ -31,7 +31,7 @@ pub fn knots(arrows: &Arrows) -> Vec<Knot> {
         let rooms: BTreeSet<_> = reached(arrows, room).iter().filter(back).cloned().collect();
         if !rooms.is_empty() {
             let ties = ties(arrows, &rooms);
-            knots.push(Knot { rooms, ties });
+            knots.push(ModuleCycle { rooms, ties });
         }
     }
     knots
@@ -51,14 +51,14 @@ fn reached(arrows: &Arrows, room: &str) -> BTreeSet<String> {
     reached
 }
 
-fn ties(arrows: &Arrows, rooms: &BTreeSet<String>) -> Vec<Tie> {
+fn ties(arrows: &Arrows, rooms: &BTreeSet<String>) -> Vec<CycleEdge> {
     let inside = arrows
         .lines
         .iter()
         .filter(|((from, to), _)| rooms.contains(from) && rooms.contains(to));
     let mut ties: Vec<_> = inside
         .filter_map(|((from, to), lines)| {
-            Some(Tie {
+            Some(CycleEdge {
                 from: from.clone(),
                 to: to.clone(),
                 lines: lines.len(),

@@ -52,13 +52,13 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// One crate.
-struct Row {
+struct CrateRow {
     /// All but the lines of code.
     fixed: String,
     lines: usize,
 }
 
-fn rows(plans: &[CrateRooms]) -> Result<Vec<Row>> {
+fn rows(plans: &[CrateRooms]) -> Result<Vec<CrateRow>> {
     let last = order::ORDER.len();
     let mut plans: Vec<_> = plans.iter().collect();
     plans.sort_by_key(|plan| order::position(&plan.krate.name).unwrap_or(last));
@@ -75,7 +75,7 @@ fn rows(plans: &[CrateRooms]) -> Result<Vec<Row>> {
         } else {
             String::new()
         };
-        rows.push(Row {
+        rows.push(CrateRow {
             fixed: format!(
                 "| {place} | `{}` | {} | {} |",
                 krate.name,
@@ -88,7 +88,7 @@ fn rows(plans: &[CrateRooms]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn render(rows: &[Row]) -> String {
+fn render(rows: &[CrateRow]) -> String {
     let mut table =
         "\n| | crate | what it does | rooms | lines |\n|---|---|---|---|---|\n".to_owned();
     for row in rows {
@@ -100,7 +100,7 @@ fn render(rows: &[Row]) -> String {
     table
 }
 
-fn is_fresh(rows: &[Row], written: &str) -> bool {
+fn is_fresh(rows: &[CrateRow], written: &str) -> bool {
     let mut lines = written
         .lines()
         .filter(|line| line.starts_with("| "))
@@ -119,9 +119,9 @@ fn is_fresh(rows: &[Row], written: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn row(fixed: &str, lines: usize) -> Row {
+    fn row(fixed: &str, lines: usize) -> CrateRow {
         let fixed = fixed.to_owned();
-        Row { fixed, lines }
+        CrateRow { fixed, lines }
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             "{table}"
         );
         assert!(is_fresh(&rows, &table));
-        let stale: [&[Row]; 4] = [
+        let stale: [&[CrateRow]; 4] = [
             &rows[..1],
             &[
                 row("| 1 | `json` | Strict JSON | 5 |", 8123),

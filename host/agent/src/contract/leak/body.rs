@@ -1,7 +1,7 @@
 //! What stands between the marks of a leaked call, or is all of an answer.
 
-use super::{Leak, Leaked, MAX_CALLS, gemma, pythonic, tags};
-use crate::contract::harmony::{self, Begins, Header};
+use super::{Leak, LeakedCalls, MAX_CALLS, gemma, pythonic, tags};
+use crate::contract::harmony::{self, Header, HeaderMatch};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ impl CallableNames {
 }
 
 /// The calls between two marks.
-pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let text = text.trim();
     if tags::begin(text) {
         return tags::all(text, offer, end);
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<Leaked
     if gemma::begin(text) {
         return gemma::calls(text, offer);
     }
-    if let Begins::With(header) = harmony::begins(text) {
+    if let HeaderMatch::With(header) = harmony::begins(text) {
         return message(&header, offer, end);
     }
     if text.starts_with(['{', '[', '`']) {
@@ -86,18 +86,18 @@ pub(super) fn read(text: &str, offer: &CallableNames, end: End) -> Option<Leaked
 }
 
 /// A Harmony message with a recipient.
-fn message(header: &Header<'_>, offer: &CallableNames, end: End) -> Option<Leaked> {
+fn message(header: &Header<'_>, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let content = header.content.trim_end();
     let content = content.strip_suffix("<|call|>").unwrap_or(content);
     named(header.recipient?, content.trim(), offer, end)
 }
 
 /// The calls of an answer that is nothing else, in a form without a mark.
-pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let text = answer.trim();
     let unmarked = harmony::unmarked_calls(text);
     if !unmarked.is_empty() {
-        let mut all = Leaked::default();
+        let mut all = LeakedCalls::default();
         for (name, content) in unmarked {
             all.take(named(name, content, offer, end)?);
         }
@@ -138,7 +138,7 @@ pub(super) fn unfenced(text: &str) -> Option<&str> {
 }
 
 /// One object that is a call, or a list of them. `whole`: they must have arguments.
-fn json(text: &str, offer: &CallableNames, end: End, whole: bool) -> Option<Leaked> {
+fn json(text: &str, offer: &CallableNames, end: End, whole: bool) -> Option<LeakedCalls> {
     let Repaired { value, repairs } = value(text, end)?;
     let calls = match value {
         Value::Array(items) if !items.is_empty() => items
@@ -147,11 +147,11 @@ fn json(text: &str, offer: &CallableNames, end: End, whole: bool) -> Option<Leak
             .collect::<Option<Vec<_>>>()?,
         object => vec![call(object, offer, whole)?],
     };
-    Some(Leaked { calls, repairs })
+    Some(LeakedCalls { calls, repairs })
 }
 
 /// Objects one after the other, as Llama writes several calls: `{…}; {…}`.
-fn several(text: &str, offer: &CallableNames) -> Option<Leaked> {
+fn several(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let mut calls = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -165,7 +165,7 @@ fn several(text: &str, offer: &CallableNames) -> Option<Leaked> {
             return None;
         }
     }
-    (!calls.is_empty()).then_some(Leaked {
+    (!calls.is_empty()).then_some(LeakedCalls {
         calls,
         repairs: Vec::new(),
     })
@@ -271,7 +271,7 @@ fn is_schema(arguments: &Map<String, Value>) -> bool {
 }
 
 /// A name and then an object: `NAME{…}`, `NAME[ARGS]{…}`, `function<｜tool▁sep｜>NAME` and a fence.
-fn after_name(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+fn after_name(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let text = match text.strip_prefix("function") {
         Some(rest) => strip_separator(rest).unwrap_or(text),
         None => text,
@@ -303,11 +303,16 @@ fn strip_separator(text: &str) -> Option<&str> {
 }
 
 /// A call of `name` with an object as its arguments; without any where there is no text.
-pub(super) fn named(name: &str, text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn named(
+    name: &str,
+    text: &str,
+    offer: &CallableNames,
+    end: End,
+) -> Option<LeakedCalls> {
     let tool = offer.tool(name)?;
     if text.is_empty() {
         // Only the model's own end proves that no arguments were to follow.
-        return (end == End::Own).then(|| Leaked {
+        return (end == End::Own).then(|| LeakedCalls {
             calls: vec![Leak {
                 tool,
                 arguments: Map::new(),
@@ -323,7 +328,7 @@ pub(super) fn named(name: &str, text: &str, offer: &CallableNames, end: End) -> 
     let Value::Object(arguments) = value else {
         return None;
     };
-    (!is_schema(&arguments)).then(|| Leaked {
+    (!is_schema(&arguments)).then(|| LeakedCalls {
         calls: vec![Leak { tool, arguments }],
         repairs,
     })

@@ -3,7 +3,7 @@
 
 use super::body::CallableNames;
 use super::tags::{one, put};
-use super::{Leaked, MAX_CALLS};
+use super::{LeakedCalls, MAX_CALLS};
 use serde_json::{Map, Value};
 
 const CALL: &str = "call:";
@@ -18,8 +18,8 @@ pub(super) fn begin(text: &str) -> bool {
 }
 
 /// One call after the other, whole. Where one is cut its last value may be another.
-pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<Leaked> {
-    let mut leaked = Leaked::default();
+pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
+    let mut leaked = LeakedCalls::default();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (name, inner) = rest.strip_prefix(CALL)?.split_once('{')?;

@@ -110,7 +110,7 @@ const AROUND: [&str; 39] = [
 
 /// What stands on the line of a call, behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Follows {
+pub(super) enum AfterCall {
     /// So far.
     Nothing,
     /// A mark that is not complete.
@@ -120,20 +120,20 @@ pub(super) enum Follows {
     Prose,
 }
 
-pub(super) fn follows(rest: &str) -> Follows {
+pub(super) fn follows(rest: &str) -> AfterCall {
     let blank = |c: char| c.is_whitespace() && c != '\n';
     let mut rest = rest.trim_start_matches(blank);
     while let Some(more) = AROUND.iter().find_map(|around| rest.strip_prefix(around)) {
         rest = more.trim_start_matches(blank);
     }
     if rest.is_empty() {
-        Follows::Nothing
+        AfterCall::Nothing
     } else if rest.starts_with('\n') || MARKS.iter().any(|mark| rest.starts_with(mark.open)) {
-        Follows::Calls
+        AfterCall::Calls
     } else if is_begun(rest) {
-        Follows::Begun
+        AfterCall::Begun
     } else {
-        Follows::Prose
+        AfterCall::Prose
     }
 }
 

@@ -56,7 +56,7 @@ mod tests;
 pub(super) use body::CallableNames;
 pub(super) use reader::{Fate, LeakReader};
 
-use marks::{Follows, MARKS, Mark, follows, is_begun, past_around, trim_around};
+use marks::{AfterCall, MARKS, Mark, follows, is_begun, past_around, trim_around};
 use serde_json::{Map, Value};
 use toolhold_json::repair::End;
 use toolhold_json::repair::RepairKind;
@@ -80,12 +80,12 @@ pub(super) struct Leak {
 
 /// The calls of a text, and what had to be repaired in them.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Leaked {
+pub(super) struct LeakedCalls {
     pub(super) calls: Vec<Leak>,
     pub(super) repairs: Vec<RepairKind>,
 }
 
-impl Leaked {
+impl LeakedCalls {
     fn take(&mut self, more: Self) {
         self.calls.extend(more.calls);
         for kind in more.repairs {
@@ -102,9 +102,9 @@ impl Leaked {
 
 /// The beginning of a text.
 #[derive(Debug)]
-enum Next<'t> {
+enum TextOpening<'t> {
     /// Calls, and what follows them.
-    Calls(Leaked, &'t str),
+    Calls(LeakedCalls, &'t str),
     /// Nothing more that counts.
     Nothing,
     /// A mark that is not complete, or a call without an end.
@@ -125,7 +125,7 @@ enum Text {
 }
 
 /// The calls of a complete answer, if what it does is to call.
-pub(super) fn find(answer: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn find(answer: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     front(answer, offer, end)
         .or_else(|| last(answer, offer, end))
         .or_else(|| body::unmarked(answer, offer, end))
@@ -133,13 +133,13 @@ pub(super) fn find(answer: &str, offer: &CallableNames, end: End) -> Option<Leak
 }
 
 /// The calls that a complete answer begins with.
-pub(super) fn front(answer: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn front(answer: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let (leaked, _) = run(answer, offer, end);
     (!leaked.calls.is_empty()).then_some(leaked).map(noted)
 }
 
 /// The calls that a thought ends with: for answers that are empty.
-pub(super) fn of_thought(thought: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn of_thought(thought: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     front_only(thought, offer, end)
         .or_else(|| last(thought, offer, end))
         .map(noted)
@@ -159,7 +159,7 @@ pub(super) fn is_failed(answer: &str, offer: &CallableNames) -> bool {
             })
 }
 
-fn noted(mut leaked: Leaked) -> Leaked {
+fn noted(mut leaked: LeakedCalls) -> LeakedCalls {
     leaked
         .repairs
         .retain(|kind| *kind != RepairKind::LeakedCall);
@@ -168,29 +168,29 @@ fn noted(mut leaked: Leaked) -> Leaked {
 }
 
 /// As [`front`], with nothing behind the calls.
-fn front_only(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+fn front_only(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let (leaked, is_all) = run(text, offer, end);
     (is_all && !leaked.calls.is_empty()).then_some(leaked)
 }
 
 /// Calls one after the other, and whether they are all there is.
-fn run(mut text: &str, offer: &CallableNames, end: End) -> (Leaked, bool) {
-    let mut leaked = Leaked::default();
+fn run(mut text: &str, offer: &CallableNames, end: End) -> (LeakedCalls, bool) {
+    let mut leaked = LeakedCalls::default();
     while leaked.calls.len() < MAX_CALLS {
         match next(text, offer, Text::Whole(end)) {
-            Next::Calls(more, rest) => {
+            TextOpening::Calls(more, rest) => {
                 leaked.take(more);
                 text = rest;
             }
-            Next::Nothing => return (leaked, true),
-            Next::Open | Next::Waits | Next::Other => return (leaked, false),
+            TextOpening::Nothing => return (leaked, true),
+            TextOpening::Open | TextOpening::Waits | TextOpening::Other => return (leaked, false),
         }
     }
     (leaked, false)
 }
 
 /// Calls that end a text in which something stands before them: as many as there are.
-fn last(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+fn last(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let mut found = None;
     let places = places(text).into_iter().rev().take(MAX_PLACES);
     for (at, mark) in places.take_while(|(at, _)| text.len() - at <= MAX_LAST) {
@@ -240,16 +240,16 @@ fn begins_line(text: &str, at: usize) -> bool {
 }
 
 /// Reads what `text` begins with.
-fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> Next<'t> {
+fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> TextOpening<'t> {
     let start = past_around(text);
     if whole == Text::Growing && is_begun(start) {
-        return Next::Open;
+        return TextOpening::Open;
     }
     if start.is_empty() {
-        return Next::Nothing;
+        return TextOpening::Nothing;
     }
     let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
-        return Next::Other;
+        return TextOpening::Other;
     };
     let inner = &start[mark.open.len()..];
     let body = |end: usize| {
@@ -277,9 +277,11 @@ fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> Next<'t> {
         if let Some(leaked) = body::read(body(end), offer, End::Own) {
             let rest = &inner[rest..];
             return match follows(rest) {
-                Follows::Nothing | Follows::Begun if whole == Text::Growing => Next::Waits,
-                Follows::Nothing | Follows::Calls => Next::Calls(leaked, rest),
-                Follows::Begun | Follows::Prose => Next::Other,
+                AfterCall::Nothing | AfterCall::Begun if whole == Text::Growing => {
+                    TextOpening::Waits
+                }
+                AfterCall::Nothing | AfterCall::Calls => TextOpening::Calls(leaked, rest),
+                AfterCall::Begun | AfterCall::Prose => TextOpening::Other,
             };
         }
         from = at + mark.close.len().max(1);
@@ -288,14 +290,14 @@ fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> Next<'t> {
         }
     }
     let Text::Whole(end) = whole else {
-        return Next::Open;
+        return TextOpening::Open;
     };
     // Nothing closes it: the next one does, or the end of the reply.
     let end_at = inner.find(mark.open).unwrap_or(inner.len());
     let is_last = end_at == inner.len();
     let how = if is_last { end } else { End::Own };
     match body::read(trim_around(body(end_at)), offer, how) {
-        Some(leaked) => Next::Calls(leaked, &inner[end_at..]),
-        None => Next::Other,
+        Some(leaked) => TextOpening::Calls(leaked, &inner[end_at..]),
+        None => TextOpening::Other,
     }
 }

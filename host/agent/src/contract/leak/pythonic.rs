@@ -1,7 +1,7 @@
 //! Calls as Python writes them: `[weather.now(city="Rome", days=[1, 2]), news.top()]`, or one a line.
 
 use super::body::CallableNames;
-use super::{Leak, Leaked, MAX_CALLS};
+use super::{Leak, LeakedCalls, MAX_CALLS};
 use serde_json::Map;
 use toolhold_json::repair::RepairKind;
 use toolhold_json::repair::{End, repair};
@@ -11,13 +11,13 @@ const PACKAGE: &str = "default_api.";
 
 /// Calls in a list, or one after the other, with arguments by name and literals as values. Nothing if
 /// anything else is there, or a name is not offered.
-pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<Leaked> {
+pub(super) fn calls(text: &str, offer: &CallableNames) -> Option<LeakedCalls> {
     let text = text.trim();
     let (inner, is_list) = match text.strip_prefix('[') {
         Some(inner) => (inner.strip_suffix(']')?, true),
         None => (text, false),
     };
-    let mut leaked = Leaked::default();
+    let mut leaked = LeakedCalls::default();
     let mut rest = inner.trim();
     while !rest.is_empty() {
         let (name, after) = rest.split_once('(')?;

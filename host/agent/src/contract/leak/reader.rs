@@ -1,7 +1,7 @@
 //! Leaked calls that begin an answer, while it is generated.
 
 use super::marks::{MARKS, is_begun, past_around};
-use super::{CallableNames, Leak, MAX_CALLS, Next, Text, front, next};
+use super::{CallableNames, Leak, MAX_CALLS, Text, TextOpening, front, next};
 use std::mem;
 use toolhold_json::repair::End;
 
@@ -88,7 +88,7 @@ impl LeakReader {
         let mut calls = Vec::new();
         while self.may_be_complete() {
             match next(&self.text, &self.offer, Text::Growing) {
-                Next::Calls(leaked, rest) => {
+                TextOpening::Calls(leaked, rest) => {
                     self.given += leaked.calls.len();
                     calls.extend(leaked.calls);
                     self.text = rest.to_owned();
@@ -98,12 +98,12 @@ impl LeakReader {
                         self.text = String::new();
                     }
                 }
-                Next::Waits => {
+                TextOpening::Waits => {
                     self.is_waiting = true;
                     break;
                 }
-                Next::Open | Next::Nothing => break,
-                Next::Other => {
+                TextOpening::Open | TextOpening::Nothing => break,
+                TextOpening::Other => {
                     if self.given > 0 {
                         self.place = LeakPosition::Over;
                         self.text = String::new();

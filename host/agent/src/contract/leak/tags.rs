@@ -2,7 +2,7 @@
 //! has, the tool's schema says later (`guard::coerce`).
 
 use super::body::{self, CallableNames};
-use super::{Leak, Leaked, MAX_CALLS, MAX_CLOSES};
+use super::{Leak, LeakedCalls, MAX_CALLS, MAX_CLOSES};
 use serde_json::{Map, Value};
 use toolhold_json::repair::End;
 use toolhold_json::strict;
@@ -59,8 +59,8 @@ fn family(text: &str) -> Option<&'static Family> {
 }
 
 /// One call after the other.
-pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
-    let mut leaked = Leaked::default();
+pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
+    let mut leaked = LeakedCalls::default();
     let mut rest = text;
     while !rest.is_empty() {
         let family = family(rest)?;
@@ -91,7 +91,7 @@ pub(super) fn all(text: &str, offer: &CallableNames, end: End) -> Option<Leaked>
 }
 
 /// `<function=NAME>…</function>` and `<invoke name="NAME">…</invoke>`, with parameters as tags or as JSON.
-fn named(family: &Family, text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+fn named(family: &Family, text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     let (name, rest) = text.strip_prefix(family.open)?.split_once('>')?;
     let name = if family.open.ends_with("name=") {
         unquoted(name)?
@@ -189,7 +189,7 @@ fn lines(value: &str) -> &str {
 }
 
 /// `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…`
-pub(super) fn pairs(text: &str, offer: &CallableNames, end: End) -> Option<Leaked> {
+pub(super) fn pairs(text: &str, offer: &CallableNames, end: End) -> Option<LeakedCalls> {
     // Another pair may be missing.
     if end == End::Cut {
         return None;
@@ -211,8 +211,8 @@ pub(super) fn pairs(text: &str, offer: &CallableNames, end: End) -> Option<Leake
     Some(one(tool, arguments))
 }
 
-pub(super) fn one(tool: String, arguments: Map<String, Value>) -> Leaked {
-    Leaked {
+pub(super) fn one(tool: String, arguments: Map<String, Value>) -> LeakedCalls {
+    LeakedCalls {
         calls: vec![Leak { tool, arguments }],
         repairs: Vec::new(),
     }

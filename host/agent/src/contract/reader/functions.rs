@@ -1,6 +1,6 @@
 //! The function calls of the `tools` contract.
 
-use super::{Piece, SolutionPart};
+use super::{ReplyPart, SolutionPart};
 use crate::contract::tools;
 use serde_json::Value;
 use toolhold_json::scan::{SPACE, Scan};
@@ -32,7 +32,7 @@ impl FunctionReader {
         index: usize,
         name: Option<&str>,
         arguments: &str,
-        out: &mut Vec<Piece>,
+        out: &mut Vec<ReplyPart>,
     ) -> Result<(), String> {
         if index == self.slots.len() {
             self.slots.push(Slot {
@@ -50,7 +50,7 @@ impl FunctionReader {
     }
 
     /// The reply has ended.
-    pub(super) fn finish(&mut self, out: &mut Vec<Piece>) -> Result<(), String> {
+    pub(super) fn finish(&mut self, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         self.give(true, out)
     }
 
@@ -60,7 +60,7 @@ impl FunctionReader {
     }
 
     /// Gives out what is complete and has nothing incomplete before it.
-    fn give(&mut self, ended: bool, out: &mut Vec<Piece>) -> Result<(), String> {
+    fn give(&mut self, ended: bool, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         let begun = self.slots.len();
         while let Some(slot) = self.slots.get_mut(self.given) {
             // A model writes one call after the other: when the next has begun this one has ended.
@@ -73,7 +73,7 @@ impl FunctionReader {
             self.given += 1;
             match tools::given(name, arguments)? {
                 SolutionPart::Call(call) => {
-                    out.push(Piece::Call {
+                    out.push(ReplyPart::Call {
                         index: self.calls,
                         call,
                     });
@@ -84,7 +84,7 @@ impl FunctionReader {
                 }
                 SolutionPart::Field(name, value) => {
                     self.fields.push(name);
-                    out.push(Piece::field(name, value));
+                    out.push(ReplyPart::field(name, value));
                 }
             }
         }

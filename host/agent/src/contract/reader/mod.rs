@@ -23,7 +23,7 @@ use toolhold_protocol::tool::Tool;
 
 /// Something that is complete in a reply that is not.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Piece {
+pub enum ReplyPart {
     /// One call, as the object that stands in a solution's `calls`: `_tool` first, then its other
     /// reserved properties and its parameters as the model wrote them. `index` counts from 0.
     Call { index: usize, call: Value },
@@ -46,7 +46,7 @@ pub struct ReplyReader {
     leaked: usize,
     state: FormatReader,
     /// Pieces held back until they are known to be no part of a thought.
-    waiting: Vec<Piece>,
+    waiting: Vec<ReplyPart>,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl ReplyReader {
     }
 
     /// Takes what the model wrote next, and gives what that makes complete.
-    pub fn push(&mut self, delta: &Delta) -> Vec<Piece> {
+    pub fn push(&mut self, delta: &Delta) -> Vec<ReplyPart> {
         let mut pieces = Vec::new();
         match (&mut self.state, delta) {
             // Calls in the text of a reply that may have native ones are read when it has ended.
@@ -117,11 +117,11 @@ impl ReplyReader {
         pieces
     }
 
-    fn answer(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn answer(&mut self, text: &str, pieces: &mut Vec<ReplyPart>) {
         match self.leaks.push(text) {
             Fate::Taken(calls) => {
                 for leak in calls {
-                    pieces.push(Piece::Call {
+                    pieces.push(ReplyPart::Call {
                         index: self.leaked,
                         call: call_object(leak.tool, leak.arguments),
                     });
@@ -132,7 +132,7 @@ impl ReplyReader {
         }
     }
 
-    fn read(&mut self, text: &str, pieces: &mut Vec<Piece>) {
+    fn read(&mut self, text: &str, pieces: &mut Vec<ReplyPart>) {
         let is_settled = self.thoughts.is_settled();
         let read = match &mut self.state {
             FormatReader::Schema(reader) => reader.push(text, pieces),
@@ -147,7 +147,7 @@ impl ReplyReader {
 
     /// The reply has ended: gives what only that makes complete, such as a function call without
     /// arguments.
-    pub fn finish(&mut self) -> Vec<Piece> {
+    pub fn finish(&mut self) -> Vec<ReplyPart> {
         let mut pieces = Vec::new();
         if let FormatReader::Tools(reader) = &mut self.state {
             // Whatever is wrong, this was the last that is read.
@@ -178,17 +178,17 @@ impl ReplyReader {
     }
 }
 
-fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<Piece>) -> Result<(), String> {
+fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<ReplyPart>) -> Result<(), String> {
     if let Some(object) = finder.push(text)? {
         pieces.extend(simple::given(object)?.into_iter().map(|given| match given {
-            SolutionPart::Call(call) => Piece::Call { index: 0, call },
-            SolutionPart::Field(name, value) => Piece::field(name, value),
+            SolutionPart::Call(call) => ReplyPart::Call { index: 0, call },
+            SolutionPart::Field(name, value) => ReplyPart::field(name, value),
         }));
     }
     Ok(())
 }
 
-impl Piece {
+impl ReplyPart {
     fn field(name: &str, value: Value) -> Self {
         Self::Field {
             name: name.to_owned(),

@@ -1,6 +1,6 @@
 //! The solution object of the `schema` contract, member by member.
 
-use super::{Piece, call_object};
+use super::{ReplyPart, call_object};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::mem;
@@ -43,7 +43,7 @@ impl SolutionReader {
     pub(in crate::contract) fn push(
         &mut self,
         mut text: &str,
-        out: &mut Vec<Piece>,
+        out: &mut Vec<ReplyPart>,
     ) -> Result<(), String> {
         while !text.is_empty() {
             text = match &mut self.scan {
@@ -115,7 +115,7 @@ impl SolutionReader {
     }
 
     /// Takes the value that stands at `place`.
-    fn take(&mut self, value: Value, out: &mut Vec<Piece>) -> Result<(), String> {
+    fn take(&mut self, value: Value, out: &mut Vec<ReplyPart>) -> Result<(), String> {
         self.place = match (mem::take(&mut self.place), value) {
             (SolutionPosition::FirstName | SolutionPosition::Name, Value::String(name)) => {
                 if !self.names.insert(name.clone()) {
@@ -124,7 +124,7 @@ impl SolutionReader {
                 SolutionPosition::Colon(name)
             }
             (SolutionPosition::Value(name), value) if name != CALLS => {
-                out.push(Piece::Field { name, value });
+                out.push(ReplyPart::Field { name, value });
                 SolutionPosition::AfterValue
             }
             (SolutionPosition::Value(_), Value::Null) => SolutionPosition::AfterValue,
@@ -132,7 +132,7 @@ impl SolutionReader {
                 let Some(Value::String(tool)) = call.shift_remove("_tool") else {
                     return Err("a call lacks \"_tool\", the name of the tool to call".into());
                 };
-                out.push(Piece::Call {
+                out.push(ReplyPart::Call {
                     index: self.calls,
                     call: call_object(tool, call),
                 });

@@ -29,17 +29,17 @@ fn contents(text: &str, cuts: &[Index]) -> Vec<Delta> {
     cut(text, cuts).into_iter().map(content).collect()
 }
 
-fn pieces(contract: Contract, deltas: &[Delta]) -> Vec<Piece> {
+fn pieces(contract: Contract, deltas: &[Delta]) -> Vec<ReplyPart> {
     let mut reader = ReplyReader::new(contract, &offered());
     let mut pieces: Vec<_> = deltas.iter().flat_map(|delta| reader.push(delta)).collect();
     pieces.extend(reader.finish());
     pieces
 }
 
-fn calls(pieces: &[Piece]) -> Vec<Value> {
+fn calls(pieces: &[ReplyPart]) -> Vec<Value> {
     let mut calls = Vec::new();
     for piece in pieces {
-        if let Piece::Call { index, call } = piece {
+        if let ReplyPart::Call { index, call } = piece {
             assert_eq!(*index, calls.len());
             assert_eq!(call.as_object().unwrap().keys().next().unwrap(), "_tool");
             calls.push(call.clone());
@@ -48,7 +48,7 @@ fn calls(pieces: &[Piece]) -> Vec<Value> {
     calls
 }
 
-fn asked(pieces: &[Piece]) -> Vec<Call> {
+fn asked(pieces: &[ReplyPart]) -> Vec<Call> {
     let calls = calls(pieces).into_iter();
     calls.map(|call| Call::read(call).unwrap()).collect()
 }
@@ -92,8 +92,8 @@ proptest! {
         let fields: Map<String, Value> = given
             .iter()
             .filter_map(|piece| match piece {
-                Piece::Field { name, value } => Some((name.clone(), value.clone())),
-                Piece::Call { .. } => None,
+                ReplyPart::Field { name, value } => Some((name.clone(), value.clone())),
+                ReplyPart::Call { .. } => None,
             })
             .collect();
         let mut expected = solution.as_object().unwrap().clone();
@@ -123,7 +123,7 @@ proptest! {
         prop_assert_eq!(asked(&given), solution.calls);
         if functions.iter().any(|(name, _)| name == "finish") {
             let output = solution.output.unwrap();
-            prop_assert!(given.contains(&Piece::field("output", output)));
+            prop_assert!(given.contains(&ReplyPart::field("output", output)));
         }
     }
 
@@ -210,7 +210,7 @@ fn a_call_is_given_at_its_last_brace() {
             given.push((at, piece));
         }
     }
-    let call = |index, call| Piece::Call { index, call };
+    let call = |index, call| ReplyPart::Call { index, call };
     assert_eq!(
         given,
         [
@@ -219,7 +219,7 @@ fn a_call_is_given_at_its_last_brace() {
                 call(0, json!({"_tool": "a.b", "x": {"y": "}"}}))
             ),
             (text.find("}]").unwrap(), call(1, json!({"_tool": "c.d"}))),
-            (text.len() - 1, Piece::field("output", Value::Null)),
+            (text.len() - 1, ReplyPart::field("output", Value::Null)),
         ]
     );
 }
@@ -249,10 +249,10 @@ fn a_function_call_is_given_when_it_ends() {
 }
 
 /// As if it were the first, which `calls` expects.
-fn renumbered(piece: Piece) -> Piece {
+fn renumbered(piece: ReplyPart) -> ReplyPart {
     match piece {
-        Piece::Call { call, .. } => Piece::Call { index: 0, call },
-        field @ Piece::Field { .. } => field,
+        ReplyPart::Call { call, .. } => ReplyPart::Call { index: 0, call },
+        field @ ReplyPart::Field { .. } => field,
     }
 }
 
@@ -403,7 +403,7 @@ fn a_thought_before_the_reply_changes_nothing() {
             }
             let solution = read_text(contract, &text).unwrap();
             assert_eq!(
-                asked(&[Piece::Call {
+                asked(&[ReplyPart::Call {
                     index: 0,
                     call: a.clone()
                 }]),
@@ -422,7 +422,7 @@ fn a_thought_before_the_reply_changes_nothing() {
 fn a_draft_in_a_thought_without_a_beginning_is_not_called() {
     let text = "Maybe {\"tool_name\":\"a.b\"}? No.\n</think>\n{\"final_answer\":7}";
     let given = pieces(Contract::Simple, &[content(text)]);
-    assert_eq!(given, [Piece::field("output", json!(7))]);
+    assert_eq!(given, [ReplyPart::field("output", json!(7))]);
     let solution = read_text(Contract::Simple, text).unwrap();
     assert_eq!((solution.calls, solution.output), (vec![], Some(json!(7))));
 }
@@ -460,7 +460,11 @@ fn a_harmony_without_its_marks_is_taken_apart() {
         if contract != Contract::Tools {
             let chars: Vec<Delta> = text.chars().map(|c| content(&c.to_string())).collect();
             let given = pieces(contract, &chars);
-            assert_eq!(given, [Piece::field("output", json!("7"))], "{contract:?}");
+            assert_eq!(
+                given,
+                [ReplyPart::field("output", json!("7"))],
+                "{contract:?}"
+            );
         }
         let call = "analysisI look.assistantcommentary to=functions.a.b json{\"x\": 1}";
         let solution = read_text(contract, call).unwrap();

@@ -1,7 +1,7 @@
 //! Thoughts, while a reply is generated.
 
 use super::{ANSWERS, ClosingMarkFinder, MARKS};
-use crate::contract::harmony::{self, Begins, Channel};
+use crate::contract::harmony::{self, Channel, HeaderMatch};
 use std::mem;
 
 /// Keeps thoughts apart while a reply is generated. What it gives comes to what
@@ -50,7 +50,7 @@ impl Filter {
                 FilterState::Start => {
                     let start = text.trim_start();
                     let begins = harmony::begins(start);
-                    if let Begins::With(header) = begins {
+                    if let HeaderMatch::With(header) = begins {
                         self.place = match (header.channel, header.recipient) {
                             (_, Some(_)) => FilterState::Settled,
                             (Channel::Analysis, None) => FilterState::Thought(harmony::END),
@@ -61,7 +61,7 @@ impl Filter {
                             Some(_) => start.to_owned(),
                             None => header.content.to_owned(),
                         }
-                    } else if begins == Begins::Open {
+                    } else if begins == HeaderMatch::Open {
                         start.clone_into(&mut self.held);
                         return parts;
                     } else if let Some((open, close)) =

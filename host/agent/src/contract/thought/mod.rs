@@ -18,7 +18,7 @@ mod tests;
 
 pub(super) use filter::{Filter, ReplyText};
 
-use super::harmony::{self, Begins, Channel, Header, UnmarkedThought};
+use super::harmony::{self, Channel, Header, HeaderMatch, UnmarkedThought};
 
 /// What begins a thought and what ends it.
 const MARKS: [(&str, &str); 8] = [
@@ -40,19 +40,19 @@ const ANSWERS: [char; 4] = ['{', '[', '<', '`'];
 
 /// A complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Split<'t> {
+pub(super) struct ThoughtAndAnswer<'t> {
     /// With its marks, and those that open the answer; empty if there is none.
     pub(super) thought: &'t str,
     pub(super) answer: &'t str,
 }
 
-pub(super) fn split(text: &str) -> Split<'_> {
+pub(super) fn split(text: &str) -> ThoughtAndAnswer<'_> {
     let mut rest = text;
     while let Some(next) = past_thought(rest) {
         rest = next;
     }
     let last = match harmony::begins(rest.trim_start()) {
-        Begins::With(Header {
+        HeaderMatch::With(Header {
             recipient: None,
             content,
             ..
@@ -61,7 +61,7 @@ pub(super) fn split(text: &str) -> Split<'_> {
     };
     let content = last.unwrap_or(rest);
     let end = last.and_then(harmony::ending).unwrap_or(content.len());
-    Split {
+    ThoughtAndAnswer {
         thought: &text[..text.len() - content.len()],
         answer: &content[..end],
     }
@@ -70,7 +70,7 @@ pub(super) fn split(text: &str) -> Split<'_> {
 /// What follows the thought that `text` begins with.
 fn past_thought(text: &str) -> Option<&str> {
     let start = text.trim_start();
-    if let Begins::With(header) = harmony::begins(start) {
+    if let HeaderMatch::With(header) = harmony::begins(start) {
         return past_message(&header);
     }
     for (open, close) in MARKS {

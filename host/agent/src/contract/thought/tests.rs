@@ -138,7 +138,7 @@ fn thoughts_stand_apart() {
         ("It is\n<|end|>", "", "It is\n<|end|>"),
         ("", "", ""),
     ] {
-        assert_eq!(split(text), Split { thought, answer }, "{text}");
+        assert_eq!(split(text), ThoughtAndAnswer { thought, answer }, "{text}");
     }
 }
 

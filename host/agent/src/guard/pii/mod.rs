@@ -7,4 +7,4 @@ mod written;
 #[cfg(test)]
 mod tests;
 
-pub use vault::{Masked, Vault};
+pub use vault::{GivenPlaceholders, Vault};

@@ -36,7 +36,7 @@ pub struct Vault {
     by_value: HashMap<String, usize>,
     by_placeholder: HashMap<String, usize>,
     numbers: BTreeMap<&'static str, usize>,
-    known: Option<Known>,
+    known: Option<KnownValues>,
 }
 
 struct VaultEntry {
@@ -49,7 +49,7 @@ struct VaultEntry {
 }
 
 /// Finds the values of the first `entries`.
-struct Known {
+struct KnownValues {
     entries: usize,
     automaton: AhoCorasick,
     /// By pattern.
@@ -58,7 +58,7 @@ struct Known {
 
 /// The placeholders that a tool was given instead of values.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Masked(BTreeMap<String, String>);
+pub struct GivenPlaceholders(BTreeMap<String, String>);
 
 /// In whose data a value is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,12 +111,12 @@ impl Vault {
     }
 
     /// Uses these placeholders for their values, which belong to all instances.
-    pub fn learn_masked(&mut self, masked: &Masked) {
+    pub fn learn_masked(&mut self, masked: &GivenPlaceholders) {
         for (placeholder, value) in &masked.0 {
             let written = placeholder.trim_matches(['<', '>']);
             let Some((label, Ok(number))) = written
                 .rsplit_once('_')
-                .map(|(label, number)| (label, number.parse()))
+                .map(|(label, number)| (label, number.parse::<usize>()))
             else {
                 continue;
             };
@@ -202,8 +202,8 @@ impl Vault {
     }
 
     /// The placeholders in what a tool is given.
-    pub fn masked<'a>(&self, given: impl IntoIterator<Item = &'a Value>) -> Masked {
-        let mut masked = Masked::default();
+    pub fn masked<'a>(&self, given: impl IntoIterator<Item = &'a Value>) -> GivenPlaceholders {
+        let mut masked = GivenPlaceholders::default();
         for value in given {
             strings(value, 0, &mut |text| {
                 replaced(text, |placeholder| {
@@ -332,7 +332,7 @@ impl Vault {
             .match_kind(MatchKind::LeftmostLongest)
             .build(patterns)
             .ok()
-            .map(|automaton| Known {
+            .map(|automaton| KnownValues {
                 entries: self.entries.len(),
                 automaton,
                 of,
@@ -492,7 +492,7 @@ impl VaultEntry {
     }
 }
 
-impl Masked {
+impl GivenPlaceholders {
     pub fn extend(&mut self, more: Self) {
         self.0.extend(more.0);
     }
@@ -513,7 +513,7 @@ impl Masked {
 }
 
 /// `Debug` shows no values, so that they reach no log.
-impl Debug for Masked {
+impl Debug for GivenPlaceholders {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

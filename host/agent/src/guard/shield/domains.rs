@@ -8,7 +8,7 @@ use super::{Screening, Shield, ShieldVerdict};
 use futures_util::future::BoxFuture;
 use regex::Regex;
 use std::sync::LazyLock;
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use url::Url;
 
 /// Maximum characters of a URL that are examined: its host is at the beginning.
@@ -106,7 +106,7 @@ impl Shield for Domains {
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         let shield = self.clone();
         aside(screening, move |screening| shield.judge(screening))

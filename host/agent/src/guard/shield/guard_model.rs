@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
-use toolhold_model::side::Aside;
-use toolhold_model::{Model, Watch};
+use toolhold_model::side::SideObserver;
+use toolhold_model::{CompletionObserver, Model};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::shield::ShieldPlace;
 
@@ -44,7 +44,7 @@ impl Shield for GuardModel {
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(async move {
             let prompt = self.prompt(screening)?;
@@ -53,7 +53,10 @@ impl Shield for GuardModel {
                 temperature: Some(0.0),
                 ..ChatRequest::new("", vec![ChatMessage::user(prompt)])
             };
-            let completion = self.model.complete(&request, &mut Aside(watch)).await;
+            let completion = self
+                .model
+                .complete(&request, &mut SideObserver(watch))
+                .await;
             let completion = completion.map_err(|error| format!("its endpoint failed: {error}"))?;
             self.read(&completion.content)
         })

@@ -22,7 +22,7 @@ pub use policy::{OnFailure, ShieldBinding, Shields};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use toolhold_protocol::shield::ShieldPlace;
 
 /// The input of a shield.
@@ -71,6 +71,6 @@ pub trait Shield: Send + Sync + Debug {
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>>;
 }

@@ -4,7 +4,7 @@ use super::{Screening, Shield, ShieldVerdict};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::pii::find;
 
@@ -18,7 +18,7 @@ impl Shield for PersonalData {
     fn screen<'a>(
         &'a self,
         screening: &'a Screening,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         let shield = self.clone();
         aside(screening, move |screening| shield.judge(screening))

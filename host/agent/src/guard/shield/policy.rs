@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_json::hex::sha256;
-use toolhold_model::Watch;
+use toolhold_model::CompletionObserver;
 use toolhold_protocol::settings::Settings;
-use toolhold_protocol::shield::{Judgement, Policy, Ruling, Screened, ShieldPlace};
+use toolhold_protocol::shield::{Judgement, Policy, Ruling, ScreeningResult, ShieldPlace};
 
 /// Maximum characters of a reason, which a shield writes and a model reads.
 const MAX_REASON_CHARS: usize = 300;
@@ -90,8 +90,8 @@ impl Shields {
     pub async fn screen(
         &self,
         mut screening: Screening,
-        watch: &mut dyn Watch,
-    ) -> (Screened, Vec<Judgement>) {
+        watch: &mut dyn CompletionObserver,
+    ) -> (ScreeningResult, Vec<Judgement>) {
         let mut judgements = Vec::new();
         let mut is_redacted = false;
         let tool = screening.tool.clone();
@@ -118,7 +118,7 @@ impl Shields {
                 reason: reason.clone(),
                 duration_us: u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             });
-            let blocked = |reason: String| Screened::Blocked {
+            let blocked = |reason: String| ScreeningResult::Blocked {
                 shield: post.name.clone(),
                 reason,
             };
@@ -136,11 +136,11 @@ impl Shields {
             }
         }
         let screened = if is_redacted {
-            Screened::Redacted {
+            ScreeningResult::Redacted {
                 value: screening.value,
             }
         } else {
-            Screened::Pass
+            ScreeningResult::Pass
         };
         (screened, judgements)
     }
@@ -150,7 +150,7 @@ impl ShieldBinding {
     async fn ask(
         &self,
         screening: &Screening,
-        watch: &mut dyn Watch,
+        watch: &mut dyn CompletionObserver,
     ) -> Result<ShieldVerdict, String> {
         let asked = tokio::time::timeout(self.timeout, self.shield.screen(screening, watch));
         let verdict = asked

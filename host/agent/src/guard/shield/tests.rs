@@ -7,13 +7,13 @@ use std::time::Duration;
 use toolhold_model::chat::ChatRequest;
 use toolhold_model::error::ModelError;
 use toolhold_model::side::SideModel;
-use toolhold_model::{Model, Watch};
+use toolhold_model::{CompletionObserver, Model};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::completion::{Completion, Delta, Usage};
 use toolhold_protocol::cost::{Amount, Price};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::Settings;
-use toolhold_protocol::shield::{Ruling, Screened, ShieldPlace};
+use toolhold_protocol::shield::{Ruling, ScreeningResult, ShieldPlace};
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 
 #[test]
@@ -58,7 +58,7 @@ impl Shield for Says {
     fn screen<'a>(
         &'a self,
         _: &'a Screening,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(std::future::ready(self.0.clone()))
     }
@@ -71,7 +71,7 @@ impl Shield for Sleeps {
     fn screen<'a>(
         &'a self,
         _: &'a Screening,
-        _: &'a mut dyn Watch,
+        _: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
         Box::pin(std::future::pending())
     }
@@ -127,15 +127,19 @@ async fn shields_screen_one_after_the_other() {
         tools: ["other".to_owned()].into(),
         ..post
     };
-    let blocked = |shield: &str, reason: &str| Screened::Blocked {
+    let blocked = |shield: &str, reason: &str| ScreeningResult::Blocked {
         shield: shield.into(),
         reason: reason.into(),
     };
     let widens = redacts(json!({"path": "/etc"}));
     let redacted = json!({"path": "[redacted]"});
     for (posts, expect, rulings) in [
-        (vec![], Screened::Pass, vec![]),
-        (vec![post("a", pass())], Screened::Pass, vec![Ruling::Pass]),
+        (vec![], ScreeningResult::Pass, vec![]),
+        (
+            vec![post("a", pass())],
+            ScreeningResult::Pass,
+            vec![Ruling::Pass],
+        ),
         (
             vec![post("a", pass()), post("b", block()), post("c", pass())],
             blocked("b", "no [2J"),
@@ -143,7 +147,7 @@ async fn shields_screen_one_after_the_other() {
         ),
         (
             vec![post("a", redacts(redacted.clone())), post("b", pass())],
-            Screened::Redacted { value: redacted },
+            ScreeningResult::Redacted { value: redacted },
             vec![Ruling::Redact, Ruling::Pass],
         ),
         (
@@ -153,7 +157,7 @@ async fn shields_screen_one_after_the_other() {
         ),
         (
             vec![lenient(post("a", fails())), post("b", pass())],
-            Screened::Pass,
+            ScreeningResult::Pass,
             vec![Ruling::FailedPass, Ruling::Pass],
         ),
         (
@@ -163,10 +167,14 @@ async fn shields_screen_one_after_the_other() {
         ),
         (
             vec![lenient(post("a", widens))],
-            Screened::Pass,
+            ScreeningResult::Pass,
             vec![Ruling::FailedPass],
         ),
-        (vec![for_others(post("a", block()))], Screened::Pass, vec![]),
+        (
+            vec![for_others(post("a", block()))],
+            ScreeningResult::Pass,
+            vec![],
+        ),
     ] {
         let shields = Shields {
             posts,
@@ -284,7 +292,7 @@ impl Model for Parrot {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         self.heard.lock().unwrap().push(request.body().to_string());
         watch.delta(Delta::Content(self.says.into()));
@@ -367,7 +375,7 @@ async fn a_guard_model_is_read_strictly() {
 async fn what_a_guard_model_takes_is_told() {
     #[derive(Default)]
     struct Bills(Vec<SideRequest>);
-    impl Watch for Bills {
+    impl CompletionObserver for Bills {
         fn delta(&mut self, _: Delta) {
             panic!("what a guard model writes is not the run's");
         }

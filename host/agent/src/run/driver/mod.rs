@@ -19,8 +19,8 @@ use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::machine::{Input, Machine};
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::Ended;
-use crate::run::{Budgets, Spent};
+use crate::run::sub_agent::SubAgentEnd;
+use crate::run::{Budgets, RunUsage};
 use crate::toolbox::{Activities, Toolbox};
 use futures_util::future::BoxFuture;
 use performer::Performer;
@@ -64,7 +64,7 @@ pub struct Run {
     pub events: mpsc::Receiver<Event>,
     /// Stops the run: it still says `done`. Dropping the run stops it too.
     pub cancel: CancellationToken,
-    task: JoinHandle<Result<Ended, RunError>>,
+    task: JoinHandle<Result<SubAgentEnd, RunError>>,
 }
 
 impl Run {
@@ -123,9 +123,9 @@ impl Driver {
             journal,
             sender,
         });
-        let begin = Begin::anew(machine.request().settings.timeout);
+        let begin = StartingPoint::anew(machine.request().settings.timeout);
         let budgets = Budgets::of(&machine.request().settings);
-        let budget = Arc::new(BudgetTracker::new(budgets, Spent::default()));
+        let budget = Arc::new(BudgetTracker::new(budgets, RunUsage::default()));
         let task = tokio::spawn(
             self.clone()
                 .perform(machine, begin, sink, budget, cancel.clone()),
@@ -145,7 +145,7 @@ impl Driver {
         let spent = replayed.spent();
         let (seq, seal) = (replayed.next, replayed.seal.clone());
         let time_left = replayed.time_left;
-        let (machine, begin) = Begin::again(replayed, time_left);
+        let (machine, begin) = StartingPoint::again(replayed, time_left);
         let id = machine.request().id;
         let sink = Sink::Journal(Publisher {
             run: id,
@@ -201,11 +201,11 @@ impl Driver {
     pub(super) fn perform(
         self,
         machine: Machine,
-        begin: Begin,
+        begin: StartingPoint,
         sink: Sink,
         budget: Arc<BudgetTracker>,
         cancel: CancellationToken,
-    ) -> BoxFuture<'static, Result<Ended, RunError>> {
+    ) -> BoxFuture<'static, Result<SubAgentEnd, RunError>> {
         Box::pin(async move {
             let (events, call_events) = CallEventSender::channel(EVENT_QUEUE);
             let settings = &machine.request().settings;
@@ -239,7 +239,7 @@ impl Driver {
 }
 
 /// The point at which a machine begins or resumes.
-pub(super) struct Begin {
+pub(super) struct StartingPoint {
     /// Events that are computed but not published yet.
     pub unsaid: Vec<EventKind>,
     pub input: Input,
@@ -251,7 +251,7 @@ pub(super) struct Begin {
     pub class: Option<String>,
 }
 
-impl Begin {
+impl StartingPoint {
     pub fn anew(time_left: Duration) -> Self {
         Self {
             unsaid: Vec::new(),

@@ -6,7 +6,7 @@ use super::sink::within;
 use crate::calls::pipeline::STEP;
 use crate::calls::{
     CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
-    Undecided,
+    NoDecision,
 };
 use crate::run::approval::Approver;
 use crate::run::budget_tracker::BudgetTracker;
@@ -32,7 +32,7 @@ pub(super) struct RunApprover {
 }
 
 impl CallApprover for RunApprover {
-    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move { Ok(self.approver.decide(self.run, pending).await) })
     }
 

@@ -3,16 +3,18 @@
 use super::call_events::CallEvent;
 use super::nested::{RunApprover, RunBudget, RunRecorder};
 use super::tools::RunTools;
-use super::{Begin, CallEventSender, Driver, Sink};
+use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::privacy::revealed;
 use crate::calls::screen::{released, screen};
-use crate::calls::{CallPipeline, CallRules, CallableTools, CalledTool, Hiding, NestedCaller};
-use crate::run::Spent;
+use crate::calls::{
+    CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
+};
+use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::Ended;
+use crate::run::sub_agent::SubAgentEnd;
 use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use toolhold_model::{Model, RunContext, Watch};
+use toolhold_model::{CompletionObserver, Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::{Bound, Runner};
@@ -33,7 +35,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::{Screened, ShieldPlace};
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
@@ -57,18 +59,18 @@ pub(super) struct Performer {
     pub(super) subs: BTreeMap<String, Replayed>,
     /// What the calls took so far that calls of the run made, and the calls of those, by the call of the run: it is
     /// part of that call's usage.
-    pub(super) nested_spent: HashMap<String, Spent>,
+    pub(super) nested_spent: HashMap<String, RunUsage>,
     pub(super) offered: Arc<[Bound]>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
     pub(super) work: JoinSet<Input>,
-    pub(super) doing: HashMap<Id, Doing>,
+    pub(super) doing: HashMap<Id, TaskKind>,
     /// Calls that go on when what they told is recorded.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// What a task does, kept for the case that it panics.
-pub(super) enum Doing {
+pub(super) enum TaskKind {
     Ask,
     Call(String),
     Decide(Box<Pending>),
@@ -81,10 +83,10 @@ impl Performer {
     pub(super) async fn perform(
         mut self,
         mut machine: Machine,
-        begin: Begin,
+        begin: StartingPoint,
         mut call_events: mpsc::Receiver<CallEvent>,
         cancel: CancellationToken,
-    ) -> Result<Ended, RunError> {
+    ) -> Result<SubAgentEnd, RunError> {
         let started = Instant::now();
         let deadline = tokio::time::Instant::from_std(self.deadline);
         // Unbounded in count, bounded in bytes: the client caps the size of a reply.
@@ -148,7 +150,7 @@ impl Performer {
         if let EventKind::Sub { call, what } = &event.kind
             && let Some(spent) = self.nested_spent.get_mut(call)
         {
-            *spent = spent.plus(Spent::nested(what, self.budget.counts_money()));
+            *spent = spent.plus(RunUsage::nested(what, self.budget.counts_money()));
         }
         TaskUpdate::Event(Box::new(event.kind))
     }
@@ -161,7 +163,7 @@ impl Performer {
                 input
             }
             Err(error) => match self.doing.remove(&error.id()) {
-                Some(Doing::Call(id)) => Input::Called {
+                Some(TaskKind::Call(id)) => Input::Called {
                     id,
                     result: ToolResult::failed(ToolFailure {
                         kind: "crash".into(),
@@ -169,7 +171,7 @@ impl Performer {
                         message: "the host's code for this tool crashed; do without it".into(),
                     }),
                 },
-                Some(Doing::Decide(pending)) => Input::Decided {
+                Some(TaskKind::Decide(pending)) => Input::Decided {
                     id: pending.call.id,
                     decision: Decision {
                         digest: pending.digest,
@@ -179,18 +181,18 @@ impl Performer {
                         by: None,
                     },
                 },
-                Some(Doing::Screen(call)) => Input::Screened {
+                Some(TaskKind::Screen(call)) => Input::Screened {
                     call,
-                    screened: Screened::Blocked {
+                    screened: ScreeningResult::Blocked {
                         shield: "host".into(),
                         reason: "its code that asks the shields crashed".into(),
                     },
                 },
-                Some(Doing::Count) => Input::Counted(Counted {
+                Some(TaskKind::Count) => Input::Counted(Counted {
                     tokens: Vec::new(),
                     failure: Some("the host's code that asks for counts crashed".into()),
                 }),
-                Some(Doing::Ask) | None => Input::ModelFailed(RunFailure::new(
+                Some(TaskKind::Ask) | None => Input::ModelFailed(RunFailure::new(
                     ErrorClass::Fatal,
                     "the host's code that asks the model crashed",
                 )),
@@ -198,7 +200,7 @@ impl Performer {
         }
     }
 
-    /// Decided with the first Request, and then kept.
+    /// DecisionEffect with the first Request, and then kept.
     fn model(&mut self, task: &str) -> Arc<dyn Model> {
         let (model, class) = (&self.driver.model, self.class.as_deref());
         let session = self.session.get_or_insert_with(|| {
@@ -208,7 +210,7 @@ impl Performer {
         session.clone()
     }
 
-    fn spawn(&mut self, doing: Doing, work: impl Future<Output = Input> + Send + 'static) {
+    fn spawn(&mut self, doing: TaskKind, work: impl Future<Output = Input> + Send + 'static) {
         let task = self.work.spawn(work);
         self.doing.insert(task.id(), doing);
     }
@@ -217,13 +219,13 @@ impl Performer {
     async fn carry_out(
         &mut self,
         effects: Effects,
-        spent: Spent,
+        spent: RunUsage,
         heard: &mpsc::UnboundedSender<TaskUpdate>,
-    ) -> Result<Option<Ended>, RunError> {
+    ) -> Result<Option<SubAgentEnd>, RunError> {
         let mut ended = None;
         for kind in &effects.events {
             self.budget.note(kind);
-            ended = ended.or_else(|| Ended::of(kind, spent));
+            ended = ended.or_else(|| SubAgentEnd::of(kind, spent));
         }
         if !effects.events.is_empty() {
             self.sink.publish(effects.events).await?;
@@ -245,7 +247,7 @@ impl Performer {
                         && let Some(budget) = self.budget.overdrawn()
                     {
                         let told = std::future::ready(Input::OutOf(budget));
-                        self.spawn(Doing::Ask, told);
+                        self.spawn(TaskKind::Ask, told);
                         continue;
                     }
                     let model = match &candidate {
@@ -258,11 +260,11 @@ impl Performer {
                             "this host does not know the model any more: [fallback] models has changed since the run began",
                         );
                         let failed = std::future::ready(Input::ModelFailed(failure));
-                        self.spawn(Doing::Ask, failed);
+                        self.spawn(TaskKind::Ask, failed);
                         continue;
                     };
                     let mut heard = Listener::new(heard.clone());
-                    self.spawn(Doing::Ask, async move {
+                    self.spawn(TaskKind::Ask, async move {
                         match model.complete(&request, &mut heard).await {
                             Ok(completion) => Input::Replied(completion),
                             Err(error) => Input::ModelFailed(RunFailure {
@@ -288,11 +290,11 @@ impl Performer {
                             result: ToolResult::failed(failure),
                         })),
                     };
-                    self.spawn(Doing::Call(id), call);
+                    self.spawn(TaskKind::Call(id), call);
                 }
                 Action::Decide(pending) => {
                     let (approver, run) = (self.driver.approver.clone(), self.parent.id);
-                    self.spawn(Doing::Decide(pending.clone()), async move {
+                    self.spawn(TaskKind::Decide(pending.clone()), async move {
                         let decision = approver.decide(run, &pending).await;
                         Input::Decided {
                             id: pending.call.id,
@@ -303,7 +305,7 @@ impl Performer {
                 Action::Screen(screening) => {
                     let (shields, events) = (self.driver.shields.clone(), self.events.clone());
                     let call = screening.call_id();
-                    self.spawn(Doing::Screen(call.clone()), async move {
+                    self.spawn(TaskKind::Screen(call.clone()), async move {
                         let (screened, said) = screen(&shields, *screening).await;
                         events.tell_all(said).await;
                         Input::Screened { call, screened }
@@ -311,7 +313,7 @@ impl Performer {
                 }
                 Action::Count(texts) => {
                     let counter = self.driver.model.counter();
-                    self.spawn(Doing::Count, async move {
+                    self.spawn(TaskKind::Count, async move {
                         Input::Counted(count(counter, texts).await)
                     });
                 }
@@ -343,7 +345,7 @@ impl Performer {
                 within: Vec::new(),
             }),
             budget: Arc::new(RunBudget(self.budget.clone())),
-            hiding: seen.map(|seen| seen.clone() as Arc<dyn Hiding>),
+            hiding: seen.map(|seen| seen.clone() as Arc<dyn PartyPrivacy>),
         };
         NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new())
     }
@@ -366,7 +368,7 @@ impl Performer {
         work.call.nested = Some(Arc::new(nested));
         if let Runner::Module(_) | Runner::Activity(_) = work.bound.runner {
             let id = work.call.id.clone();
-            self.nested_spent.insert(id, Spent::default());
+            self.nested_spent.insert(id, RunUsage::default());
         }
         let begun = self.subs.remove(&work.call.id);
         let (shields, told) = (self.driver.shields.clone(), self.events.clone());
@@ -449,7 +451,7 @@ impl Listener {
     }
 }
 
-impl Watch for Listener {
+impl CompletionObserver for Listener {
     fn delta(&mut self, delta: Delta) {
         self.tell(TaskUpdate::Wrote(delta));
     }

@@ -4,7 +4,7 @@ use super::{CallEventSender, Driver};
 use crate::run::Budgets;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::{self, Delegated, Left};
+use crate::run::sub_agent::{self, Delegated, SubAgentLimits};
 use crate::toolbox::{ResolvedModule, ToolCall, Toolbox};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl RunTools {
                     within: within(&self.call, &call.id),
                     runner,
                     tool,
-                    left: Left {
+                    left: SubAgentLimits {
                         // The time of a nested call is what its caller has left.
                         time: match call.depth {
                             0 => time,

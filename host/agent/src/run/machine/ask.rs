@@ -11,7 +11,7 @@ use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::compose::Composition;
-use toolhold_protocol::event::{EventKind, Shared, StopReason};
+use toolhold_protocol::event::{EventKind, SharedWithPrevious, StopReason};
 use toolhold_protocol::meta;
 use toolhold_protocol::plan::Mode;
 use toolhold_protocol::settings::Wiring;
@@ -80,7 +80,7 @@ impl Machine {
             return;
         };
         let sent = request.body();
-        let (same, body) = Shared::split(self.sent.as_ref(), &sent);
+        let (same, body) = SharedWithPrevious::split(self.sent.as_ref(), &sent);
         effects.events.push(EventKind::Request {
             step: self.steps,
             same,

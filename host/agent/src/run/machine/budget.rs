@@ -2,14 +2,14 @@
 //! otherwise by an estimate (docs/protocol.md, 7.11).
 
 use super::{Action, Effects, Machine};
-use crate::context::Counts;
+use crate::context::TokenCounts;
 use std::borrow::Cow;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::turn::Turn;
 use toolhold_protocol::window::Counted;
-use toolhold_protocol::window::{Part, Parts};
+use toolhold_protocol::window::{Part, TokensByPart};
 
 /// Maximum rounds of counting for one Request: first all of it, then what replaced dropped history.
 /// The rest is estimated.
@@ -83,7 +83,7 @@ pub(super) struct Fitting {
 /// Knowledge about the endpoint's token counts.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    counts: Counts,
+    counts: TokenCounts,
     /// The endpoint failed to count, and is not asked again.
     has_failed: bool,
     /// The prompt that was sent last: its texts, and how many messages they are.
@@ -304,7 +304,7 @@ impl Machine {
     }
 
     /// Of each part its tokens, and the parts whose tokens the endpoint counted.
-    pub(super) fn parts(&self, composed: &Composed) -> (Parts, Vec<Part>) {
+    pub(super) fn parts(&self, composed: &Composed) -> (TokensByPart, Vec<Part>) {
         let mut sizes: Vec<(Part, Size)> = Vec::new();
         let (mut user, mut within) = (Size::default(), Size::default());
         for (part, text) in &composed.known {
@@ -323,7 +323,7 @@ impl Machine {
         sizes.push((Part::Tools, composed.size.less(within)));
         // How the template writes what is no text is its own affair.
         let is_rendered = !composed.request.tools.is_empty();
-        let (mut parts, mut exact) = (Parts::default(), Vec::new());
+        let (mut parts, mut exact) = (TokensByPart::default(), Vec::new());
         for (part, size) in sizes {
             let size = match part {
                 Part::Data => size.less(user),

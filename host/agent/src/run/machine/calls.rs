@@ -17,7 +17,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::ToolUsage;
-use toolhold_protocol::shield::{Screened, ShieldPlace};
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Scopes;
 use toolhold_protocol::tool::Tool;
@@ -345,7 +345,12 @@ impl Machine {
     }
 
     /// The shields have spoken about a call.
-    pub(super) fn call_screened(&mut self, id: &str, screened: Screened, effects: &mut Effects) {
+    pub(super) fn call_screened(
+        &mut self,
+        id: &str,
+        screened: ScreeningResult,
+        effects: &mut Effects,
+    ) {
         let Some(index) = self.index_of(id) else {
             return;
         };

@@ -2,7 +2,7 @@
 
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::calls::approve::{Decided, decided};
+use crate::calls::approve::{DecisionEffect, decided};
 use serde_json::Value;
 use toolhold_protocol::approval::Decision;
 use toolhold_protocol::event::EventKind;
@@ -33,14 +33,14 @@ impl Machine {
         let fits = |arguments: &Value| self.checks.check(call, arguments);
         let check = self.checks.of(&call.tool).map(AsRef::as_ref);
         let made = match decided(pending.clone(), decision, fits, check) {
-            Decided::Make(arguments) => self.make(index, arguments, effects),
-            Decided::Edited(arguments) => self.screen_call(index, arguments, true, effects),
-            Decided::Replaced(result) => {
+            DecisionEffect::Make(arguments) => self.make(index, arguments, effects),
+            DecisionEffect::Edited(arguments) => self.screen_call(index, arguments, true, effects),
+            DecisionEffect::Replaced(result) => {
                 self.settle(index, Ending::answered(result), effects);
                 Ok(())
             }
-            Decided::Refused(failure) => Err(failure),
-            Decided::Void(message) => {
+            DecisionEffect::Refused(failure) => Err(failure),
+            DecisionEffect::Void(message) => {
                 effects.events.push(EventKind::Notice {
                     step: self.steps,
                     message,

@@ -1,7 +1,7 @@
 //! The end of a run: its usage, its reason and its output.
 
 use super::{Action, Effects, Machine, millis};
-use crate::run::Spent;
+use crate::run::RunUsage;
 use serde_json::Value;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::cost::Amount;
@@ -58,7 +58,7 @@ impl Machine {
     /// Counted when it is told: whether there may be another Request is decided before each.
     pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
         let counts_money = self.counts_money();
-        self.spent = self.spent.plus(Spent::beside(&request, counts_money));
+        self.spent = self.spent.plus(RunUsage::beside(&request, counts_money));
         effects.events.push(EventKind::SideRequest(request));
     }
 

@@ -1,11 +1,10 @@
 //! Inputs and actions of the machine.
 
 use crate::calls::ToolCheck;
-use crate::guard::pii::Masked;
+use crate::guard::pii::GivenPlaceholders;
 use crate::guard::shield::Screening;
 use crate::run::budget_tracker::{Budget, Budgets};
 use crate::toolbox::ToolCall;
-use serde_json::Value;
 use std::sync::Arc;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::approval::{Decision, Pending};
@@ -13,7 +12,7 @@ use toolhold_protocol::bound::Bound;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::shield::Screened;
+use toolhold_protocol::shield::ScreeningResult;
 use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
@@ -38,7 +37,7 @@ pub enum Input {
     /// The shields' verdict on the run's input or output, or on the arguments of a call.
     Screened {
         call: Option<String>,
-        screened: Screened,
+        screened: ScreeningResult,
     },
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
@@ -81,7 +80,7 @@ pub struct Work {
     /// As it is offered. Who answers is known here also where the tool is that of all advisors.
     pub bound: Bound,
     /// Placeholders that it is given in the place of data, and that it may give back.
-    pub masked: Masked,
+    pub masked: GivenPlaceholders,
     /// Checks of the arguments and the result.
     pub check: Arc<ToolCheck>,
     /// Budgets left for a sub-agent.

@@ -35,7 +35,7 @@ pub use io::{Action, Effects, Input, Work};
 use crate::calls::CallChecks;
 use crate::contract::ReplyReader;
 use crate::guard::pii::Vault;
-use crate::run::budget_tracker::Spent;
+use crate::run::budget_tracker::RunUsage;
 use crate::run::schedule::Schedule;
 use budget::Fitting;
 use fallbacks::Fallbacks;
@@ -87,7 +87,7 @@ pub struct Machine {
     steps: u32,
     calls: u32,
     /// Sub-agents that are over included.
-    spent: Spent,
+    spent: RunUsage,
     /// Replies in a row that could not be used.
     unusable: u32,
     /// Replies that could be used.
@@ -194,7 +194,7 @@ impl Machine {
             running: 0,
             steps: 0,
             calls: 0,
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             unusable: 0,
             solutions: 0,
             progress: PlanProgress::default(),
@@ -228,7 +228,7 @@ impl Machine {
     }
 
     /// Usage of the run so far, ended sub-agents included.
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> RunUsage {
         self.spent
     }
 

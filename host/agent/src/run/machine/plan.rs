@@ -14,7 +14,7 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
 use toolhold_protocol::plan;
-use toolhold_protocol::plan::{Graph, MAX_STEPS, Missing};
+use toolhold_protocol::plan::{Graph, MAX_STEPS, MissingReference};
 use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Annotations;
@@ -37,7 +37,7 @@ struct Checked {
     /// How many of them, from the first on, can be made at the same time; and so on.
     layers: Vec<usize>,
     /// Inputs that have to be given first.
-    needs: Vec<Missing>,
+    needs: Vec<MissingReference>,
 }
 
 impl Machine {

@@ -2,7 +2,7 @@
 
 use super::{Effects, Machine};
 use crate::context::stored::READ_RESULT;
-use crate::guard::pii::{Masked, Vault};
+use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_model::chat::{ChatMessage, ChatRequest, Content};
@@ -194,10 +194,14 @@ impl Machine {
 
     /// The placeholders that the tool is given in the place of data. A tool that gets data as it is has
     /// none: what looks like one to it is text.
-    pub(super) fn masked<'a>(&self, tool: &str, given: impl Iterator<Item = &'a Value>) -> Masked {
+    pub(super) fn masked<'a>(
+        &self,
+        tool: &str,
+        given: impl Iterator<Item = &'a Value>,
+    ) -> GivenPlaceholders {
         match self.hidden_from(tool) {
             Some(_) => self.vault.masked(given),
-            None => Masked::default(),
+            None => GivenPlaceholders::default(),
         }
     }
 

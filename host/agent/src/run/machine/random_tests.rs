@@ -6,14 +6,14 @@ use crate::run::replay::replay;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::HashMap;
-use toolhold_protocol::approval::{Decision, Verdict, When};
+use toolhold_protocol::approval::{ApprovalMode, Decision, Verdict};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, Seal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
-use toolhold_protocol::shield::Screened;
+use toolhold_protocol::shield::ScreeningResult;
 use toolhold_protocol::tool::Execution;
 
 const PLACES: [&str; 5] = ["†state.a", "†state.b", "†state.c", "†state.c.x", "†state"];
@@ -113,7 +113,7 @@ fn machine(parallel: usize) -> Machine {
     request.settings.parallel_calls = parallel;
     request.settings.contract = Contract::Schema;
     let approvals = &mut request.settings.approval.tools;
-    approvals.insert("asks".into(), When::Always);
+    approvals.insert("asks".into(), ApprovalMode::Always);
     let tools = TOOLS.map(|name| {
         let mut tool = Tool::new(name);
         tool.parameters =
@@ -197,7 +197,7 @@ impl World {
                 }),
                 Action::Screen(screening) => self.pending.push(Input::Screened {
                     call: screening.call_id(),
-                    screened: Screened::Pass,
+                    screened: ScreeningResult::Pass,
                 }),
                 Action::Count(_) => unreachable!("nothing counts here"),
                 Action::Finish => {}

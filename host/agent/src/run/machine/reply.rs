@@ -1,8 +1,8 @@
 //! Processes the model's reply, while it streams and when it is complete.
 
 use super::{Action, Effects, Machine, millis};
-use crate::contract::{self, Piece, RequestView};
-use crate::run::Spent;
+use crate::contract::{self, ReplyPart, RequestView};
+use crate::run::RunUsage;
 use serde_json::Value;
 use std::time::Duration;
 use toolhold_json::validate::cut;
@@ -30,23 +30,25 @@ impl Machine {
 
     /// Calls are taken as long as nothing speaks against the reply; from then on it is judged as a
     /// whole.
-    fn take_pieces(&mut self, pieces: Vec<Piece>, effects: &mut Effects) {
+    fn take_pieces(&mut self, pieces: Vec<ReplyPart>, effects: &mut Effects) {
         for piece in pieces {
             let is_fine = match piece {
                 // No call is made for a reply that may not stand: its meta comes before them (2).
-                Piece::Call { .. } if self.needed_meta().is_some() && !self.step.has_meta => false,
-                Piece::Call { call, .. } => match Call::read(call) {
+                ReplyPart::Call { .. } if self.needed_meta().is_some() && !self.step.has_meta => {
+                    false
+                }
+                ReplyPart::Call { call, .. } => match Call::read(call) {
                     Ok(call) => {
                         self.accept(call, effects);
                         true
                     }
                     Err(_) => false,
                 },
-                Piece::Field { name, value } if name == "meta" => {
+                ReplyPart::Field { name, value } if name == "meta" => {
                     self.step.has_meta = self.check_meta(&value).is_ok();
                     self.step.has_meta || value.is_null()
                 }
-                Piece::Field { .. } => true,
+                ReplyPart::Field { .. } => true,
             };
             if !is_fine {
                 self.step.reader = None;
@@ -67,7 +69,7 @@ impl Machine {
             .price()
             .and_then(|price| price.of(usage, completion.duration));
         let has_to_be_known = self.counts_money();
-        self.spent = self.spent.plus(Spent {
+        self.spent = self.spent.plus(RunUsage {
             tokens: usage.map_or(0, Usage::total),
             cost: cost.unwrap_or_default(),
             unpriced: u32::from(cost.is_none() && has_to_be_known),
@@ -199,10 +201,10 @@ impl Machine {
         };
         let took = Duration::from_millis(duration_ms);
         let cost = self.price().and_then(|price| price.of(None, took));
-        self.spent = self.spent.plus(Spent {
+        self.spent = self.spent.plus(RunUsage {
             cost: cost.unwrap_or_default(),
             unpriced: u32::from(cost.is_none()),
-            ..Spent::default()
+            ..RunUsage::default()
         });
         effects.events.push(EventKind::Tokens {
             step: self.steps,

@@ -3,7 +3,7 @@
 
 use super::calls::Background;
 use super::{Effects, Machine};
-use crate::run::Spent;
+use crate::run::RunUsage;
 use serde_json::{Value, json};
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -66,7 +66,7 @@ impl Machine {
     fn ran(&mut self, result: &ToolResult) {
         self.running = self.running.saturating_sub(1);
         let usage = &result.usage;
-        self.spent = self.spent.plus(Spent {
+        self.spent = self.spent.plus(RunUsage {
             tokens: usage.tokens,
             cost: usage.cost_nano,
             unpriced: usage.unpriced,

@@ -8,7 +8,7 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool;
 use toolhold_protocol::tool::Scopes;
@@ -77,9 +77,9 @@ fn scopes_of(advisor: &Advisor) -> Vec<Path> {
 }
 
 /// The Request that asks an advisor a question (10).
-pub(super) fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
+pub(super) fn consultation(advisor: &Advisor, arguments: &Value) -> SavedRequest {
     let question = arguments.get("question").and_then(Value::as_str);
-    Saved {
+    SavedRequest {
         instructions: Some(format!(
             "{}\nAnswer what you are asked, from where you stand.",
             advisor.role
@@ -88,7 +88,7 @@ pub(super) fn consultation(advisor: &Advisor, arguments: &Value) -> Saved {
         schema: Some(advisor.fields()),
         // It has no tools: more than one Request are attempts at an answer of the right form.
         max_steps: Some(MAX_CONSULTATION_REQUESTS),
-        ..Saved::default()
+        ..SavedRequest::default()
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
-use toolhold_protocol::shield::{Screened, ShieldPlace};
+use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
 use toolhold_protocol::turn::Turn;
 
 /// The value that is being screened.
@@ -70,7 +70,7 @@ impl Machine {
     }
 
     /// The shields have spoken.
-    pub(super) fn screened(&mut self, screened: Screened, effects: &mut Effects) {
+    pub(super) fn screened(&mut self, screened: ScreeningResult, effects: &mut Effects) {
         let Some(waiting) = self.waiting.take() else {
             return;
         };
@@ -85,8 +85,8 @@ impl Machine {
             screened: screened.clone(),
         });
         let (reason, output, error) = match (waiting, screened) {
-            (PendingScreening::Input, Screened::Pass) => return self.begin_work(effects),
-            (PendingScreening::Input, Screened::Redacted { value }) => {
+            (PendingScreening::Input, ScreeningResult::Pass) => return self.begin_work(effects),
+            (PendingScreening::Input, ScreeningResult::Redacted { value }) => {
                 return match self.replace_said(value) {
                     Ok(()) => self.begin_work(effects),
                     Err(error) => {
@@ -96,7 +96,7 @@ impl Machine {
                     }
                 };
             }
-            (PendingScreening::Input, Screened::Blocked { shield, reason }) => {
+            (PendingScreening::Input, ScreeningResult::Blocked { shield, reason }) => {
                 let message = format!("the shield {shield} blocked the input: {reason}");
                 return self.stop(message, effects);
             }
@@ -106,11 +106,14 @@ impl Machine {
                     reason: end,
                     ..
                 },
-                Screened::Blocked { shield, reason },
+                ScreeningResult::Blocked { shield, reason },
             ) => {
                 return self.blocked_output(end, &output, &shield, &reason, effects);
             }
-            (PendingScreening::Output { reason, error, .. }, Screened::Redacted { value }) => {
+            (
+                PendingScreening::Output { reason, error, .. },
+                ScreeningResult::Redacted { value },
+            ) => {
                 let validator = self
                     .output
                     .as_ref()
@@ -129,7 +132,7 @@ impl Machine {
                     output,
                     error,
                 },
-                Screened::Pass,
+                ScreeningResult::Pass,
             ) => (reason, output, error),
         };
         self.finish(reason, output, error, effects);

@@ -16,7 +16,7 @@ use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{NoJournal, ToolOutcome};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
-use toolhold_protocol::saved::Saved;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::tool::{Annotations, Execution};
@@ -31,7 +31,7 @@ pub struct Play {
 
 /// What came of it.
 #[derive(Debug)]
-pub struct Done {
+pub struct PlayedRun {
     pub events: Vec<Event>,
     /// The bodies that the model was sent.
     pub requests: Vec<Value>,
@@ -40,7 +40,7 @@ pub struct Done {
 }
 
 /// A call's result or the reason why there is none.
-pub type Outcome = Result<Value, ToolFailure>;
+pub type ScriptedResult = Result<Value, ToolFailure>;
 
 impl Play {
     /// `context` is a list of messages.
@@ -66,7 +66,7 @@ impl Play {
         self
     }
 
-    pub fn run(self) -> Result<Done, RunError> {
+    pub fn run(self) -> Result<PlayedRun, RunError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -74,7 +74,7 @@ impl Play {
         runtime.block_on(self.play())
     }
 
-    async fn play(self) -> Result<Done, RunError> {
+    async fn play(self) -> Result<PlayedRun, RunError> {
         let contract = self.request.settings.contract;
         let script = Script::new(self.replies.iter().map(|solution| {
             match (contract, Reply::of(contract, solution)) {
@@ -96,7 +96,7 @@ impl Play {
         let context = Context::new(Message::parse_all(&saved).unwrap()).unwrap();
         assert_eq!(context.data, *data, "{saved}");
         assert_eq!(script.left(), 0, "replies are left");
-        Ok(Done {
+        Ok(PlayedRun {
             events,
             requests: script.bodies(),
             context,
@@ -104,7 +104,7 @@ impl Play {
     }
 }
 
-impl Done {
+impl PlayedRun {
     pub fn stop(&self) -> (StopReason, Value) {
         let last = self.events.last().map(|event| &event.kind);
         let Some(EventKind::Done { reason, output, .. }) = last else {
@@ -114,7 +114,7 @@ impl Done {
     }
 
     /// The outcome of every call in the order of the model's calls.
-    pub fn outcomes(&self) -> Vec<(String, Outcome)> {
+    pub fn outcomes(&self) -> Vec<(String, ScriptedResult)> {
         let mut outcomes = Vec::new();
         for event in &self.events {
             if let EventKind::Plan { calls, .. } = &event.kind {
@@ -128,7 +128,7 @@ impl Done {
         outcomes
     }
 
-    fn outcome(&self, call: &str) -> Outcome {
+    fn outcome(&self, call: &str) -> ScriptedResult {
         let found = self.events.iter().find_map(|event| match &event.kind {
             EventKind::ToolResult { id, outcome, .. } if id == call => Some(outcome.clone()),
             _ => None,
@@ -209,7 +209,7 @@ impl Toolbox for Shelf {
                         {"type": "input", "schema": {"type": "object", "properties": {"q": {"type": "string"}}}},
                     ]});
                     Ok(ResolvedModule::Request(Box::new(
-                        Saved::parse(&saved).unwrap(),
+                        SavedRequest::parse(&saved).unwrap(),
                     )))
                 }
                 other => Err(format!("there is no module {other:?}; there are echo, ask")),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
-use toolhold_model::{ChatRequest, ErrorDetail, Model, ModelError, Watch};
+use toolhold_model::{ChatRequest, CompletionObserver, ErrorDetail, Model, ModelError};
 use toolhold_protocol::completion::{ChatToolCall, Completion, ContextOverflow, Delta, Usage};
 
 /// Says its replies one after the other, and keeps what it was asked.
@@ -55,7 +55,7 @@ impl Model for Script {
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,
-        watch: &'a mut dyn Watch,
+        watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             self.requests.lock().unwrap().push(request.clone());

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// A run that is over.
 #[derive(Debug)]
-pub struct Told {
+pub struct FinishedRun {
     pub events: Vec<Event>,
     /// The bodies of the Requests, those of sub-agents included.
     pub requests: Vec<Value>,
@@ -60,7 +60,7 @@ pub fn request(contract: Contract, messages: Value) -> RunRequest {
 }
 
 /// Runs `request` with a model that gives these solutions.
-pub async fn run(request: RunRequest, replies: impl IntoIterator<Item = Value>) -> Told {
+pub async fn run(request: RunRequest, replies: impl IntoIterator<Item = Value>) -> FinishedRun {
     run_with(request, replies, Vec::new()).await.unwrap()
 }
 
@@ -69,7 +69,7 @@ pub async fn run_with(
     request: RunRequest,
     replies: impl IntoIterator<Item = Value>,
     verdicts: Vec<Verdict>,
-) -> Result<Told, RunError> {
+) -> Result<FinishedRun, RunError> {
     let contract = request.settings.contract;
     let replies = replies.into_iter();
     let script = Script::new(replies.map(|solution| {
@@ -98,14 +98,14 @@ pub async fn run_with(
     holds(&events);
     let left = script.left();
     assert_eq!(left, 0, "replies that nobody asked for: {events:#?}");
-    Ok(Told {
+    Ok(FinishedRun {
         events,
         requests: script.bodies(),
         calls: made.lock().unwrap().clone(),
     })
 }
 
-impl Told {
+impl FinishedRun {
     pub fn done(&self) -> (StopReason, Value) {
         let Some(EventKind::Done { reason, output, .. }) = self.events.last().map(|e| &e.kind)
         else {

@@ -5,8 +5,8 @@ use crate::commands::probe;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toolhold_model::OpenAiModel;
-use toolhold_runtime::config::{Configuration, Endpoint};
-use toolhold_runtime::dialect::{Agreed, ONE_KIND};
+use toolhold_runtime::config::{Configuration, EndpointTable};
+use toolhold_runtime::dialect::{AgreedContract, ONE_KIND};
 use toolhold_runtime::host;
 
 /// A model in the role that the configuration gives it.
@@ -15,7 +15,7 @@ struct ModelRole {
     area: String,
     /// Name of its endpoint.
     name: String,
-    endpoint: Endpoint,
+    endpoint: EndpointTable,
     /// Whether it answers runs, and so needs a contract.
     is_answering: bool,
     /// Why it cannot be asked.
@@ -56,7 +56,7 @@ fn asked(config: &Configuration) -> Vec<ModelRole> {
     let routes = config.routes();
     let own = routes.endpoints_of(&config.endpoint);
     let is_one = routes.reached(&config.endpoint).len() == 1;
-    let asked = |area: String, (name, endpoint): (&str, &Endpoint), is_answering| ModelRole {
+    let asked = |area: String, (name, endpoint): (&str, &EndpointTable), is_answering| ModelRole {
         area,
         name: name.to_owned(),
         endpoint: endpoint.clone(),
@@ -110,11 +110,11 @@ async fn difference(config: &Configuration) -> Option<(String, Finding)> {
         .iter()
         .map(|(name, probed)| (*name, probed.as_ref().map(|probed| &probed.dialect)))
         .collect();
-    let difference = Agreed::of(&found).difference(&config.endpoint)?;
+    let difference = AgreedContract::of(&found).difference(&config.endpoint)?;
     Some(("contract".into(), Lacking(difference, ONE_KIND.into())))
 }
 
-async fn answers(config: &Configuration, name: &str, endpoint: &Endpoint) -> Finding {
+async fn answers(config: &Configuration, name: &str, endpoint: &EndpointTable) -> Finding {
     let remedy = match name {
         "default" => "start a server there, or name another with --base-url, TOOLHOLD_BASE_URL or \
                       [endpoints.default]; without a GPU: cargo xtask local-model start"

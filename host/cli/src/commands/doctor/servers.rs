@@ -2,7 +2,7 @@
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use futures_util::future::join_all;
-use toolhold_mcp::{Ready, Server, Servers, reason};
+use toolhold_mcp::{McpServer, ReadySession, Servers, reason};
 use toolhold_policy::{ApprovedBy, Standing};
 use toolhold_runtime::config::Configuration;
 
@@ -21,7 +21,7 @@ pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
     found
 }
 
-async fn finding(server: &Server) -> Finding {
+async fn finding(server: &McpServer) -> Finding {
     let settings = &server.settings;
     if let Some(fault) = &settings.fault {
         let remedy = "name the file with --config if you trust it";
@@ -50,7 +50,7 @@ async fn finding(server: &Server) -> Finding {
     }
 }
 
-async fn usable(server: &Server, ready: &Ready) -> Finding {
+async fn usable(server: &McpServer, ready: &ReadySession) -> Finding {
     let settings = &server.settings;
     let name = &settings.name;
     if settings.tools.is_empty() {

@@ -7,14 +7,14 @@ use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::json;
 use std::sync::Arc;
-use toolhold_mcp::{Ready, Server, Servers};
+use toolhold_mcp::{McpServer, ReadySession, Servers};
 use toolhold_policy::{ApprovedBy, GrantChange, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::Draft;
 
 /// Shows the command, starts the server if the person agrees, shows its tools, asks, and pins them.
-pub async fn approve(config: &Configuration, server: &Server, yes: bool) -> Result<Exit> {
+pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> Result<Exit> {
     let settings = &server.settings;
     let name = &settings.name;
     if settings.tools.is_empty() {
@@ -92,7 +92,7 @@ pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Re
 }
 
 /// What changed since the approval; [`Exit::Failed`] if something did.
-pub async fn diff(server: &Server, json: bool) -> Result<Exit> {
+pub async fn diff(server: &McpServer, json: bool) -> Result<Exit> {
     let settings = &server.settings;
     let changes = match server.pins().launch(settings).await {
         // What is not what was approved is not started; its tools cannot be compared.
@@ -125,7 +125,7 @@ fn print(name: &str, changes: Option<&[GrantChange]>) {
     }
 }
 
-async fn look(server: &Server) -> Result<Arc<Ready>> {
+async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
     server.look().await.map_err(|failure| {
         print_stderr(server);
         anyhow!("the MCP server {}: {failure}", server.settings.name)

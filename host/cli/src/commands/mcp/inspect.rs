@@ -5,11 +5,11 @@ use crate::exit::Exit;
 use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use toolhold_mcp::{Offered, Ready, Server, reason};
+use toolhold_mcp::{McpServer, OfferedTool, ReadySession, reason};
 use toolhold_policy::Standing;
 
 /// Starts the server if it may be started, and shows its tools.
-pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {
+pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
     let settings = &server.settings;
     let launch = server.pins().launch(settings).await;
     if !launch.may_run() {
@@ -64,7 +64,7 @@ pub async fn inspect(server: &Server, json: bool) -> Result<Exit> {
 }
 
 /// Prints everything that the server says about its tools.
-pub fn print(server: &Server, ready: &Ready) {
+pub fn print(server: &McpServer, ready: &ReadySession) {
     let settings = &server.settings;
     println!(
         "{}  {}",
@@ -107,7 +107,7 @@ pub fn print(server: &Server, ready: &Ready) {
     }
 }
 
-fn print_tool(tool: &Offered) {
+fn print_tool(tool: &OfferedTool) {
     println!("  {}", bold(&plain(&tool.name)));
     println!("    {}", plain(&tool.description).replace('\n', "\n    "));
     println!("    arguments {}", plain(&tool.input_schema.to_string()));

@@ -4,7 +4,7 @@ use crate::exit::Exit;
 use crate::terminal::style::{bold, dim, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
-use toolhold_mcp::{Server, Servers, is_revoked};
+use toolhold_mcp::{McpServer, Servers, is_revoked};
 use toolhold_policy::ApprovedBy;
 
 /// Lists all servers from their settings and pins, without starting one.
@@ -28,7 +28,7 @@ pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn describe(server: &Server) -> Value {
+async fn describe(server: &McpServer) -> Value {
     let settings = &server.settings;
     let record = server.pins().record(settings).await;
     let pinned = record.as_ref();
@@ -47,7 +47,7 @@ async fn describe(server: &Server) -> Value {
     })
 }
 
-fn print(server: &Server, described: &Value) {
+fn print(server: &McpServer, described: &Value) {
     let settings = &server.settings;
     println!(
         "{}  {}",

@@ -11,7 +11,7 @@ use crate::terminal::style::plain;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use std::sync::Arc;
-use toolhold_mcp::{Server, Servers};
+use toolhold_mcp::{McpServer, Servers};
 
 pub const AFTER_HELP: &str = "\
 Without a command the modules are served: over stdin and stdout, for a client that starts this \
@@ -81,7 +81,7 @@ pub async fn mcp(loaded: &Loaded, args: McpArgs) -> Result<Exit> {
     exit
 }
 
-fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<Server>> {
+fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<McpServer>> {
     if let Some(server) = servers.named(name) {
         return Ok(server);
     }
@@ -100,7 +100,7 @@ fn named<'a>(servers: &'a Servers, name: &str) -> Result<&'a Arc<Server>> {
 
 /// Prints the server's stderr output.
 #[expect(clippy::print_stderr, reason = "the person at the terminal")]
-fn print_stderr(server: &Server) {
+fn print_stderr(server: &McpServer) {
     for line in server.printed() {
         eprintln!("{}", plain(&line));
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::calls::CallRules;
 use toolhold_mcp::serve::{
-    Bound, Found, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
+    Bound, FolderRequest, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
 };
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
@@ -55,7 +55,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
         "calls would not be in the audit log; mcp_server.audit = \"off\" serves without one",
     )?;
     recorder.watch_cache(&registry);
-    let making = Making {
+    let making = RulesSource {
         registry: registry.clone(),
         tools: args.tools.clone(),
         recorder: recorder.clone(),
@@ -91,7 +91,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
 }
 
 /// The inputs of the rules.
-struct Making {
+struct RulesSource {
     registry: Registry,
     tools: Option<Vec<String>>,
     recorder: Recorder,
@@ -99,7 +99,7 @@ struct Making {
     stop: CancellationToken,
 }
 
-impl Making {
+impl RulesSource {
     /// The settings of every call.
     async fn rules(&self, config: &Configuration) -> Result<Rules> {
         let settings = config.settings();
@@ -124,7 +124,7 @@ impl Making {
 }
 
 /// The present saved Requests, as far as they are offered.
-async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<Found>> {
+async fn requests(config: &Configuration, offer: &Offer) -> Result<Vec<FolderRequest>> {
     if *offer == Offer::All(false) {
         return Ok(Vec::new());
     }
@@ -178,12 +178,12 @@ async fn transport(service: Arc<Service>, address: Option<String>) -> Result<Exi
 
 /// The service for clients.
 struct Modules<'a> {
-    making: &'a Making,
+    making: &'a RulesSource,
     service: &'a Service,
 }
 
 impl Serving for Modules<'_> {
-    type Made = Rules;
+    type State = Rules;
 
     const WHAT: &'static str = "rules and grants";
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_agent::calls::{
-    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NotCalled, Undecided,
+    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NoDecision, NotCalled,
     Unlimited,
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
@@ -112,7 +112,7 @@ pub async fn call(
             call_timeout: Duration::MAX,
             repair: settings.repair,
         }),
-        approver: Arc::new(Operator {
+        approver: Arc::new(TerminalCallApprover {
             is_yes: said.is_yes,
             terminal: Arc::new(Terminal::open()),
         }),
@@ -211,14 +211,14 @@ impl Toolbox for ReportingTools {
 
 /// Asks the person at the terminal about the call and its nested calls.
 #[derive(Debug, Clone)]
-struct Operator {
+struct TerminalCallApprover {
     /// `--yes` was given.
     is_yes: bool,
     terminal: Arc<Option<Terminal>>,
 }
 
-impl CallApprover for Operator {
-    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, Undecided>> {
+impl CallApprover for TerminalCallApprover {
+    fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move {
             if self.is_yes {
                 return Ok(Decision {
@@ -237,7 +237,7 @@ impl CallApprover for Operator {
                      may be made with --yes",
                     pending.call.tool
                 );
-                Undecided::Refused(ToolFailure::correctable("not_approved", message))
+                NoDecision::Refused(ToolFailure::correctable("not_approved", message))
             })
         })
     }

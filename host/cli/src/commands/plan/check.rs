@@ -1,7 +1,7 @@
 //! `toolhold plan check`.
 
 use super::PlanArgs;
-use super::examine::{Examined, examine};
+use super::examine::{PlanReport, examine};
 use crate::exit::Exit;
 use crate::terminal::style::{bad, good, plain, warn};
 use anyhow::Result;
@@ -33,7 +33,7 @@ pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Resul
 }
 
 /// Prints faults and warnings.
-pub fn show(examined: &Examined) {
+pub fn show(examined: &PlanReport) {
     for fault in examined.faults.iter().take(MAX_SHOWN_FAULTS) {
         // Names in a plan may contain line breaks.
         let line = fault.message.replace(['\n', '\r'], " ");
@@ -63,7 +63,7 @@ pub fn said<T: serde::Serialize + ToString>(items: &[T]) -> Vec<Value> {
     items.iter().map(said).collect()
 }
 
-pub fn exit_of(examined: &Examined) -> Exit {
+pub fn exit_of(examined: &PlanReport) -> Exit {
     if examined.faults.is_empty() {
         Exit::Ok
     } else {

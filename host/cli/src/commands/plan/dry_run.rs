@@ -2,8 +2,8 @@
 
 use super::PlanArgs;
 use super::check::{exit_of, said, show};
-use super::examine::{Examined, examine};
-use super::found::{By, CallableTool, Finder, module_of, name_of};
+use super::examine::{PlanReport, examine};
+use super::found::{CallRunner, CallableTool, Finder, module_of, name_of};
 use crate::exit::Exit;
 use crate::terminal::style::{bold, good, plain, warn};
 use anyhow::Result;
@@ -119,13 +119,13 @@ fn tool(name: &str, found: &CallableTool, graph: &Graph) -> String {
 /// Describes a module and its capabilities.
 fn sentences(found: &CallableTool) -> Vec<String> {
     match &found.by {
-        By::Module(module) => match module.grant().sentences() {
+        CallRunner::Module(module) => match module.grant().sentences() {
             may if may.is_empty() => {
                 vec!["may compute on what it is given, and nothing else".into()]
             }
             may => may.iter().map(|may| format!("may {may}")).collect(),
         },
-        By::Server {
+        CallRunner::Server {
             server,
             tool,
             approval,
@@ -170,7 +170,7 @@ fn steps_of(name: &str, graph: &Graph) -> Vec<PlanPlace> {
         .collect()
 }
 
-fn describe(examined: &Examined) -> Value {
+fn describe(examined: &PlanReport) -> Value {
     let faults = json!({
         "mode": examined.mode,
         "faults": examined.faults,
@@ -208,13 +208,13 @@ fn describe(examined: &Examined) -> Value {
 /// The runner of a tool's calls, and its rights.
 fn runner(found: &CallableTool) -> Value {
     match &found.by {
-        By::Module(module) => json!({
+        CallRunner::Module(module) => json!({
             "module": module.name,
             "digest": module.digest,
             "granted": *module.grant(),
             "may": module.grant().sentences(),
         }),
-        By::Server {
+        CallRunner::Server {
             server,
             tool,
             approval,

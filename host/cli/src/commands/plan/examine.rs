@@ -1,7 +1,7 @@
 //! Static checks of a plan.
 
 use super::PlanArgs;
-use super::found::{By, CallableTool, Finder, Unusable, disabled, module_of, name_of};
+use super::found::{CallRunner, CallableTool, Finder, UnusableCall, disabled, module_of, name_of};
 use crate::terminal::progress::Loading;
 use anyhow::Result;
 use serde::Serialize;
@@ -13,7 +13,8 @@ use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::plan::{
-    Graph, GraphError, Missing, Mode, Plan, PlanError, PlanPlace, Read, Step, Warning, missing,
+    Graph, GraphError, MissingReference, Mode, Plan, PlanError, PlanPlace, Read, Step, Warning,
+    missing,
 };
 use toolhold_protocol::reference::{Path, Source};
 use toolhold_protocol::tool::Scopes;
@@ -25,7 +26,7 @@ use toolhold_sandbox::Registry;
 
 /// A plan and its analysis.
 #[derive(Debug)]
-pub struct Examined {
+pub struct PlanReport {
     pub steps: usize,
     pub mode: Mode,
     /// Absent if the plan has a cycle.
@@ -36,7 +37,7 @@ pub struct Examined {
     pub faults: Vec<PlanFault>,
     pub warnings: Vec<Warning>,
     /// Inputs that the plan needs, if none were given.
-    pub needs: Vec<Missing>,
+    pub needs: Vec<MissingReference>,
 }
 
 /// One reason why a plan cannot run.
@@ -75,7 +76,7 @@ pub async fn examine(
     config: &Configuration,
     args: &PlanArgs,
     is_rehearsal: bool,
-) -> Result<Examined> {
+) -> Result<PlanReport> {
     let plan = match Plan::parse(&args.plan()?) {
         Ok(plan) => plan,
         Err(error) => return Ok(unreadable(error)),
@@ -117,7 +118,8 @@ pub async fn examine(
             (None, missing(&steps, exists).unwrap_or_default())
         }
     };
-    let is_input = |missing: &Missing| missing.paths.iter().any(|path| path.kind == "input");
+    let is_input =
+        |missing: &MissingReference| missing.paths.iter().any(|path| path.kind == "input");
     let (needs, absent): (Vec<_>, Vec<_>) = missing
         .into_iter()
         .partition(|missing| !is_given && !is_rehearsal && is_input(missing));
@@ -126,7 +128,7 @@ pub async fn examine(
         message: missing.to_string(),
         place: Some(missing.place),
     }));
-    Ok(Examined {
+    Ok(PlanReport {
         steps: count,
         mode,
         warnings: graph.as_ref().map(Graph::warnings).unwrap_or_default(),
@@ -137,7 +139,7 @@ pub async fn examine(
     })
 }
 
-fn unreadable(error: PlanError) -> Examined {
+fn unreadable(error: PlanError) -> PlanReport {
     let faults = match error {
         PlanError::Steps(steps) => steps
             .into_iter()
@@ -153,7 +155,7 @@ fn unreadable(error: PlanError) -> Examined {
             message: whole.to_string(),
         }],
     };
-    Examined {
+    PlanReport {
         steps: 0,
         mode: Mode::default(),
         graph: None,
@@ -216,7 +218,7 @@ async fn tools(
     faults: &mut Vec<PlanFault>,
 ) -> BTreeMap<String, CallableTool> {
     let mut tools = BTreeMap::new();
-    let mut unusable: BTreeMap<&str, Unusable> = BTreeMap::new();
+    let mut unusable: BTreeMap<&str, UnusableCall> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
         let name = step.tool.as_str();
         let is_defined = context.tools.iter().any(|(known, _)| known == name);
@@ -227,18 +229,18 @@ async fn tools(
         if !tools.contains_key(name) && !unusable.contains_key(name) {
             match finder.find(name).await {
                 Ok(found) => {
-                    if let By::Module(module) = &found.by
+                    if let CallRunner::Module(module) = &found.by
                         && let Some(reason) = disabled(module)
                     {
                         let kind = FaultKind::Disabled;
-                        unusable.insert(name, Unusable { kind, reason });
+                        unusable.insert(name, UnusableCall { kind, reason });
                     }
                     tools.insert(name.to_owned(), found);
                 }
                 Err(reason) => drop(unusable.insert(name, reason)),
             }
         }
-        if let Some(Unusable { kind, reason }) = unusable.get(name) {
+        if let Some(UnusableCall { kind, reason }) = unusable.get(name) {
             let place = PlanPlace::step(index);
             let is_latent = *kind == FaultKind::UnknownTool && step.call.get("_output").is_some();
             let latent = if is_latent {

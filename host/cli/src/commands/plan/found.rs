@@ -4,7 +4,7 @@ use super::examine::FaultKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use toolhold_json::validate::Validator;
-use toolhold_mcp::{Offered, Server, Servers, Settings, activity};
+use toolhold_mcp::{McpServer, OfferedTool, Servers, Settings, activity};
 use toolhold_policy::{Approval, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::tool::Annotations;
@@ -17,17 +17,17 @@ const MAX_STDERR_LINES: usize = 3;
 #[derive(Debug)]
 pub struct CallableTool {
     pub annotations: Annotations,
-    pub by: By,
+    pub by: CallRunner,
     /// The schemas that its arguments must satisfy: the tool message's, and its own.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ArgumentSchema>,
 }
 
 /// The runner of its calls.
 #[derive(Debug)]
-pub enum By {
+pub enum CallRunner {
     Module(Arc<Module>),
     Server {
-        server: Arc<Server>,
+        server: Arc<McpServer>,
         /// The server's own name for the tool.
         tool: String,
         /// Absent if no approval is needed.
@@ -37,7 +37,7 @@ pub enum By {
 
 /// A schema of arguments, with its source.
 #[derive(Debug)]
-pub struct Check {
+pub struct ArgumentSchema {
     pub validator: Validator,
     /// The place of the schema, for people.
     pub see: String,
@@ -45,7 +45,7 @@ pub struct Check {
 
 /// Why a call cannot be made.
 #[derive(Debug, Clone)]
-pub struct Unusable {
+pub struct UnusableCall {
     pub kind: FaultKind,
     pub reason: String,
 }
@@ -60,7 +60,7 @@ pub struct Finder<'a> {
     /// Whether servers are asked for their present tools, and not only the pins are read.
     pub is_live: bool,
     /// The tools of each server: a server that cannot be reached is tried once.
-    offers: BTreeMap<String, Result<Vec<Offered>, Unusable>>,
+    offers: BTreeMap<String, Result<Vec<OfferedTool>, UnusableCall>>,
 }
 
 impl<'a> Finder<'a> {
@@ -81,7 +81,7 @@ impl<'a> Finder<'a> {
 
     /// # Errors
     /// The tool cannot be called.
-    pub async fn find(&mut self, tool: &str) -> Result<CallableTool, Unusable> {
+    pub async fn find(&mut self, tool: &str) -> Result<CallableTool, UnusableCall> {
         let bound = self.bound.iter().find(|bound| bound.tool.name == tool);
         let Some(bound) = bound.cloned() else {
             return self.offered(tool).await;
@@ -100,7 +100,7 @@ impl<'a> Finder<'a> {
             Runner::Advisor => "is answered by an advisor",
             Runner::Client => "is called by the client that asks for the run",
         };
-        Err(Unusable {
+        Err(UnusableCall {
             kind: FaultKind::NeedsModel,
             reason: format!(
                 "{tool:?} {who}; a saved plan is run without a model, so leave the step out, or give the plan \
@@ -110,7 +110,7 @@ impl<'a> Finder<'a> {
     }
 
     /// Resolves a name without a tool message.
-    async fn offered(&mut self, tool: &str) -> Result<CallableTool, Unusable> {
+    async fn offered(&mut self, tool: &str) -> Result<CallableTool, UnusableCall> {
         let own = module_of(tool).filter(|name| self.registry.module(name).is_none());
         let server = own.and_then(|name| self.servers.named(name)).cloned();
         let Some(server) = server else {
@@ -127,7 +127,7 @@ impl<'a> Finder<'a> {
         server_tool(server, &offered).await
     }
 
-    async fn activity(&mut self, name: &str) -> Result<CallableTool, Unusable> {
+    async fn activity(&mut self, name: &str) -> Result<CallableTool, UnusableCall> {
         let parts = activity(name)
             .and_then(|(server, tool)| Some((self.servers.named(server)?.clone(), tool)));
         let Some((server, tool)) = parts else {
@@ -137,7 +137,11 @@ impl<'a> Finder<'a> {
         server_tool(server, &offered).await
     }
 
-    async fn of_server(&mut self, server: &Arc<Server>, tool: &str) -> Result<Offered, Unusable> {
+    async fn of_server(
+        &mut self,
+        server: &Arc<McpServer>,
+        tool: &str,
+    ) -> Result<OfferedTool, UnusableCall> {
         let name = &server.settings.name;
         if !self.offers.contains_key(name) {
             let offer = offer(server, self.is_live).await;
@@ -168,12 +172,12 @@ impl<'a> Finder<'a> {
 
 impl CallableTool {
     /// A tool message's definition: its constraints hold in addition to the tool's own.
-    fn defined(mut self, bound: &Bound) -> Result<Self, Unusable> {
+    fn defined(mut self, bound: &Bound) -> Result<Self, UnusableCall> {
         let name = &bound.tool.name;
         let validator = Validator::new(&bound.tool.parameters)
             .map_err(|error| unknown(format!("the schema of {name:?} is none: {error}")))?;
         let see = format!("the tool message that defines {name:?}");
-        self.checks.insert(0, Check { validator, see });
+        self.checks.insert(0, ArgumentSchema { validator, see });
         self.annotations.destructive |= bound.tool.annotations.destructive;
         self.annotations.open_world |= bound.tool.annotations.open_world;
         Ok(self)
@@ -181,7 +185,7 @@ impl CallableTool {
 }
 
 /// The tools of a server, or why they are unknown.
-async fn offer(server: &Server, is_live: bool) -> Result<Vec<Offered>, Unusable> {
+async fn offer(server: &McpServer, is_live: bool) -> Result<Vec<OfferedTool>, UnusableCall> {
     let offer = if is_live {
         server.live_tools().await
     } else {
@@ -202,7 +206,7 @@ async fn offer(server: &Server, is_live: bool) -> Result<Vec<Offered>, Unusable>
             [] => String::new(),
             printed => format!("; it printed {}", printed.join(" · ")),
         };
-        Unusable {
+        UnusableCall {
             kind,
             reason: format!("{}{printed}", told.message),
         }
@@ -224,18 +228,21 @@ pub fn offers(settings: &Settings) -> Result<(), String> {
     ))
 }
 
-fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<CallableTool, Unusable> {
+fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<CallableTool, UnusableCall> {
     let validator = Validator::new(&spec.input_schema)
         .map_err(|error| unknown(format!("the schema of {:?} is none: {error}", spec.name)))?;
     let see = format!("`toolhold modules inspect {}`", module.name);
     Ok(CallableTool {
         annotations: toolhold_agent::module_tool(spec).annotations,
-        by: By::Module(module),
-        checks: vec![Check { validator, see }],
+        by: CallRunner::Module(module),
+        checks: vec![ArgumentSchema { validator, see }],
     })
 }
 
-async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<CallableTool, Unusable> {
+async fn server_tool(
+    server: Arc<McpServer>,
+    offered: &OfferedTool,
+) -> Result<CallableTool, UnusableCall> {
     let name = &server.settings.name;
     let checks = offered
         .checks()
@@ -248,11 +255,11 @@ async fn server_tool(server: Arc<Server>, offered: &Offered) -> Result<CallableT
     };
     Ok(CallableTool {
         annotations: offered.annotations,
-        checks: vec![Check {
+        checks: vec![ArgumentSchema {
             validator: checks.arguments,
             see,
         }],
-        by: By::Server {
+        by: CallRunner::Server {
             tool: offered.name.clone(),
             approval,
             server,
@@ -319,8 +326,8 @@ pub fn name_of(module: &str) -> &str {
     module.split('@').next().unwrap_or(module)
 }
 
-fn unknown(reason: String) -> Unusable {
-    Unusable {
+fn unknown(reason: String) -> UnusableCall {
+    UnusableCall {
         kind: FaultKind::UnknownTool,
         reason,
     }

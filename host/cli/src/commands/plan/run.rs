@@ -3,7 +3,7 @@
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
 use crate::commands::plan;
-use crate::commands::run::{Shown, launch, warn_of_failures};
+use crate::commands::run::{OutputOptions, launch, warn_of_failures};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
 use crate::terminal::progress::Loading;
@@ -56,7 +56,7 @@ pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
     }
     let store = host::store(config).await?;
     let (driver, servers) = with(config, &store, tools, args.json).await?;
-    let shown = Shown {
+    let shown = OutputOptions {
         json: args.json,
         budget: false,
     };

@@ -4,10 +4,12 @@ use crate::terminal::columns::{Column, aligned, columns};
 use crate::terminal::style;
 use crate::terminal::style::{count, line};
 use serde_json::{Value, json};
-use toolhold_devkit::capacity::{Inputs, Level, Measured, Plan, Sourced, Spread};
+use toolhold_devkit::capacity::{
+    Distribution, Inputs, Level, Measurement, Plan, SourcedDistribution,
+};
 
 /// What was measured.
-pub fn levels(measured: &Measured) -> String {
+pub fn levels(measured: &Measurement) -> String {
     if measured.levels.is_empty() {
         return String::new();
     }
@@ -42,9 +44,13 @@ pub fn levels(measured: &Measured) -> String {
 }
 
 /// Name, how it is written, and the input.
-type Row<'a> = (&'static str, fn(f64) -> String, &'a Option<Sourced>);
+type InputRow<'a> = (
+    &'static str,
+    fn(f64) -> String,
+    &'a Option<SourcedDistribution>,
+);
 
-fn rows(inputs: &Inputs) -> [Row<'_>; 9] {
+fn rows(inputs: &Inputs) -> [InputRow<'_>; 9] {
     [
         ("first token", seconds, &inputs.first_token),
         ("between tokens", seconds, &inputs.between_tokens),
@@ -70,7 +76,7 @@ pub fn inputs(inputs: &Inputs, rate_source: &str) -> String {
     let head = ["inputs", "mean", "p50", "p95", " from"].map(str::to_owned);
     let known = rows(inputs).into_iter().filter_map(|(name, write, input)| {
         let input = input.as_ref()?;
-        let Spread { mean, p50, p95 } = input.spread;
+        let Distribution { mean, p50, p95 } = input.spread;
         let source = format!(" {}", line(&input.source));
         Some([
             format!("  {name}"),
@@ -164,7 +170,7 @@ fn money(amount: f64) -> String {
 
 pub fn json(
     inputs: &Inputs,
-    measured: &Measured,
+    measured: &Measurement,
     plans: &[Plan; 3],
     currency: &str,
     rate_source: &str,
@@ -200,7 +206,7 @@ pub fn json(
 
 fn level_json(level: &Level) -> Value {
     let spread =
-        |spread: Spread| json!({"mean": spread.mean, "p50": spread.p50, "p95": spread.p95});
+        |spread: Distribution| json!({"mean": spread.mean, "p50": spread.p50, "p95": spread.p95});
     json!({
         "in_flight": level.in_flight,
         "requests": level.requests,

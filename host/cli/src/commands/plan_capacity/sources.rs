@@ -4,7 +4,7 @@ use crate::commands::stats;
 use crate::terminal::style;
 use crate::terminal::style::{line, plural};
 use anyhow::{Result, bail};
-use toolhold_devkit::capacity::{Inputs, Measured, Rate, Sourced, Spread};
+use toolhold_devkit::capacity::{Distribution, Inputs, Measurement, Rate, SourcedDistribution};
 use toolhold_protocol::cost::{Amount, Price};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -14,7 +14,7 @@ use toolhold_runtime::stats::{GroupStats, Histogram, Since};
 const UTILISATION: f64 = 0.7;
 
 /// The level that is used: the requested one, or the one with the most tokens per second.
-pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Result<Inputs> {
+pub fn level(measured: &Measurement, in_flight: Option<u32>, has_runs: bool) -> Result<Inputs> {
     let levels = &measured.levels;
     let level = match in_flight {
         Some(wanted) => levels.iter().find(|level| level.in_flight == wanted),
@@ -45,7 +45,7 @@ pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Res
     } else {
         format!("{source}; the endpoint counts no tokens, pieces were counted")
     };
-    let known = |spread: Spread, source: &str| Some(Sourced::new(spread, source));
+    let known = |spread: Distribution, source: &str| Some(SourcedDistribution::new(spread, source));
     let chosen = match in_flight {
         Some(_) => "flag --in-flight",
         None => "measured: the most tokens per second",
@@ -60,7 +60,7 @@ pub fn level(measured: &Measured, in_flight: Option<u32>, has_runs: bool) -> Res
             .and_then(|spread| known(spread, &counted)),
         prompt_tokens: size(level.prompt_tokens),
         completion_tokens: size(level.completion_tokens),
-        in_flight: known(Spread::of(f64::from(level.in_flight)), chosen),
+        in_flight: known(Distribution::of(f64::from(level.in_flight)), chosen),
         ..Inputs::default()
     })
 }
@@ -99,12 +99,12 @@ pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
     let runs = plural(totals.run_ms.count(), "recorded run");
     let known = |histogram: &Histogram, factor: f64, source: &str| {
         let at = |percent| Some(histogram.percentile(percent)? as f64 * factor);
-        let spread = Spread {
+        let spread = Distribution {
             mean: histogram.sum() as f64 * factor / histogram.count() as f64,
             p50: at(50)?,
             p95: at(95)?,
         };
-        Some(Sourced::new(spread, source))
+        Some(SourcedDistribution::new(spread, source))
     };
     Ok(Inputs {
         first_token: known(&group.first_token_us, 1e-6, &source),
@@ -119,24 +119,32 @@ pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
 }
 
 /// The mean share of prompts that came from the cache, of prompts.
-fn cached(group: &GroupStats, source: &str) -> Option<Sourced> {
+fn cached(group: &GroupStats, source: &str) -> Option<SourcedDistribution> {
     let took = &group.took;
     let share = took.cached as f64 / (took.prompt > 0).then_some(took.prompt)? as f64;
     let of = |prompt: f64| prompt * share.min(1.0);
-    let spread = Spread {
+    let spread = Distribution {
         mean: of(group.prompt.sum() as f64 / group.prompt.count() as f64),
         p50: of(group.prompt.percentile(50)? as f64),
         p95: of(group.prompt.percentile(95)? as f64),
     };
-    Some(Sourced::new(spread, format!("{source}: their mean share")))
+    Some(SourcedDistribution::new(
+        spread,
+        format!("{source}: their mean share"),
+    ))
 }
 
 /// The defaults.
 pub fn assumed(config: &Configuration) -> Inputs {
-    let assumed = |number: f64| Some(Sourced::new(Spread::of(number), "assumed"));
+    let assumed = |number: f64| {
+        Some(SourcedDistribution::new(
+            Distribution::of(number),
+            "assumed",
+        ))
+    };
     let in_flight = match config.routes().price(&config.endpoint) {
-        Some(Price::Time { in_flight, .. }) if in_flight > 1 => Some(Sourced::new(
-            Spread::of(f64::from(in_flight)),
+        Some(Price::Time { in_flight, .. }) if in_flight > 1 => Some(SourcedDistribution::new(
+            Distribution::of(f64::from(in_flight)),
             format!("setting endpoints.{}.gpu_requests", config.endpoint),
         )),
         _ => assumed(1.0),

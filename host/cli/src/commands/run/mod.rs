@@ -3,7 +3,7 @@
 mod options;
 mod resume;
 
-pub use options::{Means, Options, RequestArgs, ResumeArgs, RunArgs, Shown};
+pub use options::{EndpointAndOutput, Options, OutputOptions, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
 
 use crate::commands::plan;
@@ -23,7 +23,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
-use toolhold_runtime::dialect::Known;
+use toolhold_runtime::dialect::ProbedDialects;
 use toolhold_runtime::host;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::requests;
@@ -32,7 +32,7 @@ use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::{LoadError, Registry};
 use toolhold_storage::{Label, Source, Store};
-use toolhold_telemetry::{Observer, Subject, Telemetry};
+use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
 use uuid::Uuid;
 
 pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
@@ -157,7 +157,7 @@ pub async fn launch(
     store: &Store,
     driver: &Driver,
     request: RunRequest,
-    shown: Shown,
+    shown: OutputOptions,
     telemetry: &Telemetry,
 ) -> Result<Exit> {
     let observer = telemetry.observe(subject(request.id));
@@ -185,11 +185,11 @@ pub async fn launch(
 }
 
 /// The parts of a run at a terminal.
-fn subject(run: Uuid) -> Subject {
-    Subject {
+fn subject(run: Uuid) -> ObservedRun {
+    ObservedRun {
         run,
         agent: DEFAULT_AGENT.to_owned(),
-        ..Subject::default()
+        ..ObservedRun::default()
     }
 }
 
@@ -197,11 +197,11 @@ fn subject(run: Uuid) -> Subject {
 async fn driver(
     config: &Configuration,
     store: &Store,
-    means: &Means,
+    means: &EndpointAndOutput,
     tools: Option<&[String]>,
     timeout: Duration,
     own_tools_only: bool,
-) -> Result<(Driver, Servers, Known)> {
+) -> Result<(Driver, Servers, ProbedDialects)> {
     let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
     let toolbox = if own_tools_only && !has_modules {
         SandboxTools::new(host::registry(config)?)
@@ -266,7 +266,7 @@ pub async fn watch(
     mut run: Run,
     store: Option<&Store>,
     mut observer: Observer,
-    shown: Shown,
+    shown: OutputOptions,
 ) -> Result<Exit> {
     if let Some(store) = store.cloned() {
         let (cancel, id) = (run.cancel.clone(), run.id);

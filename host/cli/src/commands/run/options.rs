@@ -38,12 +38,12 @@ pub struct ResumeArgs {
     /// The run's id, the beginning of it, or last.
     pub(super) run: String,
     #[command(flatten)]
-    pub means: Means,
+    pub means: EndpointAndOutput,
 }
 
 /// What a run needs whenever it is taken up, and how it is shown.
 #[derive(Debug, Args)]
-pub struct Means {
+pub struct EndpointAndOutput {
     #[command(flatten)]
     pub endpoint: EndpointArgs,
     /// One event a line on stdout, instead of the view for people.
@@ -59,7 +59,7 @@ pub struct Means {
 
 /// How a run is shown.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Shown {
+pub struct OutputOptions {
     /// One event a line.
     pub json: bool,
     /// What each part of a request takes.
@@ -70,7 +70,7 @@ pub struct Shown {
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
-    pub means: Means,
+    pub means: EndpointAndOutput,
     /// How the model is asked to call tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME")]
     contract: Option<String>,
@@ -112,9 +112,9 @@ pub struct Options {
     pub(super) dry_run: bool,
 }
 
-impl Means {
-    pub(super) fn shown(&self) -> Shown {
-        Shown {
+impl EndpointAndOutput {
+    pub(super) fn shown(&self) -> OutputOptions {
+        OutputOptions {
             json: self.json,
             budget: self.budget,
         }

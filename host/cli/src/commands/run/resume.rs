@@ -15,7 +15,7 @@ use toolhold_protocol::tool::Execution;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry;
-use toolhold_telemetry::Subject;
+use toolhold_telemetry::ObservedRun;
 
 /// Resumes a run whose process ended.
 pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
@@ -66,7 +66,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     }
     let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
-    let observer = telemetry.observe(Subject {
+    let observer = telemetry.observe(ObservedRun {
         parent: telemetry::before(&store, run.id).await,
         ..subject(run.id)
     });

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use toolhold_runtime::stats::{
-    GroupStats, Histogram, RunStats, Sides, StepStats, Took, ToolStats, Tools, Totals,
+    GroupStats, Histogram, ModelUsage, RunStats, SideModelStats, StepStats, ToolStats, Tools,
+    Totals,
 };
 
 pub fn run(run: &str, stats: &RunStats) -> Value {
@@ -52,7 +53,7 @@ fn step_json(step: &StepStats) -> Value {
 }
 
 /// The cost of a reply is null if it is unknown.
-fn took_json(took: &Took) -> Value {
+fn took_json(took: &ModelUsage) -> Value {
     let is_known = took.unpriced == 0 && took.replies > 0;
     json!({
         "replies": took.replies,
@@ -105,7 +106,7 @@ fn group_json(model: &str, contract: &str, group: &GroupStats) -> Value {
     })
 }
 
-fn sides_json(sides: &Sides) -> Value {
+fn sides_json(sides: &SideModelStats) -> Value {
     let all = sides.iter().map(|(side, took)| {
         json!({
             "role": side.role,

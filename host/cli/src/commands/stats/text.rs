@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::side_request::SideRole;
-use toolhold_runtime::stats::{Histogram, RunStats, Sides, StepStats, Took, Tools, Totals};
+use toolhold_runtime::stats::{
+    Histogram, ModelUsage, RunStats, SideModelStats, StepStats, Tools, Totals,
+};
 
 /// One run, step by step.
 pub fn run(run: &str, stats: &RunStats) -> String {
@@ -90,7 +92,7 @@ fn step_row(run: &RunStats, step: &StepStats) -> [String; 11] {
 }
 
 /// Sums, in sentences.
-fn took_text(took: &Took, costs: &[(String, Amount)]) -> String {
+fn took_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
     let mut text = format!(
         "tokens    {} prompt ({} from the cache), {} completion{}\n",
         count(took.prompt),
@@ -134,7 +136,7 @@ fn took_text(took: &Took, costs: &[(String, Amount)]) -> String {
     text
 }
 
-fn cost_text(took: &Took, costs: &[(String, Amount)]) -> String {
+fn cost_text(took: &ModelUsage, costs: &[(String, Amount)]) -> String {
     let known = took.replies - took.unpriced.min(took.replies);
     if took.replies == 0 {
         return "nothing: no model replied".into();
@@ -171,7 +173,7 @@ fn replies(n: u64) -> String {
     }
 }
 
-fn cost(took: &Took) -> String {
+fn cost(took: &ModelUsage) -> String {
     match (took.replies, took.unpriced) {
         (0, _) => "-".into(),
         (_, 0) => took.cost.to_string(),
@@ -180,7 +182,7 @@ fn cost(took: &Took) -> String {
 }
 
 /// Other models that were asked, and their statistics.
-fn sides_text(sides: &Sides) -> String {
+fn sides_text(sides: &SideModelStats) -> String {
     let mut text = String::new();
     for (side, took) in sides.iter() {
         let what = match side.role {

@@ -8,7 +8,7 @@ pub use words::{answer, cost, name};
 use crate::terminal::style::{bad, bold, count, dim, duration, good, line, plain, plural, warn};
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_protocol::advisor::{Council, Outcome};
+use toolhold_protocol::advisor::{Council, VoteOutcome};
 use toolhold_protocol::approval::{Pending, Verdict};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::cost::Amount;
@@ -342,9 +342,11 @@ impl EventPrinter {
             let of = tally.instance.as_ref();
             let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
             let outcome = match tally.outcome {
-                Outcome::Winner { tool, sum } => format!("{tool} with {sum}"),
-                Outcome::Tie { tools, sum } => format!("{} with {sum} each", tools.join(" and ")),
-                Outcome::Undecided => "nothing".into(),
+                VoteOutcome::Winner { tool, sum } => format!("{tool} with {sum}"),
+                VoteOutcome::Tie { tools, sum } => {
+                    format!("{} with {sum} each", tools.join(" and "))
+                }
+                VoteOutcome::Undecided => "nothing".into(),
             };
             self.line(&dim(&format!("  ◦ council{of}: {}", line(&outcome))));
         }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use toolhold_protocol::event::StopReason;
 use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
-use toolhold_protocol::window::{Part, Parts};
+use toolhold_protocol::window::{Part, TokensByPart};
 
 /// Most characters of a result on the screen; the journal has the whole.
 const MAX_RESULT_CHARS: usize = 600;
@@ -132,7 +132,12 @@ pub(super) fn side(request: &SideRequest) -> String {
 }
 
 /// The size of a request. Numbers that the endpoint did not count are marked as estimates.
-pub(super) fn budget(window: Option<u64>, reply: u64, parts: &Parts, exact: &[Part]) -> String {
+pub(super) fn budget(
+    window: Option<u64>,
+    reply: u64,
+    parts: &TokensByPart,
+    exact: &[Part],
+) -> String {
     let of = window.map_or_else(
         || "a window of unknown size".to_owned(),
         |window| format!("a window of {}", count(window)),

@@ -1,6 +1,6 @@
 //! The listening address, and its protection.
 
-use super::guard::Guard;
+use super::guard::HttpGuard;
 use super::sessions::Sessions;
 use super::{HttpEndpoint, router};
 use crate::serve::service::Service;
@@ -56,7 +56,7 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let settings = service.settings();
     let is_local = bound.address()?.ip().is_loopback();
     let endpoint = HttpEndpoint {
-        guard: Guard::new(is_local, settings, bound.token),
+        guard: HttpGuard::new(is_local, settings, bound.token),
         sessions: Sessions::new(settings.sessions, settings.session_idle),
         id: Uuid::now_v7().to_string().into(),
         service: service.clone(),

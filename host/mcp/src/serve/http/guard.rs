@@ -7,14 +7,14 @@ use toolhold_connections as connections;
 use toolhold_connections::{ForeignHeader, bearer};
 
 #[derive(Debug)]
-pub struct Guard {
-    pages: connections::Guard,
+pub struct HttpGuard {
+    pages: connections::PageGuard,
     token: Option<Bearer>,
 }
 
-impl Guard {
+impl HttpGuard {
     pub fn new(is_local: bool, settings: &Settings, token: Option<Bearer>) -> Self {
-        let pages = connections::Guard {
+        let pages = connections::PageGuard {
             is_local,
             hosts: settings.hosts.clone(),
             origins: settings.origins.clone(),
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use secrecy::SecretString;
 
-    fn status(guard: &Guard, pairs: &[(&'static str, &str)]) -> u16 {
+    fn status(guard: &HttpGuard, pairs: &[(&'static str, &str)]) -> u16 {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(*name, value.parse().unwrap());
@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn pages_are_looked_at_before_tokens() {
         let token = Bearer::new(&SecretString::from("0123456789abcdef")).unwrap();
-        let pages = connections::Guard {
+        let pages = connections::PageGuard {
             is_local: true,
-            ..connections::Guard::default()
+            ..connections::PageGuard::default()
         };
-        let guard = Guard {
+        let guard = HttpGuard {
             pages,
             token: Some(token),
         };

@@ -1,15 +1,15 @@
 //! Sessions over HTTP, in revisions up to 2025-11-25.
 
-use super::reply::{self, Work};
-use super::sessions::{Held, SessionRefusal};
+use super::reply::{self, RequestWork};
+use super::sessions::{HeldSession, SessionRefusal};
 use super::{HttpEndpoint, HttpRejection, SESSION, VERSION, accepts, remote};
 use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
-use crate::serve::revision::{LEGACY, Terms};
+use crate::serve::revision::{LEGACY, RequestMetadata};
 use crate::serve::rpc;
-use crate::serve::rpc::{Error, INTERNAL_ERROR, Malformed, Message, Request};
+use crate::serve::rpc::{INTERNAL_ERROR, InvalidMessage, Message, RpcError, RpcRequest};
 use crate::serve::service::Service;
-use crate::serve::work::{Batch, Outcome, RequestTask};
+use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -50,7 +50,7 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
 pub async fn batch(
     endpoint: &Arc<HttpEndpoint>,
     headers: &HeaderMap,
-    messages: Vec<Result<Message, Malformed>>,
+    messages: Vec<Result<Message, InvalidMessage>>,
 ) -> Response {
     let held = match held(endpoint, headers) {
         Ok(held) => held,
@@ -66,7 +66,7 @@ pub async fn batch(
             Ok(Message::Request(request)) => {
                 let id = request.id.clone();
                 let work = batch.may_hold(&request).and_then(|()| {
-                    let begun = Begun::new(endpoint, &held, headers, request)?;
+                    let begun = StartedRequest::new(endpoint, &held, headers, request)?;
                     let client_sender = client_sender.clone();
                     Ok(RequestTask::spawn(
                         &Handle::current(),
@@ -82,7 +82,7 @@ pub async fn batch(
     }
     if batch.is_worked_on() {
         let streams = accepts(headers, "text/event-stream");
-        return Work::batch(batch, said, streams).answer().await;
+        return RequestWork::batch(batch, said, streams).answer().await;
     }
     match batch.replies().await {
         Some(errors) => reply::json(StatusCode::BAD_REQUEST, errors),
@@ -90,7 +90,7 @@ pub async fn batch(
     }
 }
 
-fn initialize(endpoint: &HttpEndpoint, request: &Request) -> Response {
+fn initialize(endpoint: &HttpEndpoint, request: &RpcRequest) -> Response {
     let held = match endpoint.sessions.begin(request) {
         Ok(held) => held,
         Err(SessionRefusal::Request(error)) => {
@@ -99,7 +99,7 @@ fn initialize(endpoint: &HttpEndpoint, request: &Request) -> Response {
         Err(SessionRefusal::Full) => {
             let reason =
                 "every session that this server has room for is busy (mcp_server.sessions)";
-            let error = Error::new(INTERNAL_ERROR, reason);
+            let error = RpcError::new(INTERNAL_ERROR, reason);
             return reply::error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
         }
     };
@@ -110,40 +110,40 @@ fn initialize(endpoint: &HttpEndpoint, request: &Request) -> Response {
 
 async fn request_of(
     endpoint: &HttpEndpoint,
-    held: &Arc<Held>,
+    held: &Arc<HeldSession>,
     headers: &HeaderMap,
-    request: Request,
+    request: RpcRequest,
 ) -> Response {
     let id = request.id.clone();
-    let begun = match Begun::new(endpoint, held, headers, request) {
+    let begun = match StartedRequest::new(endpoint, held, headers, request) {
         Ok(begun) => begun,
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
     let streams = accepts(headers, "text/event-stream");
-    let work = Work::begin(id, streams, false, |client_sender| {
+    let work = RequestWork::begin(id, streams, false, |client_sender| {
         begun.work(client_sender)
     });
     work.answer().await
 }
 
 /// A request of a session, with its context.
-struct Begun {
+struct StartedRequest {
     service: Arc<Service>,
-    held: Arc<Held>,
-    request: Request,
-    terms: Terms,
+    held: Arc<HeldSession>,
+    request: RpcRequest,
+    terms: RequestMetadata,
     flight: InFlightRequest,
 }
 
-impl Begun {
+impl StartedRequest {
     /// # Errors
     /// As [`InFlightRequests::begin`](crate::serve::in_flight::InFlightRequests::begin).
     fn new(
         endpoint: &HttpEndpoint,
-        held: &Arc<Held>,
+        held: &Arc<HeldSession>,
         headers: &HeaderMap,
-        request: Request,
-    ) -> Result<Self, Error> {
+        request: RpcRequest,
+    ) -> Result<Self, RpcError> {
         let flight = held.session.in_flight.begin(&request.id)?;
         let mut terms = held.session.terms(&request.params);
         remote(&mut terms, headers);
@@ -158,7 +158,7 @@ impl Begun {
         })
     }
 
-    async fn work(self, client_sender: ClientSender) -> Outcome {
+    async fn work(self, client_sender: ClientSender) -> RequestOutcome {
         let session = &self.held.session;
         let answer = self
             .service
@@ -169,7 +169,7 @@ impl Begun {
     }
 }
 
-fn notified(held: &Held, method: &str, mut params: Map<String, Value>) {
+fn notified(held: &HeldSession, method: &str, mut params: Map<String, Value>) {
     let cancelled = (method == "notifications/cancelled")
         .then(|| params.remove("requestId").and_then(rpc::read_id))
         .flatten();
@@ -239,7 +239,7 @@ pub fn end(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<StatusCode, H
 }
 
 /// The session that a message belongs to.
-fn held(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<Arc<Held>, HttpRejection> {
+fn held(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<Arc<HeldSession>, HttpRejection> {
     let version = headers.get(VERSION);
     if version.is_some_and(|version| !LEGACY.iter().any(|own| version == own)) {
         let reason = format!("sessions speak one of {}", LEGACY.join(", "));

@@ -13,8 +13,8 @@ mod sessions;
 
 pub use connections::{Bound, serve};
 
-use super::revision::Terms;
-use super::rpc::{self, Error, INVALID_REQUEST, Received};
+use super::revision::RequestMetadata;
+use super::rpc::{self, INVALID_REQUEST, RpcError, Transmission};
 use super::service::Service;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
@@ -23,7 +23,7 @@ use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use guard::Guard;
+use guard::HttpGuard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ const OWNER: &str = "mcp:http";
 #[derive(Debug)]
 struct HttpEndpoint {
     service: Arc<Service>,
-    guard: Guard,
+    guard: HttpGuard,
     sessions: Sessions,
     /// Session for scratch files of calls outside of sessions.
     id: Arc<str>,
@@ -115,8 +115,10 @@ async fn read(
 /// The era of a message is in its header or in its `_meta`.
 async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
     let message = match rpc::parse(body) {
-        Ok(Received::One(message)) => message,
-        Ok(Received::Batch(messages)) => return legacy::batch(endpoint, headers, messages).await,
+        Ok(Transmission::One(message)) => message,
+        Ok(Transmission::Batch(messages)) => {
+            return legacy::batch(endpoint, headers, messages).await;
+        }
         Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
     };
     if modern::is(headers, &message) {
@@ -127,7 +129,7 @@ async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) ->
 }
 
 /// Facts about the sender of a request over HTTP that the body does not hold.
-fn remote(terms: &mut Terms, headers: &HeaderMap) {
+fn remote(terms: &mut RequestMetadata, headers: &HeaderMap) {
     terms.owner = OWNER;
     if !terms.trace.has_active_span() {
         terms.trace = telemetry::remote(headers);
@@ -172,7 +174,7 @@ impl HttpRejection {
 
 impl IntoResponse for HttpRejection {
     fn into_response(self) -> Response {
-        let error = Error::new(INVALID_REQUEST, self.reason);
+        let error = RpcError::new(INVALID_REQUEST, self.reason);
         let mut response = reply::error(self.status, None, error);
         let header = match self.status {
             StatusCode::UNAUTHORIZED => (WWW_AUTHENTICATE, "Bearer"),

@@ -1,10 +1,10 @@
 //! Requests of revision 2026-07-28: each stands for itself, and its headers repeat parts of its body.
 
-use super::reply::{self, Work};
+use super::reply::{self, RequestWork};
 use super::{HttpEndpoint, VERSION, accepts, remote};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
-use crate::serve::rpc::{Error, HEADER_MISMATCH, INVALID_REQUEST, Message, Request};
+use crate::serve::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -47,7 +47,7 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
         }
         Message::Answer { id, .. } => {
             let reason = format!("revision {MODERN} has no requests of a server's to answer");
-            let error = Error::new(INVALID_REQUEST, reason);
+            let error = RpcError::new(INVALID_REQUEST, reason);
             return reply::error(StatusCode::BAD_REQUEST, Some(&id), error);
         }
     };
@@ -61,20 +61,20 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
     remote(&mut terms, headers);
     let streams = accepts(headers, "text/event-stream");
     if request.method == "subscriptions/listen" && !streams {
-        let error = Error::new(INVALID_REQUEST, "a subscription is a text/event-stream");
+        let error = RpcError::new(INVALID_REQUEST, "a subscription is a text/event-stream");
         return reply::error(StatusCode::NOT_ACCEPTABLE, Some(&request.id), error);
     }
     let (service, id) = (endpoint.service.clone(), request.id.clone());
-    let work = Work::begin(id, streams, true, |client_sender| async move {
+    let work = RequestWork::begin(id, streams, true, |client_sender| async move {
         Some(service.answer(request, terms, None, &client_sender).await)
     });
     work.answer().await
 }
 
 /// Whether the headers agree with the body: proxies may have routed the request by them.
-fn mirrored(headers: &HeaderMap, request: &Request, version: &Value) -> Result<(), Error> {
+fn mirrored(headers: &HeaderMap, request: &RpcRequest, version: &Value) -> Result<(), RpcError> {
     let mismatch = |reason: String| {
-        Err(Error::new(
+        Err(RpcError::new(
             HEADER_MISMATCH,
             format!("Header mismatch: {reason}"),
         ))
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn headers_say_what_the_body_says() {
-        let request = Request {
+        let request = RpcRequest {
             id: Id::Number(1.into()),
             method: "tools/call".into(),
             params: json!({"name": "m.é"}).as_object().cloned().unwrap(),

@@ -3,10 +3,10 @@
 use crate::serve::client_sender::ClientSender;
 use crate::serve::rpc;
 use crate::serve::rpc::{
-    Error, HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND,
-    MISSING_CAPABILITY, PARSE_ERROR, UNSUPPORTED_VERSION,
+    HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND, MISSING_CAPABILITY,
+    PARSE_ERROR, RpcError, UNSUPPORTED_VERSION,
 };
-use crate::serve::work::{Batch, Outcome, RequestTask};
+use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
@@ -30,7 +30,7 @@ pub fn way() -> (ClientSender, mpsc::Receiver<Bytes>) {
 }
 
 /// The work on a request. Dropping it aborts the work.
-pub struct Work {
+pub struct RequestWork {
     asked: PendingWork,
     /// Messages before the reply.
     said: mpsc::Receiver<Bytes>,
@@ -48,9 +48,9 @@ enum PendingWork {
     Batch(Batch),
 }
 
-impl Work {
+impl RequestWork {
     /// Begins the work that `outcome` creates for a sender to the client.
-    pub fn begin<F: Future<Output = Outcome> + Send + 'static>(
+    pub fn begin<F: Future<Output = RequestOutcome> + Send + 'static>(
         id: Id,
         streams: bool,
         has_status: bool,
@@ -168,7 +168,7 @@ fn whole(reply: Option<(StatusCode, Bytes)>) -> Response {
 }
 
 /// An error response.
-pub fn error(status: StatusCode, id: Option<&Id>, error: Error) -> Response {
+pub fn error(status: StatusCode, id: Option<&Id>, error: RpcError) -> Response {
     json(status, rpc::reply(id, &Err(error)))
 }
 
@@ -177,7 +177,7 @@ pub fn json(status: StatusCode, body: Bytes) -> Response {
 }
 
 /// The HTTP status of an error in revision 2026-07-28.
-pub fn status(error: &Error) -> StatusCode {
+pub fn status(error: &RpcError) -> StatusCode {
     match error.code {
         PARSE_ERROR | INVALID_REQUEST | INVALID_PARAMS | HEADER_MISMATCH | MISSING_CAPABILITY
         | UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,

@@ -2,8 +2,8 @@
 
 use crate::serve::approval::unguessable;
 use crate::serve::in_flight::InFlightRequests;
-use crate::serve::rpc::{Error, Request};
-use crate::serve::session::Session;
+use crate::serve::rpc::{RpcError, RpcRequest};
+use crate::serve::session::ClientSession;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use tokio::sync::watch;
 pub struct Sessions {
     most: usize,
     idle: Duration,
-    by_id: Mutex<HashMap<Arc<str>, Arc<Held>>>,
+    by_id: Mutex<HashMap<Arc<str>, Arc<HeldSession>>>,
 }
 
 /// A session, and its notification stream.
 #[derive(Debug)]
-pub struct Held {
-    pub session: Arc<Session>,
+pub struct HeldSession {
+    pub session: Arc<ClientSession>,
     /// Number of the newest notification stream; older streams end.
     pub streams: watch::Sender<u64>,
     touched: Mutex<Instant>,
@@ -38,11 +38,12 @@ impl Sessions {
     ///
     /// # Errors
     /// The request is invalid, or every session is busy.
-    pub fn begin(&self, request: &Request) -> Result<Arc<Held>, SessionRefusal> {
+    pub fn begin(&self, request: &RpcRequest) -> Result<Arc<HeldSession>, SessionRefusal> {
         let id: Arc<str> = unguessable().map_err(SessionRefusal::Request)?.into();
-        let session = Session::new(id.clone(), request, Arc::new(InFlightRequests::default()))
-            .map_err(SessionRefusal::Request)?;
-        let held = Arc::new(Held {
+        let session =
+            ClientSession::new(id.clone(), request, Arc::new(InFlightRequests::default()))
+                .map_err(SessionRefusal::Request)?;
+        let held = Arc::new(HeldSession {
             session: Arc::new(session),
             streams: watch::Sender::new(0),
             touched: Mutex::new(Instant::now()),
@@ -61,7 +62,7 @@ impl Sessions {
         Ok(held)
     }
 
-    pub fn find(&self, id: &str) -> Option<Arc<Held>> {
+    pub fn find(&self, id: &str) -> Option<Arc<HeldSession>> {
         let mut by_id = self.lock();
         let held = by_id.get(id)?.clone();
         if !held.is_busy() && held.idle() >= self.idle {
@@ -82,7 +83,7 @@ impl Sessions {
         ended.is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Held>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<HeldSession>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,11 +91,11 @@ impl Sessions {
 /// Why a session cannot begin.
 #[derive(Debug)]
 pub enum SessionRefusal {
-    Request(Error),
+    Request(RpcError),
     Full,
 }
 
-impl Held {
+impl HeldSession {
     pub fn touch(&self) {
         *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -117,9 +118,9 @@ mod tests {
     use crate::serve::rpc::Id;
     use serde_json::json;
 
-    fn begin(sessions: &Sessions) -> Result<Arc<Held>, SessionRefusal> {
+    fn begin(sessions: &Sessions) -> Result<Arc<HeldSession>, SessionRefusal> {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
-        sessions.begin(&Request {
+        sessions.begin(&RpcRequest {
             id: Id::Number(1.into()),
             method: "initialize".into(),
             params: params.as_object().cloned().unwrap(),

@@ -13,7 +13,7 @@ use crate::call::{CallState, GuestCall};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::value::shape::{Shape, ShapeMember, ShapeReader};
-use crate::value::{self, Unliftable};
+use crate::value::{self, LiftError};
 use describe::Signature;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -250,10 +250,10 @@ pub(crate) fn output(
 ) -> Result<Output, CallError> {
     let json = |value, shape: &Shape| {
         value::to_json(value, shape, limits.output_bytes).map_err(|error| match error {
-            Unliftable::TooLarge => CallError::Output {
+            LiftError::TooLarge => CallError::Output {
                 limit: limits.output_bytes,
             },
-            Unliftable::NoForm(reason) => CallError::Encoding { reason },
+            LiftError::NoForm(reason) => CallError::Encoding { reason },
         })
     };
     let side = |payload: Option<Box<Val>>, shape: Option<&Shape>| match (payload, shape) {

@@ -15,7 +15,7 @@ const SAID: [&str; 2] = ["input_text", "output_text"];
 /// One item of an input, of any type.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Item {
+struct InputItem {
     id: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
@@ -43,7 +43,7 @@ pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
     };
     let read = |(index, item): (usize, &Value)| {
         let at = |error: String| ApiError::invalid(format!("input[{index}]: {error}"));
-        let item = Item::deserialize(item).map_err(|error| at(error.to_string()))?;
+        let item = InputItem::deserialize(item).map_err(|error| at(error.to_string()))?;
         item.message().map_err(at)
     };
     items.iter().enumerate().map(read).collect()
@@ -52,12 +52,12 @@ pub fn messages(input: &Value) -> Result<Vec<ChatMessage>, ApiError> {
 /// The input items of a response as they are listed, after the items `before`. Each has an id: the client's,
 /// or a new one.
 pub fn listed(run: Uuid, before: Vec<Value>, input: &Value) -> Vec<Value> {
-    let items: Vec<Item> = match input {
+    let items: Vec<InputItem> = match input {
         Value::Array(items) => items
             .iter()
-            .filter_map(|it| Item::deserialize(it).ok())
+            .filter_map(|it| InputItem::deserialize(it).ok())
             .collect(),
-        text => vec![Item::said("user", text.clone())],
+        text => vec![InputItem::said("user", text.clone())],
     };
     with_ids(run, before, items)
 }
@@ -70,14 +70,14 @@ pub fn of_context(run: Uuid, context: &[Message]) -> Vec<Value> {
                 Role::Assistant => "assistant",
                 _ => "user",
             };
-            Some(Item::said(role, said.text.clone().into()))
+            Some(InputItem::said(role, said.text.clone().into()))
         }
         _ => None,
     });
     with_ids(run, Vec::new(), said.collect())
 }
 
-fn with_ids(run: Uuid, before: Vec<Value>, items: Vec<Item>) -> Vec<Value> {
+fn with_ids(run: Uuid, before: Vec<Value>, items: Vec<InputItem>) -> Vec<Value> {
     let ids = before.iter().filter_map(|item| item["id"].as_str());
     let mut taken: BTreeSet<String> = ids.map(str::to_owned).collect();
     let mut all = before;
@@ -92,7 +92,7 @@ fn with_ids(run: Uuid, before: Vec<Value>, items: Vec<Item>) -> Vec<Value> {
     all
 }
 
-impl Item {
+impl InputItem {
     fn said(role: &str, content: Value) -> Self {
         Self {
             role: role.to_owned(),

@@ -19,13 +19,13 @@ pub struct Page {
     /// 1 to 100; default 20.
     limit: Option<u32>,
     #[param(inline)]
-    order: Order,
+    order: SortOrder,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[schema(as = InputOrder)]
 #[serde(rename_all = "lowercase")]
-enum Order {
+enum SortOrder {
     Asc,
     /// Newest item first.
     #[default]
@@ -52,7 +52,7 @@ impl Page {
         if !(1..=MAX_PAGE_ITEMS).contains(&limit) {
             return Err(ApiError::invalid(format!("limit: 1 to {MAX_PAGE_ITEMS}")));
         }
-        if self.order == Order::Desc {
+        if self.order == SortOrder::Desc {
             items.reverse();
         }
         if let Some(after) = &self.after {
@@ -91,8 +91,8 @@ mod tests {
     fn pages_follow_each_other_to_the_end() {
         let items: Vec<Value> = (0..5).map(|n| json!({"id": format!("i{n}")})).collect();
         for (order, expected) in [
-            (Order::Asc, ["i0", "i1", "i2", "i3", "i4"]),
-            (Order::Desc, ["i4", "i3", "i2", "i1", "i0"]),
+            (SortOrder::Asc, ["i0", "i1", "i2", "i3", "i4"]),
+            (SortOrder::Desc, ["i4", "i3", "i2", "i1", "i0"]),
         ] {
             let (mut seen, mut after) = (Vec::new(), None);
             loop {
@@ -118,7 +118,7 @@ mod tests {
         let page = |limit, after: Option<&str>| Page {
             after: after.map(str::to_owned),
             limit,
-            order: Order::Asc,
+            order: SortOrder::Asc,
         };
         let items = || vec![json!({"id": "i0"})];
         for (page, reason) in [

@@ -13,7 +13,7 @@ use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::client_tools::withdraw;
 use crate::http::error::{ApiError, ErrorBody};
-use crate::http::turn::{Live, Turn, TurnEnd};
+use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::runs::Watcher;
 use crate::sessions::answered;
 use axum::Json;
@@ -21,9 +21,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use listing::{InputItems, Page};
-use object::{Kept, ResponseObject};
+use object::{ResponseObject, ResponseState};
 use output::Output;
-use request::{Before, ResponseRequest};
+use request::{PreviousResponse, ResponseRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn create(
     asked.check()?;
     let before = match &asked.previous_response_id {
         Some(id) => app.before(&client, id).await?,
-        None => Before::default(),
+        None => PreviousResponse::default(),
     };
     let mut prepared = app.prepared(&client, &asked.model, None)?;
     prepared.after = before.run;
@@ -83,7 +83,7 @@ async fn create(
 
     let watcher = app.begin(&headers, &raw, prepared).await?;
     let run = watcher.run;
-    let mut live = Live::new(watcher);
+    let mut live = LiveTurn::new(watcher);
     let mut output = Output::new(run, answer_stream);
     if is_streamed {
         return Ok(Events::new(live, output, kept, asked.model).respond());
@@ -103,7 +103,7 @@ async fn create(
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(default)]
-struct Beside {
+struct ResponseOptions {
     /// Only `false`: `GET /v1/runs/{run}/events` returns a run's events.
     stream: bool,
 }
@@ -111,14 +111,14 @@ struct Beside {
 /// Returns one response in its present state.
 #[utoipa::path(
     get, path = "/v1/responses/{response}", tag = "responses", security(("key" = [])),
-    params(("response" = String, Path), Beside),
+    params(("response" = String, Path), ResponseOptions),
     responses((status = 200, body = ResponseObject), (status = "4XX", body = ErrorBody)),
 )]
 async fn show(
     State(app): State<App>,
     client: Client,
     PathParam(id): PathParam<String>,
-    QueryParams(beside): QueryParams<Beside>,
+    QueryParams(beside): QueryParams<ResponseOptions>,
 ) -> Result<Json<ResponseObject>, ApiError> {
     let row = app.response(&client, &id).await?;
     if beside.stream {
@@ -222,14 +222,14 @@ async fn delete(
 
 /// Builds a response from the run's record.
 #[derive(Debug)]
-struct Recorded {
+struct RecordedResponse {
     context: Vec<Message>,
-    kept: Kept,
+    kept: ResponseState,
     turn: Turn,
     output: Output,
 }
 
-impl Recorded {
+impl RecordedResponse {
     fn object(&self, row: &RunRow) -> ResponseObject {
         ResponseObject::new(&row.agent, &self.kept, &self.turn, &self.output)
     }
@@ -253,14 +253,14 @@ impl App {
     }
 
     /// Follows `watcher` to its end, and returns the response.
-    async fn recorded(&self, mut watcher: Watcher) -> Result<Recorded, ApiError> {
+    async fn recorded(&self, mut watcher: Watcher) -> Result<RecordedResponse, ApiError> {
         let run = watcher.run;
         let kept = self.dispatcher.store().response(run).await?;
         let kept = kept.map(|text| serde_json::from_str(&text)).transpose();
-        let kept: Kept = kept
+        let kept: ResponseState = kept
             .map_err(|error| ApiError::internal(&error))?
             .unwrap_or_default();
-        let mut recorded = Recorded {
+        let mut recorded = RecordedResponse {
             context: Vec::new(),
             turn: Turn::new(run),
             output: Output::new(run, None),
@@ -286,13 +286,13 @@ impl App {
     }
 
     /// The context with which a response that continues `id` begins.
-    async fn before(&self, client: &Client, id: &str) -> Result<Before, ApiError> {
+    async fn before(&self, client: &Client, id: &str) -> Result<PreviousResponse, ApiError> {
         let row = self.response(client, id).await?;
         let recorded = self.recorded(self.dispatcher.recorded(row.id)).await?;
         let mut items = recorded.input();
         let said = recorded.output.items.iter().map(serde_json::to_value);
         items.extend(said.filter_map(Result::ok));
-        let Recorded {
+        let RecordedResponse {
             mut context,
             kept,
             turn,
@@ -314,7 +314,7 @@ impl App {
             (_, Some(reason)) => context.push(answered(&turn.answer.output, reason)),
             (_, None) => {}
         }
-        Ok(Before {
+        Ok(PreviousResponse {
             context,
             calls: turn.calls,
             system: kept.system,

@@ -1,8 +1,8 @@
 //! The response object of OpenAI's API, built from the outcome of a turn.
 
-use super::output::{Item, Output};
+use super::output::{Output, OutputItem};
 use super::request::ResponseTool;
-use crate::http::turn::{Extra, Turn, TurnEnd};
+use crate::http::turn::{ToolholdFields, Turn, TurnEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// the run's record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Kept {
+pub struct ResponseState {
     /// The input items.
     pub input: Vec<Value>,
     pub previous_response_id: Option<String>,
@@ -48,7 +48,7 @@ pub struct ResponseObject {
     metadata: BTreeMap<String, String>,
     /// Name of the agent.
     model: String,
-    output: Vec<Item>,
+    output: Vec<OutputItem>,
     parallel_tool_calls: bool,
     previous_response_id: Option<String>,
     store: bool,
@@ -61,7 +61,7 @@ pub struct ResponseObject {
     top_p: Option<f64>,
     /// Absent while the run is not over.
     usage: Option<ResponseUsage>,
-    toolhold: Extra,
+    toolhold: ToolholdFields,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -119,7 +119,7 @@ struct OutputDetails {
 }
 
 impl ResponseObject {
-    pub fn new(model: &str, kept: &Kept, turn: &Turn, output: &Output) -> Self {
+    pub fn new(model: &str, kept: &ResponseState, turn: &Turn, output: &Output) -> Self {
         let run = turn.answer.id;
         let (status, incomplete) = match turn.end() {
             TurnEnd::Open => (Status::InProgress, None),

@@ -3,7 +3,7 @@
 //! Text that turns out not to be the answer becomes an item of its own, so an item that was sent to a client
 //! never changes.
 
-use crate::answer_stream::{AnswerStream, Rest};
+use crate::answer_stream::{AnswerRest, AnswerStream};
 use crate::http::messages::ClientCall;
 use crate::http::turn::{Turn, TurnEnd};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[schema(as = ResponseItem)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Item {
+pub enum OutputItem {
     Message {
         id: String,
         role: &'static str,
@@ -64,17 +64,17 @@ pub enum ItemStatus {
 }
 
 /// A stream event: its type, and its other members.
-pub type Told = (&'static str, Value);
+pub type StreamEvent = (&'static str, Value);
 
 #[derive(Debug)]
 pub struct Output {
     run: Uuid,
-    pub items: Vec<Item>,
+    pub items: Vec<OutputItem>,
     /// Absent if no text may be shown before the run is over.
     answer_stream: Option<AnswerStream>,
     /// Text of the message that is being written, which is the last item.
     writing: Option<String>,
-    told: Vec<Told>,
+    told: Vec<StreamEvent>,
 }
 
 impl Output {
@@ -89,7 +89,7 @@ impl Output {
     }
 
     /// Takes the events since the previous call.
-    pub fn told(&mut self) -> Vec<Told> {
+    pub fn told(&mut self) -> Vec<StreamEvent> {
         std::mem::take(&mut self.told)
     }
 
@@ -122,13 +122,13 @@ impl Output {
             .as_ref()
             .map(|answer_stream| answer_stream.rest(&content));
         match rest {
-            Some(Rest::More(rest)) => self.say(rest),
+            Some(AnswerRest::More(rest)) => self.say(rest),
             // The streamed text is not a prefix of the answer.
-            Some(Rest::Instead(_)) if end == TurnEnd::Called => {
+            Some(AnswerRest::Instead(_)) if end == TurnEnd::Called => {
                 self.close(ItemStatus::Completed, Some("commentary"));
                 self.say(&content);
             }
-            Some(Rest::Instead(_)) => {
+            Some(AnswerRest::Instead(_)) => {
                 self.close(ItemStatus::Incomplete, None);
                 self.say(&content);
             }
@@ -166,7 +166,7 @@ impl Output {
 
     /// Begins a message.
     fn begin(&mut self) {
-        let item = Item::Message {
+        let item = OutputItem::Message {
             id: self.id("msg"),
             role: "assistant",
             status: ItemStatus::InProgress,
@@ -188,7 +188,7 @@ impl Output {
         self.tell_of_part("response.output_text.done", members);
         let part = Part::text(&text);
         self.tell_of_part("response.content_part.done", json!({"part": part}));
-        if let Some(Item::Message {
+        if let Some(OutputItem::Message {
             status: own_status,
             content,
             phase: own_phase,
@@ -202,7 +202,7 @@ impl Output {
     }
 
     fn call(&mut self, call: &ClientCall) {
-        let item = |id: &str, arguments: &str, status| Item::FunctionCall {
+        let item = |id: &str, arguments: &str, status| OutputItem::FunctionCall {
             id: id.to_owned(),
             call_id: call.id.clone(),
             name: call.function.name.clone(),
@@ -230,7 +230,7 @@ impl Output {
         format!("{kind}_{}_{}", self.run.simple(), self.items.len())
     }
 
-    fn add(&mut self, item: Item) {
+    fn add(&mut self, item: OutputItem) {
         let members = json!({"output_index": self.items.len(), "item": item});
         self.items.push(item);
         self.tell("response.output_item.added", members);
@@ -245,7 +245,7 @@ impl Output {
 
     /// Event about the only part of the message that is being written.
     fn tell_of_part(&mut self, event: &'static str, mut members: Value) {
-        if let Some(Item::Message { id, .. }) = self.items.last() {
+        if let Some(OutputItem::Message { id, .. }) = self.items.last() {
             members["item_id"] = id.as_str().into();
         }
         members["output_index"] = self.items.len().saturating_sub(1).into();
@@ -356,10 +356,10 @@ mod tests {
                 .items
                 .iter()
                 .map(|item| match item {
-                    Item::Message {
+                    OutputItem::Message {
                         content, status, ..
                     } => (content[0].text.as_str(), *status),
-                    Item::FunctionCall { .. } => panic!("{item:?}"),
+                    OutputItem::FunctionCall { .. } => panic!("{item:?}"),
                 })
                 .collect();
             assert_eq!(items, expected, "{pieces:?}");

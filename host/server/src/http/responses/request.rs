@@ -1,7 +1,7 @@
 //! The request of a response, and its conversion into a run.
 
 use super::input;
-use super::object::Kept;
+use super::object::ResponseState;
 use crate::http::agent::limit_replies;
 use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, output_schema};
 use crate::http::error::ApiError;
@@ -89,7 +89,7 @@ pub struct ResponseTool {
 
 /// The state that the previous response left.
 #[derive(Debug, Default)]
-pub struct Before {
+pub struct PreviousResponse {
     pub context: Vec<Message>,
     /// Calls of the client's tools.
     pub calls: Vec<ClientCall>,
@@ -195,7 +195,11 @@ impl ResponseRequest {
     ///
     /// # Errors
     /// The input cannot be read, or the result of a call is missing.
-    pub fn put(&self, before: Before, request: &mut RunRequest) -> Result<Kept, ApiError> {
+    pub fn put(
+        &self,
+        before: PreviousResponse,
+        request: &mut RunRequest,
+    ) -> Result<ResponseState, ApiError> {
         let messages = input::messages(&self.input)?;
         has_all_results(&before.calls, &messages)?;
         let said = conversation("input", &before.calls, &messages)?;
@@ -223,7 +227,7 @@ impl ResponseRequest {
             let allowed = settings.max_tool_calls.unwrap_or(u32::MAX);
             settings.max_tool_calls = Some(most.min(allowed));
         }
-        Ok(Kept {
+        Ok(ResponseState {
             input: input::listed(request.id, before.items, &self.input),
             previous_response_id: self.previous_response_id.clone(),
             instructions: self.instructions.clone(),
@@ -298,10 +302,10 @@ mod tests {
         }));
         asked.check().unwrap();
         let mut request = RunRequest::new("");
-        let before = Before {
+        let before = PreviousResponse {
             context: vec![Message::user("before")],
             system: Some("Be polite.".into()),
-            ..Before::default()
+            ..PreviousResponse::default()
         };
         let kept = asked.put(before, &mut request).unwrap();
         assert_eq!(
@@ -329,9 +333,9 @@ mod tests {
                 arguments: "{}".into(),
             },
         };
-        let before = || Before {
+        let before = || PreviousResponse {
             calls: vec![call.clone()],
-            ..Before::default()
+            ..PreviousResponse::default()
         };
         let result =
             json!({"input": [{"type": "function_call_output", "call_id": "c1", "output": "sun"}]});
@@ -350,7 +354,9 @@ mod tests {
             let asked = read(json!({"input": "t", "tools": [tool], "tool_choice": choice}));
             asked.check().unwrap();
             let mut request = RunRequest::new("");
-            asked.put(Before::default(), &mut request).unwrap();
+            asked
+                .put(PreviousResponse::default(), &mut request)
+                .unwrap();
             assert_eq!(asked.names().len(), many);
             assert_eq!(request.context.len(), 1 + many);
             assert_eq!(request.own_tools_only, many == 0);

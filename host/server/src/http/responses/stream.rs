@@ -1,10 +1,10 @@
 //! The stream of a response: typed server-sent events with sequence numbers.
 
-use super::object::{Kept, ResponseObject};
+use super::object::{ResponseObject, ResponseState};
 use super::output::Output;
 use crate::http::error::ApiError;
 use crate::http::events;
-use crate::http::turn::{Live, TurnEnd};
+use crate::http::turn::{LiveTurn, TurnEnd};
 use axum::response::{Response, sse};
 use futures_util::stream;
 use serde_json::{Map, Value, json};
@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub struct Events {
-    live: Live,
+    live: LiveTurn,
     output: Output,
-    kept: Kept,
+    kept: ResponseState,
     /// Name of the agent.
     model: String,
     /// Sequence number of the next event.
@@ -24,7 +24,7 @@ pub struct Events {
 }
 
 impl Events {
-    pub fn new(live: Live, output: Output, kept: Kept, model: String) -> Self {
+    pub fn new(live: LiveTurn, output: Output, kept: ResponseState, model: String) -> Self {
         let mut events = Self {
             live,
             output,
