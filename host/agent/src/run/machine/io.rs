@@ -77,7 +77,7 @@ pub enum Action {
 #[derive(Debug, Clone)]
 pub struct Work {
     pub call: ToolCall,
-    /// As it is offered. Who answers is known here also where the tool is that of all advisors.
+    /// The tool, and what runs this call: where an advisor is asked, the Request of that advisor.
     pub bound: Bound,
     /// Placeholders that it is given in the place of data, and that it may give back.
     pub masked: GivenPlaceholders,
