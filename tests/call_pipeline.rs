@@ -75,6 +75,9 @@ struct CallWay {
     takes_edits: bool,
     /// The person can take a while. What is typed at the terminal of these tests is typed at once.
     takes_time: bool,
+    /// Light faults of arguments are put right. `plan run` refuses the file of a plan that has any before something of
+    /// it runs, with the place of each.
+    is_repaired: bool,
 }
 
 impl CallWay {
@@ -88,13 +91,17 @@ impl CallWay {
             is_in_run: true,
             takes_edits: true,
             takes_time: true,
+            is_repaired: true,
         }
     }
 }
 
 const WAYS: [CallWay; 6] = [
     CallWay::of_run("a model's reply", by_a_reply),
-    CallWay::of_run("a plan's step", by_a_plan),
+    CallWay {
+        is_repaired: false,
+        ..CallWay::of_run("a plan's step", by_a_plan)
+    },
     CallWay::of_run("a module", by_a_module),
     CallWay {
         name: "an MCP client",
@@ -102,6 +109,7 @@ const WAYS: [CallWay; 6] = [
         is_in_run: false,
         takes_edits: false,
         takes_time: true,
+        is_repaired: true,
     },
     CallWay::of_run("POST /v1/tools", over_http),
     CallWay {
@@ -110,6 +118,7 @@ const WAYS: [CallWay; 6] = [
         is_in_run: false,
         takes_edits: true,
         takes_time: false,
+        is_repaired: true,
     },
 ];
 
@@ -582,14 +591,16 @@ fn calls_and_calls_of_calls_count_in_the_budget_of_their_run() {
 
 #[test]
 fn light_faults_of_arguments_are_put_right_unless_the_operator_says_no() {
-    for (policy, is_made) in [("", true), ("[run]\nrepair = false\n", false)] {
+    for (policy, repairs) in [("", true), ("[run]\nrepair = false\n", false)] {
         let host = host(policy);
         for CallWay {
             name: way,
             call: called,
+            is_repaired,
             ..
         } in WAYS
         {
+            let is_made = repairs && is_repaired;
             let came = called(
                 &host,
                 "liar.count",
