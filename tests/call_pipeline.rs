@@ -75,8 +75,8 @@ struct CallWay {
     takes_edits: bool,
     /// The person can take a while. What is typed at the terminal of these tests is typed at once.
     takes_time: bool,
-    /// Light faults of arguments are put right. `plan run` refuses the file of a plan that has any before something of
-    /// it runs, with the place of each.
+    /// Light faults of arguments are put right. A plan that a program gives, be it one of a single call, is refused
+    /// with the place of each fault before anything of it runs.
     is_repaired: bool,
 }
 
@@ -111,7 +111,10 @@ const WAYS: [CallWay; 6] = [
         takes_time: true,
         is_repaired: true,
     },
-    CallWay::of_run("POST /v1/tools", over_http),
+    CallWay {
+        is_repaired: false,
+        ..CallWay::of_run("POST /v1/tools", over_http)
+    },
     CallWay {
         name: "modules call",
         call: at_the_terminal,

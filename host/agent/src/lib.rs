@@ -23,7 +23,7 @@
 //! # use futures_util::future::BoxFuture;
 //! # use serde_json::{Value, json};
 //! # use std::sync::Arc;
-//! # use toolhold_model::{ChatRequest, Model, ModelError, Watch};
+//! # use toolhold_model::{ChatRequest, Model, ModelError, CompletionObserver};
 //! # use toolhold_protocol::completion::{Completion, Delta};
 //! use toolhold_protocol::event::NoJournal;
 //! use toolhold_agent::{Activities, Driver, NoModules};
@@ -40,7 +40,7 @@
 //! #     fn complete<'a>(
 //! #         &'a self,
 //! #         _: &'a ChatRequest,
-//! #         watch: &'a mut dyn Watch,
+//! #         watch: &'a mut dyn CompletionObserver,
 //! #     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
 //! #         let turn = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 //! #         let content = match turn {
