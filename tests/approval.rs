@@ -31,7 +31,7 @@ impl ApprovalFixture {
     }
 
     fn put(&self, file: &str, bytes: &[u8]) {
-        // As a careful writer does it: nobody sees half of it.
+        // Written atomically, so that no reader sees half of it.
         let path = self.root.path().join("modules").join(file);
         let unfinished = path.with_extension("part");
         std::fs::write(&unfinished, bytes).unwrap();
@@ -270,7 +270,7 @@ async fn what_is_broken_renamed_or_removed_is_noticed() {
     std::fs::rename(modules.join("m.wasm"), modules.join("n.wasm")).unwrap();
     bench.load(&registry).await;
     assert!(registry.module("m").is_none() && registry.module("n").is_some());
-    assert_eq!(old.name, "m", "whoever holds it can finish");
+    assert_eq!(old.name, "m", "a holder of the old module can finish");
     std::fs::remove_file(modules.join("n.wasm")).unwrap();
     bench.load(&registry).await;
     assert!(registry.modules().is_empty());

@@ -120,14 +120,14 @@ fn the_log_names_the_variables_of_a_module_and_not_their_values() {
 }
 
 #[test]
-fn nobody_has_more_authority_than_the_log_says() {
+fn every_authority_is_in_the_audit_log() {
     let host = Host::new();
     host.ship("files").write("notes/a.txt", "hello");
     let given = ["modules", "grant", "files", "--with-dir", "notes:/data"];
     let call = ["modules", "call", "files.read", r#"{"path":"a.txt"}"#];
     let away = |arguments: &[&str]| {
         let mut command = host.command(arguments);
-        // Nobody listens there.
+        // There is no server at this address.
         command.env(
             "TOOLHOLD_DATABASE_URL",
             "postgres://ann@127.0.0.1:1/toolhold",

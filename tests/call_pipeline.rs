@@ -35,7 +35,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// What a person says when asked.
 #[derive(Debug, Clone, Copy)]
 enum PersonAnswer<'a> {
-    /// Nobody is asked.
+    /// There is no question.
     Unasked,
     Approve,
     /// As [`Self::Approve`], after [`LATE`].
@@ -310,7 +310,7 @@ fn decided<T>(host: &Host, answer: PersonAnswer<'_>, work: impl FnOnce() -> T) -
     })
 }
 
-/// Whoever decides stops looking also where the work panics.
+/// Stops the deciding thread even if the work panics.
 struct SetWhenDropped<'a>(&'a AtomicBool);
 
 impl Drop for SetWhenDropped<'_> {
@@ -448,9 +448,9 @@ fn the_time_of_a_caller_stands_still_while_a_person_is_asked() {
     }
 }
 
-/// Of a server's agent, a run and a module alike: nobody is there who could be asked.
+/// For a server's agent, a run and a module alike: there is no person to ask.
 #[test]
-fn where_nobody_can_be_asked_the_operator_says_so_beforehand() {
+fn without_a_person_the_operator_must_decide_beforehand() {
     let host = host(APPROVAL);
     let call = ["modules", "call", TOOL, r#"{"text":"abc"}"#];
     let refused = host.run(&call);
@@ -523,7 +523,7 @@ fn every_call_is_in_the_audit_log_once() {
     }
 }
 
-/// The call of a call is told of under its parent, and counts.
+/// A nested call is recorded under its parent, and counts.
 #[test]
 fn what_a_module_calls_is_in_the_record_under_the_call_that_calls_it() {
     let host = host(&format!("{SHIELD}{APPROVAL}"));

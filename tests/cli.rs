@@ -110,7 +110,7 @@ fn one_bad_module_never_hides_the_others() {
     );
 }
 
-/// Whoever wrote these decides what building them runs here; that takes a word of the operator's.
+/// The author of these modules decides what building them runs here; that needs the operator's consent.
 #[test]
 fn a_call_builds_nothing_that_could_run_native_code() {
     let host = Host::new();
@@ -421,7 +421,7 @@ fn left_while_it_waits(host: &Host, arguments: &[&str]) -> String {
     call
 }
 
-/// Whoever reads may stop, as `head` does: that is no failure of ours, and nobody's to read about.
+/// A reader such as `head` may stop reading: that is no failure, and prints no error.
 #[test]
 fn a_reader_that_goes_away_is_no_crash() {
     let host = Host::new();

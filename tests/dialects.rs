@@ -88,7 +88,7 @@ fn verdict<'a>(found: &'a Value, what: &str) -> &'a str {
 }
 
 #[test]
-fn a_server_that_does_what_it_is_asked_has_it_all() {
+fn a_capable_server_is_probed_with_all_capabilities() {
     let (host, endpoint) = (host(), Endpoint::start(good()));
     let found = probe(&host, &endpoint);
     assert_eq!(found["contract"], "schema");
@@ -266,7 +266,7 @@ fn tools_that_are_not_streamed_are_asked_for_whole() {
 }
 
 #[test]
-fn runs_use_what_was_found_unless_they_are_told_otherwise() {
+fn runs_use_the_probed_dialect_unless_configured_otherwise() {
     let host = host();
     let endpoint = Endpoint::start(
         scenario([
@@ -383,9 +383,12 @@ fn an_endpoint_that_cannot_be_probed_says_why() {
     assert!(refused.stderr.contains("TOOLHOLD_API_KEY"), "{refused:?}");
     let url = endpoint.base_url();
     drop(endpoint);
-    let nobody = host.run(&["doctor", "--probe", "--base-url", &url, "--model", "m"]);
-    assert_eq!(nobody.code, Some(3), "{nobody:?}");
-    assert!(nobody.stderr.contains("cannot reach"), "{nobody:?}");
+    let unreachable = host.run(&["doctor", "--probe", "--base-url", &url, "--model", "m"]);
+    assert_eq!(unreachable.code, Some(3), "{unreachable:?}");
+    assert!(
+        unreachable.stderr.contains("cannot reach"),
+        "{unreachable:?}"
+    );
 }
 
 /// What the probe found counts in the runs that follow; one that fails leaves estimates.

@@ -62,7 +62,7 @@ fn the_readme_is_read_in_a_minute() {
     assert!(lines <= 150, "{lines} lines: move what is more to docs/");
 }
 
-/// A block of shell commands without a mark would not be run, and nobody would notice.
+/// A block of shell commands without a mark would silently not be run.
 #[test]
 fn every_shell_block_says_whether_it_runs() {
     let mut faults = Vec::new();

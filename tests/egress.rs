@@ -163,7 +163,7 @@ async fn what_was_granted_works() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_on_the_way_has_its_own_code() {
+async fn transport_failures_have_their_own_codes() {
     let web = start().await;
     let secure =
         grant(json!({"origin": format!("https://127.0.0.1:{}", web.port()), "private": true}));

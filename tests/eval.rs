@@ -39,7 +39,7 @@ fn answer(output: &Value) -> Value {
     json!({"calls": [], "output": output})
 }
 
-/// An answer that satisfies nobody but the task's output schema.
+/// A wrong answer that satisfies the task's output schema.
 fn wrong(task: &Value) -> Value {
     task.get("wrong")
         .cloned()
@@ -164,7 +164,7 @@ fn the_right_answer_without_the_calls_is_not_enough() {
     assert_eq!(needs_no_call.len(), 4);
 }
 
-/// Two tasks, of which the second needs a folder.
+/// Two tasks; the second needs a folder.
 const TWO: &str = r#"
 [[tasks]]
 id = "sum"
@@ -464,8 +464,8 @@ fn how_it_ends_is_told_by_the_exit_code() {
             == 0)
     );
 
-    let nobody = host.run(&["eval", "two.toml", "--base-url", "http://127.0.0.1:1/v1"]);
-    assert_eq!(nobody.code, Some(3), "{nobody:?}");
+    let unreachable = host.run(&["eval", "two.toml", "--base-url", "http://127.0.0.1:1/v1"]);
+    assert_eq!(unreachable.code, Some(3), "{unreachable:?}");
 }
 
 #[test]

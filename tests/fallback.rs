@@ -76,7 +76,7 @@ fn it_is_set_by_file_flags_and_variables() {
             3,
             1,
         ),
-        // Nobody to ask: the model is told to do without.
+        // No other model: the run's model must do without the tool.
         ("", &[], &[], 4, 0),
     ] {
         let bench = FallbackFixture::new(failures, [evaluates("2+2")], configuration);
@@ -100,7 +100,7 @@ fn it_is_set_by_file_flags_and_variables() {
 }
 
 #[test]
-fn what_makes_no_sense_is_an_error_that_says_so() {
+fn a_senseless_fallback_configuration_is_an_error() {
     for (configuration, expect) in [
         ("[fallback]\nmax_tool_failures = 0", "at least 1"),
         ("[fallback]\nattempts = 0", "at least 1"),

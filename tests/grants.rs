@@ -246,7 +246,7 @@ async fn a_granted_tool_is_called_and_no_other() {
     );
     let wrong = question("calculator.evaluate", json!({"expression": "1 +"}));
     assert_eq!(refused(&registry, "probe.ask", wrong).await.0, "tool");
-    // A grant is not enough: whoever calls says who makes such calls.
+    // A grant is not enough: the invocation must bring what makes nested calls.
     let report = registry
         .call(&Invocation::new("c", "probe.ask", &sum))
         .await;
@@ -287,7 +287,7 @@ async fn clocks_are_coarse_and_chance_can_be_repeated() {
     assert_eq!(lines, ["warn"]);
 }
 
-/// What the operator decides anew holds for the next call, whoever has the module in hand.
+/// A new decision of the operator holds for the next call, for every holder of the module.
 #[tokio::test]
 async fn a_grant_is_given_and_taken_while_the_module_is_loaded() {
     let state = tempfile::tempdir().unwrap();
@@ -447,7 +447,7 @@ async fn a_wider_grant_waits_for_a_person() {
     assert_eq!(draw().await, "not_approved", "less is a change, too");
 }
 
-/// GrantRestrictions hold for a call and for what its module calls, and whoever reads the error knows whose they are.
+/// Restrictions hold for a call and its nested calls, and the error names their owner.
 #[tokio::test]
 async fn a_call_may_use_less_than_its_module_was_granted() {
     let state = tempfile::tempdir().unwrap();
@@ -491,6 +491,6 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
     );
     let denied = within("probe.ask", nested, &["other:*"]).await.unwrap_err();
     assert!(denied.contains("tools not granted to this key"), "{denied}");
-    // Nobody else has less.
+    // Other callers are not restricted.
     ok(&registry, "probe.remember", entry, "").await;
 }

@@ -13,7 +13,7 @@ use support::host::{Host, binary};
 use toolhold_hostile::{AttackOutcome, ELSEWHERE, Lab, Scale, run, suite};
 use toolhold_sandbox::{Compiler, CompilerProcess, EngineConfig};
 
-/// With the compiler in a process of its own, as the host has it unless it is told otherwise.
+/// With the compiler in a process of its own, which is the host's default.
 static LAB: LazyLock<Mutex<Lab>> = LazyLock::new(|| {
     let process = CompilerProcess {
         program: binary(),

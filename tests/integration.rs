@@ -12,6 +12,7 @@ mod call_pipeline;
 mod capacity;
 mod chat;
 mod cli;
+mod cli_snapshots;
 mod dialects;
 mod docs;
 mod egress;

@@ -1,4 +1,4 @@
-//! `modules/markdown`: pages as Markdown, also pages that nobody wrote in good faith.
+//! `modules/markdown`: pages as Markdown, hostile pages included.
 
 use serde_json::{Value, json};
 use support::sandbox::{cached_registry, call, kind, repository};

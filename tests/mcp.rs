@@ -108,7 +108,7 @@ fn a_tool_message_names_a_servers_tool_as_its_activity() {
 }
 
 #[test]
-fn what_the_operator_did_not_name_is_no_activity() {
+fn an_unlisted_tool_of_a_server_cannot_be_called() {
     let bench = McpFixture::new(&[], "tools = [\"echo\"]");
     let tool = json!({"type": "object", "properties": {"_activity": {"const": "mcp:s/env"}}});
     let context = json!([{"type": "tool", "tool": {"spy": tool}}]);
@@ -431,7 +431,7 @@ fn a_rule_about_a_server_holds_for_its_tools_under_other_names() {
         let context = json!([{"type": "tool", "tool": {"harmless": tool}}]);
         bench.host.write("context.json", context.to_string());
         let endpoint = endpoint(calls("harmless", json!({"a": 1, "b": 2})));
-        // Whoever waits does so until the run's time is over.
+        // A call waits at most until the run's time is over.
         let time = if waits { "12" } else { "60" };
         let done = bench.run(
             &endpoint,
@@ -533,7 +533,7 @@ fn what_was_approved_is_withdrawn_and_later_runs_do_not_have_it() {
     assert_eq!(bench.cli(&["mcp", "diff", "s"]).code, Some(1));
     assert_eq!(bench.starts(), starts, "none of this started it");
 
-    // Whoever approves it again sees all of it again, not only that it was revoked.
+    // A new approval shows the whole server again, not only that it was revoked.
     let approved = bench.cli(&["mcp", "approve", "s", "--yes"]);
     assert_eq!(approved.code, Some(0), "{approved:?}");
     assert!(
@@ -562,7 +562,7 @@ fn a_revocation_outlives_the_configuration_and_says_where_it_does_not_count() {
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     assert!(unknown.stderr.contains("there is no MCP server \"t\""));
 
-    // Where nobody asks for approvals, there is none to take back.
+    // Without approvals there is nothing to revoke.
     let never = format!(
         "{}[modules]\napproval = \"never\"\n",
         configuration(&[], OFFERS)

@@ -159,7 +159,7 @@ fn every_row_can_fail() {
 
 /// A row's answer to the first requests of a run, and how the run ends.
 #[test]
-fn runs_get_past_what_can_be_got_past_and_say_the_rest() {
+fn runs_recover_from_misbehaviour_or_report_it() {
     let table = table();
     let answer = solution(&json!({"calls": [], "output": "sunny"}));
     let good = || table.body(200, None, std::slice::from_ref(&answer), &End::Good);
@@ -175,7 +175,7 @@ fn runs_get_past_what_can_be_got_past_and_say_the_rest() {
         ("a crash that speaks to the terminal", 3, "[31mred"),
         ("no HTTP at all", 3, "is the server running there?"),
         ("a good end in the middle", 3, "in the middle"),
-        // The model is told, and does better.
+        // The model gets the fault, and corrects it.
         ("a stream as it should be", 0, "sunny"),
         ("a refusal in a field of its own", 0, "sunny"),
         ("a filter took the rest", 0, "sunny"),

@@ -202,7 +202,7 @@ async fn dropping_the_future_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_the_address() {
+async fn an_unreachable_endpoint_is_reported_with_its_address() {
     let endpoint = Endpoint::start(Scenario::default());
     let (model, url) = (model(&endpoint), endpoint.base_url());
     drop(endpoint);

@@ -12,8 +12,8 @@ const FETCHING: [&str; 3] = [
     "reaches its package index",
     "check the network",
 ];
-/// What cargo, rustup, pip and npm say when nobody answers, or a server says that it cannot. Of something that
-/// does not exist they say something else.
+/// Messages of cargo, rustup, pip and npm when a server does not answer or fails. They differ from those about
+/// something that does not exist.
 const UNREACHED: [&str; 31] = [
     "could not resolve host",
     "couldn't resolve host",
@@ -134,8 +134,7 @@ fn typescript() {
     builds_and_runs("typescript", &["node", "npm"]);
 }
 
-/// A wrong type ends the build and names its place: what the compiler knows, nobody has to find out
-/// by calling.
+/// A wrong type ends the build and names its place, before any call.
 #[test]
 fn typescript_is_type_checked() {
     if Command::new("npm").arg("--version").output().is_err() {
@@ -158,7 +157,7 @@ fn typescript_is_type_checked() {
     );
 }
 
-/// The template of a shield, at its post: what it is told not to let through goes no further.
+/// The template of a shield, in use: it blocks the configured text.
 #[test]
 fn a_shield_in_rust() {
     if Command::new("cargo").arg("--version").output().is_err() {

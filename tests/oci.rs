@@ -176,7 +176,7 @@ fn a_tag_that_moves_is_followed_and_said() {
 }
 
 #[test]
-fn content_that_is_not_what_it_is_called_is_refused() {
+fn content_with_another_digest_is_refused() {
     let registry = OciRegistry::start();
     let pushed = registry.push("counter", "1", &counter("a"));
     for (fault, rest, words) in [
@@ -213,7 +213,7 @@ fn content_that_is_not_what_it_is_called_is_refused() {
 }
 
 #[test]
-fn what_is_too_much_is_refused_before_it_is_taken() {
+fn oversized_content_is_refused_before_it_is_read() {
     let (host, registry) = (Host::new(), OciRegistry::start());
     let bytes = counter("a");
     registry.push("counter", "1", &bytes);
@@ -289,7 +289,7 @@ fn a_registry_that_keeps_us_waiting_is_left_in_time() {
 }
 
 #[test]
-fn an_index_leads_to_its_wasm_and_what_is_none_is_refused() {
+fn an_index_leads_to_its_component_and_other_content_is_refused() {
     let (host, registry) = (Host::new(), OciRegistry::start());
     let bytes = counter("a");
     let inner = registry.push("counter", "inner", &bytes);
@@ -343,7 +343,7 @@ fn an_index_leads_to_its_wasm_and_what_is_none_is_refused() {
 }
 
 #[test]
-fn a_password_and_a_token_open_what_is_closed() {
+fn a_password_or_a_token_gives_access() {
     let registry = OciRegistry::start();
     registry.push("counter", "1", &counter("a"));
     let reference = registry.reference("counter:1");
@@ -409,7 +409,7 @@ fn a_password_reaches_no_other_host() {
     let advice = format!("TOOLHOLD_OCI_TOKEN_HOST={}", other.host());
     refused(&Host::new(), &reference, &own, &[&advice]);
 
-    // Its own registry keeps blobs elsewhere: fetched from there, as nobody.
+    // Its own registry keeps blobs on another host: fetched from there without credentials.
     registry.set_access(Access::Password);
     registry.set_fault(RegistryFault::Redirect(format!("http://{}", other.host())));
     refused(&Host::new(), &reference, &own, &[&other.host(), "401"]);
@@ -465,7 +465,7 @@ fn redirects_end_and_lead_nowhere_else() {
 }
 
 #[test]
-fn offline_uses_what_is_there_and_asks_nobody() {
+fn offline_uses_cached_components_without_requests() {
     let (host, registry) = (Host::new(), OciRegistry::start());
     let pushed = registry.push("counter", "1", &counter("a"));
     let reference = registry.reference("counter:1");
@@ -496,7 +496,7 @@ fn offline_uses_what_is_there_and_asks_nobody() {
 }
 
 #[test]
-fn many_who_want_the_same_fetch_it_once() {
+fn concurrent_pulls_of_one_component_fetch_it_once() {
     let (host, registry) = (Host::new(), OciRegistry::start());
     let bytes = counter("a");
     registry.push("counter", "1", &bytes);
@@ -677,7 +677,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Only what the operator asked for is the operator's to take away.
 #[tokio::test]
-async fn what_a_tool_named_stays_when_sources_go() {
+async fn a_tools_component_stays_when_its_source_is_gone() {
     let registry = sandbox::registry(Policy::default());
     let fetched = async |name: &str, origin: &str| {
         let bytes = Ok(counter(name));
@@ -703,7 +703,7 @@ async fn what_a_tool_named_stays_when_sources_go() {
 
 /// Both ways by which a component comes without a file read its name in the same way.
 #[tokio::test]
-async fn a_name_that_is_none_is_refused_however_it_comes() {
+async fn an_invalid_name_is_refused_everywhere() {
     let registry = sandbox::registry(Policy::default());
     let folder = tempfile::tempdir().unwrap();
     for slot in ["counter@soon", "counter@", "Counter", "counter@1@2", ""] {

@@ -86,7 +86,7 @@ fn click(server: &Server, case: &str, arguments: &[&str]) -> bool {
 #[test]
 fn every_file_comes_with_its_type_and_a_policy() {
     let (host, endpoint) = (host(), scripted([]));
-    // Nobody has a key before the page asks for it.
+    // There is no key before the page asks for one.
     host.write("toolhold.toml", "[serve]\nkeys = \"always\"\n");
     let server = serve(&host, &endpoint);
     let mut seen = BTreeSet::new();
@@ -274,7 +274,7 @@ fn a_call_is_decided_on_the_page() {
     assert!(call["result"].to_string().contains('6'), "{shown}");
     assert!(
         told(&endpoint, 2).contains("not five"),
-        "the model is told why"
+        "the model learns why"
     );
 }
 

@@ -226,7 +226,7 @@ fn everything_that_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
-fn what_is_no_plan_is_said() {
+fn an_invalid_plan_is_reported() {
     let host = Host::new();
     host.ship("text")
         .write("no.json", "{\"plan\": 7}")
@@ -252,7 +252,7 @@ fn what_is_no_plan_is_said() {
         ),
         (
             vec!["dry-run", "cycle.json", "--input", "[]"],
-            "--input: [] cannot be read",
+            "--input must be a JSON object",
         ),
         (
             vec!["dry-run", "cycle.json", "--input", "{x}"],
@@ -340,7 +340,7 @@ fn a_dry_run_shows_order_and_what_tools_may_do() {
 }
 
 #[test]
-fn a_module_that_nobody_approved_is_a_fault() {
+fn an_unapproved_module_is_a_fault() {
     let host = Host::new();
     host.ship("text")
         .write("plan.json", r#"[{"_tool": "text.hash", "text": "a"}]"#)

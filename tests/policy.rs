@@ -79,11 +79,11 @@ fn what_holds_is_shown_by_place() {
         ("screened: input", "component guard (sha256:"),
         (
             "screened: input",
-            "settings {\"block\":[\"bomb\"]}  lets pass without a verdict within 700 ms",
+            "settings {\"block\":[\"bomb\"]}  (lets pass without a verdict within 700 ms)",
         ),
         (
             "screened: tool input",
-            "lets URLs name example.com, *.example.org; only of text  blocks without",
+            "lets URLs name example.com, *.example.org; only of text  (blocks without",
         ),
         ("screened: output", "blocks card"),
         (
@@ -208,7 +208,7 @@ fn an_agent_and_a_key_are_shown_what_is_left_for_them() {
     assert!(!everybodys.contains("mails"), "{everybodys}");
     let agents = shown(&["--agent", "reader"]);
     for (heading, says) in [
-        ("screened: input", "cards  blocks card  blocks without"),
+        ("screened: input", "cards  blocks card  (blocks without"),
         ("screened: input", "mails  blocks email; this agent's own"),
         ("calls that wait for a person", "of text.reverse: all"),
         ("tools", "text.count\n"),

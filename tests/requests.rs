@@ -240,7 +240,7 @@ fn a_refund_is_planned_checked_and_then_run() {
     );
 }
 
-/// A council speaks before the model chooses; a decision against it is told.
+/// A council speaks before the model chooses; a decision against it is recorded.
 #[test]
 fn a_deployment_is_decided_with_a_council() {
     let host = host();
@@ -275,7 +275,7 @@ fn a_deployment_is_decided_with_a_council() {
     );
     assert!(
         council.to_string().contains("launch"),
-        "an unknown tool is told: {council}"
+        "an unknown tool is reported: {council}"
     );
     let dissent = done
         .events
@@ -327,7 +327,7 @@ fn a_profile_is_fetched_and_summarised_by_reference() {
     assert!(endpoint.requests()[0].to_string().contains("summarise"));
 }
 
-/// A failure is written where the author said, whoever waits takes what there is, and the model
+/// A failure is written to its declared place, waiting calls take the data that exists, and the model
 /// plans anew.
 #[test]
 fn a_payment_that_fails_is_reported_and_made_in_another_way() {
@@ -452,7 +452,7 @@ fn the_input_comes_from_the_command_line_a_file_or_stdin() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_before_anything_is_sent() {
+fn faults_are_reported_with_their_place_before_any_request() {
     let host = host();
     host.write("broken.json", "{")
         .write("typo.json", r#"{"context": [], "scheme": {}}"#)
@@ -471,7 +471,7 @@ fn what_is_wrong_is_said_with_its_place_before_anything_is_sent() {
         ),
         (
             &["broken.json"],
-            &["broken.json: this is not JSON", "line 1"],
+            &["broken.json  ✗ this is not JSON", "line 1"],
         ),
         (&["typo.json"], &["typo.json", "unknown field `scheme`"]),
         (
@@ -576,7 +576,7 @@ fn the_requests_of_the_folder_are_listed() {
     let listed = host.run(&["request", "list"]);
     assert_eq!(listed.code, Some(1), "{listed:?}");
     assert!(
-        listed.stdout.contains("broken.json: this is not JSON"),
+        listed.stdout.contains("broken.json  ✗ this is not JSON"),
         "{listed:?}"
     );
 }

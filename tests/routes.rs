@@ -113,7 +113,7 @@ async fn an_endpoint_that_keeps_failing_is_left_alone_and_tried_again() {
         let error = ask(endpoint.as_ref()).await.0.unwrap_err().to_string();
         assert!(error.contains("one failed too often"), "{error}");
     }
-    assert_eq!(server.requests().len(), 3, "nobody reaches it");
+    assert_eq!(server.requests().len(), 3, "no request reaches it");
     let retry = Retry::new(endpoint, hasty());
     let (result, heard) = ask(&retry).await;
     assert_eq!(result.unwrap().content, "back");
@@ -448,7 +448,7 @@ fn the_router_sends_a_run_where_the_small_model_says() {
     let done = host.run(&["run", "Translate: hello", "--endpoint", "router", "--json"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(events(&done).last().unwrap()["output"], "bonjour");
-    assert_eq!(tiny.requests().len(), 1, "a rule asks nobody");
+    assert_eq!(tiny.requests().len(), 1, "a rule needs no request");
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn a_router_that_cannot_decide_takes_the_default() {
 }
 
 #[test]
-fn what_a_pool_cannot_be_is_said_before_anything_is_asked() {
+fn an_invalid_pool_is_reported_before_any_request() {
     let server = Server::start(Scenario::new([]));
     let host = host(
         &[("one", &server)],
@@ -600,7 +600,7 @@ fn an_endpoint_is_hedged_at_itself_only_where_that_is_set() {
 }
 
 #[test]
-fn what_the_routers_model_takes_counts_and_is_in_stats() {
+fn the_routers_usage_counts_and_is_in_stats() {
     let tiny = Server::start(Scenario::new([Reply::content("{\"class\": \"easy\"}")]));
     let easy = Server::start(Scenario::new([answers(json!("391"))]));
     let hard = Server::start(Scenario::new([]));

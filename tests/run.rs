@@ -146,7 +146,7 @@ fn events_come_in_order_and_the_journal_holds_the_same() {
     assert_eq!(record, done.stdout);
 }
 
-/// Whatever is wrong with a call, the model is told what to do about it and the run goes on.
+/// For any fault of a call, the model learns what to do about it and the run goes on.
 #[test]
 fn a_bad_call_is_a_message_to_the_model() {
     for (tool, arguments, expect) in [
@@ -575,7 +575,7 @@ fn a_request_s_parts_are_shown_where_that_is_wanted() {
     }
 }
 
-/// The allow-list is in the record: whoever goes on with the run is held to it.
+/// The allow-list is in the record and holds when the run is resumed.
 #[test]
 fn a_resumed_run_has_the_tools_that_it_began_with() {
     let host = Host::new();

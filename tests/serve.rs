@@ -125,7 +125,7 @@ fn events_come_as_they_happen_and_a_lost_connection_loses_none() {
         .get(&format!("{path}?after={}", all.len() - 2))
         .events();
     assert_eq!(again, all[all.len() - 1..]);
-    // An EventSource that is told so does not come again.
+    // After this status an EventSource does not reconnect.
     let started = Instant::now();
     let nothing = server.get(&format!("{path}?after={}", all.len() - 1));
     assert_eq!((nothing.status, nothing.text.as_str()), (204, ""));
@@ -282,7 +282,7 @@ fn a_session_remembers_and_takes_one_turn_at_a_time() {
 
 /// The same request under the same key is the same run.
 #[test]
-fn what_is_repeated_under_a_key_is_done_once() {
+fn a_repeated_request_under_a_key_runs_once() {
     let (host, endpoint) = (host(""), scripted(two_plus_two()));
     let server = serve(&host, &endpoint);
     let key = [("idempotency-key", "one")];
@@ -301,7 +301,7 @@ fn what_is_repeated_under_a_key_is_done_once() {
 
 /// Several at the same moment: one begins, and the others are told so.
 #[test]
-fn one_of_the_turns_that_come_together_is_taken() {
+fn one_of_simultaneous_turns_is_accepted() {
     let host = host("");
     let endpoint = scripted([answers("first").delayed_ms(15_000, 0), answers("second")]);
     let server = serve(&host, &endpoint);
@@ -352,7 +352,7 @@ fn a_call_waits_until_somebody_decides() {
     );
 }
 
-/// Whatever a client sends, it is told what is wrong with it in one form.
+/// Every invalid request gets its error in one form.
 #[test]
 fn faults_are_told_in_one_form() {
     let (host, endpoint) = (host(""), scripted([]));
@@ -773,9 +773,9 @@ fn a_key_asks_no_more_than_its_share() {
     assert!((1..=60).contains(&seconds), "{refused:?}");
 }
 
-/// Whoever tries keys keeps nobody out who has one.
+/// Guessing keys does not lock out clients with a valid key.
 #[test]
-fn who_tries_keys_may_not_try_many() {
+fn guessing_keys_is_throttled() {
     let host = host("[serve]\nkey_requests_per_minute = 0\n");
     let endpoint = scripted([]);
     let made = host.run(&["keys", "create", "ann"]);

@@ -151,7 +151,7 @@ fn a_component_screens_input_calls_results_and_output() {
 
 /// Whatever a shield does, the call ends, and what it was asked about does not pass.
 #[test]
-fn a_hostile_shield_is_a_failure_that_is_told() {
+fn a_hostile_shield_is_a_reported_failure() {
     for (does, expect) in [
         ("spin", "it gave no verdict"),
         ("trap", "it gave no verdict"),
@@ -190,7 +190,7 @@ fn a_hostile_shield_is_a_failure_that_is_told() {
 }
 
 #[test]
-fn who_fails_may_be_let_pass_and_it_is_told() {
+fn a_failing_shield_may_let_pass_and_the_run_reports_it() {
     let policy = "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplaces = [\"tool_input\"]\n\
                   on_failure = \"pass\"\nsettings = { does = \"fail\" }\n";
     let endpoint = Endpoint::start(Scenario::new([

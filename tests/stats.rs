@@ -123,7 +123,7 @@ fn a_runs_steps_are_counted_timed_and_priced() {
 }
 
 #[test]
-fn a_cost_that_nobody_knows_is_unknown_and_never_nothing() {
+fn an_unknown_cost_is_never_shown_as_zero() {
     let host = host("");
     run(&host, task(), &[]);
     assert!(

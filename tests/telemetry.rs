@@ -11,7 +11,7 @@ use support::host::{Finished, Host, finish};
 use support::server::Server;
 use support::transcript::{answers, calls};
 
-/// What is in arguments, and nobody else's business.
+/// Private data in arguments.
 const EMAIL: &str = "canary.person@example.org";
 const SECRET: &str = "canary-secret-of-the-endpoint";
 
@@ -336,7 +336,7 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
     assert_eq!(
         arguments["text"],
         format!("<email> {SECRET}"),
-        "nobody named it a secret"
+        "it is not configured as a secret"
     );
     assert_eq!(server.get("/v1/audit?limit=0").status, 400);
 

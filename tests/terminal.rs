@@ -115,7 +115,7 @@ fn an_answer_at_the_terminal_decides() {
 }
 
 #[test]
-fn an_answer_that_nobody_understands_is_asked_for_again() {
+fn an_unclear_answer_is_asked_for_again() {
     let (host, endpoint) = (host(), endpoint());
     let done = typing(
         &host,
@@ -133,7 +133,7 @@ fn an_answer_that_nobody_understands_is_asked_for_again() {
     assert!(told(&endpoint).contains("enough"), "{}", told(&endpoint));
 }
 
-/// Whoever ends the input is no longer asked; the decision can come from elsewhere, and is said how.
+/// After the end of input there are no more questions; a message says how to decide elsewhere.
 #[test]
 fn at_the_end_of_input_the_decision_comes_from_elsewhere() {
     let (host, endpoint) = (host(), endpoint());

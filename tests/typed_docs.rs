@@ -119,7 +119,7 @@ async fn a_component_alone_in_its_file_has_its_wit_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("calc.wasm"), calc(false)).unwrap();
     fs::write(folder.path().join("calc.wit"), WIT).unwrap();
-    fs::write(folder.path().join("other.wit"), "not WIT, and nobody's").unwrap();
+    fs::write(folder.path().join("other.wit"), "not WIT").unwrap();
     let registry = loaded(folder.path()).await;
     assert_eq!(
         registry.tool("calc.twice").unwrap().description,

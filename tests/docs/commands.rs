@@ -160,7 +160,7 @@ impl DocumentSession {
         Err(fault)
     }
 
-    /// The last command serves: on any free port, until it is told to stop.
+    /// The last command serves: on any free port, until it is stopped.
     fn starts(&self, text: &str) -> Result<(), String> {
         let mut script = self.script(text);
         for port in PORTS {

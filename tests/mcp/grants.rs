@@ -6,7 +6,7 @@ use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
 use support::server::Server;
 
-/// What a run is told of a call of an offered tool and of one that a message names, under these grants.
+/// A run's messages about a call of an offered tool and of one that a message names, under these grants.
 fn told_under(grants: &[&str]) -> (String, String) {
     let host = Host::new();
     let approval = "[modules]\napproval = \"never\"\n";

@@ -81,7 +81,7 @@ fn the_clients_user_is_asked_and_decides() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_the_call_is_refused_and_the_operator_told_what_to_do() {
+fn a_call_without_a_person_is_refused_with_advice_for_the_operator() {
     for (more, capabilities, part) in [
         ("", json!({}), "offers no elicitation"),
         (
@@ -104,7 +104,7 @@ fn where_nobody_can_be_asked_the_call_is_refused_and_the_operator_told_what_to_d
 }
 
 #[test]
-fn a_question_that_nobody_answers_is_taken_back() {
+fn an_unanswered_question_is_withdrawn() {
     let host = guarded("[mcp_server]\nanswer_timeout_ms = 300\n");
     let mut client = Stdio::session(&host, &FLAGS, forms());
     let late = client.ask(call(1, "probe.answer", json!({})));
@@ -134,7 +134,7 @@ fn a_cancelled_call_takes_its_question_back() {
 
 /// Clients that share a server, each with as many questions as it may leave open, all in one batch.
 #[test]
-fn whoever_never_answers_is_not_in_the_way_of_those_who_ask_nobody() {
+fn unanswered_questions_do_not_block_calls_without_questions() {
     const EACH: i64 = 32;
     let host = guarded("");
     let web = HttpMcpServer::start(&host, &FLAGS, &[]);

@@ -108,7 +108,7 @@ fn a_cancelled_request_of_a_batch_has_no_reply() {
 }
 
 #[test]
-fn who_has_no_batches_is_told_so() {
+fn a_batch_is_refused_in_revisions_without_batches() {
     let host = host();
     let batch = json!([ping(1), ping(2)]);
     for version in ["2025-11-25", "2025-06-18"] {

@@ -49,7 +49,7 @@ fn a_request_without_a_session_is_one_post() {
     let messages = told.events();
     assert_eq!(messages.last().unwrap()["result"]["structuredContent"], 3);
     assert_eq!(messages[0]["params"]["progressToken"], "t");
-    // Whoever takes no stream gets the result alone.
+    // A client that accepts no stream gets only the result.
     let plain = web.modern_with(
         &steps(3, json!({"progressToken": "t"})),
         &[("accept", "application/json")],
@@ -61,7 +61,7 @@ fn a_request_without_a_session_is_one_post() {
 }
 
 #[test]
-fn what_is_wrong_with_a_post_has_a_status_and_a_code() {
+fn an_invalid_post_gets_a_status_and_a_code() {
     let host = host();
     let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);
     let version = ("mcp-protocol-version", MODERN);
@@ -195,7 +195,7 @@ fn a_body_has_a_limit() {
 }
 
 #[test]
-fn a_page_of_elsewhere_is_refused_before_its_message_is_read() {
+fn a_foreign_origin_is_refused_before_the_body_is_read() {
     let host = host();
     let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);
     for (headers, status) in [
@@ -395,12 +395,12 @@ fn both_eras_are_told_of_a_module_that_comes() {
         let changed = stream.next().expect("a notification");
         assert_eq!(changed["method"], "notifications/tools/list_changed");
     }
-    // Coming back, a client is told of what it missed, and of nothing that it knows.
+    // A client that reconnects gets the changes it missed, and no others.
     let missed = [session[0], ("last-event-id", "1")];
     let mut stream = events(web.open("GET", &missed, b""));
     let changed = stream.next().expect("a notification");
     assert_eq!(changed["method"], "notifications/tools/list_changed");
-    // There is one stream of a session that is told something.
+    // Only one stream of a session gets notifications.
     assert!(old.next().is_none());
     assert_eq!(web.send("DELETE", &session, b"").status, 204);
     assert!(stream.next().is_none());

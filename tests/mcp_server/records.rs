@@ -43,7 +43,7 @@ fn calls_are_in_the_audit_log_before_anybody_has_their_result() {
     host.ship("text");
     let mut client = Stdio::session(&host, &[], json!({}));
     client.ask(count(1, &format!("write to {MAIL}")));
-    // Killed at once: whoever has a result has it from a call that is in the log.
+    // Killed at once: every call whose result was sent is in the log.
     client.child.kill().unwrap();
     let entries = audited(&host, 1);
     let [entry] = entries.as_slice() else {
@@ -138,7 +138,7 @@ fn calls_that_cannot_be_recorded_are_not_made() {
 }
 
 #[test]
-fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
+fn every_outcome_of_a_call_is_in_the_log() {
     let host = host();
     host.write("toolhold.toml", "[approval]\nalways = [\"probe.answer\"]\n");
     let web = HttpMcpServer::start(&host, &[], &[]);
@@ -205,7 +205,7 @@ fn what_came_of_a_call_is_in_the_log_whatever_it_was() {
 
 /// What a service manager stops, and what Ctrl-C does: the calls that it interrupts are in the log.
 #[test]
-fn a_server_that_is_told_to_stop_records_what_it_interrupts() {
+fn a_stopping_server_records_interrupted_calls() {
     for signal in ["-TERM", "-INT"] {
         let host = host();
         let mut client = Stdio::session(&host, &[], json!({}));
@@ -320,7 +320,7 @@ fn calls_are_traced_in_the_clients_trace() {
 
 /// What shields hide from models is hidden from a client's, and what has no other form is not given.
 #[test]
-fn what_is_hidden_from_models_is_hidden_from_clients() {
+fn hidden_data_is_masked_for_clients() {
     let host = host();
     host.ship("text").write(
         "toolhold.toml",
@@ -352,7 +352,7 @@ fn what_is_hidden_from_models_is_hidden_from_clients() {
 
 /// A tool's own words are words, too; so are those of a schema that a call does not fit.
 #[test]
-fn what_is_hidden_from_models_is_hidden_in_what_tools_say_of_themselves() {
+fn hidden_data_is_masked_in_tool_descriptions() {
     let shield = "[shields.private]\nkind = \"pii\"\nhide = [\"email\"]\n";
     let said = format!(
         "[tools.answer]\ntitle = \"Of {MAIL}\"\ndescription = \"Ask {MAIL}, then answer.\"\n"
@@ -377,14 +377,14 @@ fn what_is_hidden_from_models_is_hidden_in_what_tools_say_of_themselves() {
         json!({"expression": {MAIL: 1}}),
     ));
     assert!(!text(&unfit).contains(MAIL), "{unfit}");
-    // Who may see it is told that the list is another.
+    // A client that may see the tool is notified of the changed list.
     host.write("toolhold.toml", "");
     client.hear("notifications/tools/list_changed");
     assert_eq!(list(&mut client)["title"], json!(format!("Of {MAIL}")));
 }
 
 #[test]
-fn what_is_granted_reaches_clients_that_are_connected() {
+fn a_grant_reaches_connected_clients() {
     let host = host();
     let sdk = repository().join("modules/sdk/probe/probe.wasm");
     drop_in(

@@ -158,7 +158,7 @@ fn without_an_endpoint_the_modules_are_served_and_a_run_says_what_is_wrong() {
 }
 
 #[test]
-fn what_waits_in_a_run_is_put_to_the_clients_user() {
+fn a_pending_call_of_a_run_is_put_to_the_clients_user() {
     let always = "[approval]\nalways = [\"calculator.evaluate\"]";
     let endpoint = scripted([reckons(), sums(), reckons(), sums()]);
     let host = offering(&endpoint.base_url(), always);
@@ -181,7 +181,7 @@ fn what_waits_in_a_run_is_put_to_the_clients_user() {
 }
 
 #[test]
-fn who_cannot_be_asked_is_waited_for_and_then_refused() {
+fn a_call_waits_for_a_decision_from_elsewhere_and_is_then_refused() {
     let always = "[approval]\nalways = [\"calculator.evaluate\"]";
     let endpoint = scripted([reckons(), sums()]);
     let host = offering(&endpoint.base_url(), always);
@@ -224,7 +224,7 @@ fn a_cancelled_call_cancels_its_run() {
 }
 
 #[test]
-fn what_is_hidden_from_models_is_hidden_in_what_a_run_came_to() {
+fn hidden_data_is_masked_in_a_runs_result() {
     let endpoint = scripted([answers(json!({"sum": "<email_1>"}))]);
     let host = offering(
         &endpoint.base_url(),
@@ -247,7 +247,7 @@ fn what_is_hidden_from_models_is_hidden_in_what_a_run_came_to() {
 
 /// What is saved, changed and deleted while a client is connected is noticed.
 #[test]
-fn a_request_that_comes_is_told_of() {
+fn a_new_saved_request_is_announced_to_clients() {
     let host = offering("http://127.0.0.1:9/v1", "");
     let mut client = Stdio::session(&host, &[], json!({}));
     assert!(names(&mut client).contains(&"request-sum".to_owned()));

@@ -5,7 +5,7 @@ use super::{MODERN, Stdio, answers, call, drop_in, host, initialize, modern, req
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// A guest that nobody stops goes on for longer than any test waits.
+/// Without a stop, a guest runs for longer than any test waits.
 pub const ENDLESS: &str = "[limits]\nfuel = 1_000_000_000_000\ntimeout_ms = 60_000\n";
 
 #[test]
@@ -98,7 +98,7 @@ fn results_are_text_and_structure_and_failures_are_for_the_model() {
 }
 
 #[test]
-fn what_is_wrong_with_a_message_is_said_in_the_protocols_codes() {
+fn an_invalid_message_gets_the_protocols_error_code() {
     let host = host();
     let mut client = Stdio::session(&host, &[], json!({}));
     for (line, code, id) in [
@@ -163,7 +163,7 @@ fn what_is_wrong_with_a_message_is_said_in_the_protocols_codes() {
             "{line}"
         );
     }
-    // Neither is answered: nobody asked.
+    // Neither is answered, because neither is a request.
     client.send(json!({"jsonrpc": "2.0", "method": "notifications/whatever"}));
     client.send(json!({"jsonrpc": "2.0", "id": 77, "result": {}}));
     client.send_line(b"");
@@ -203,7 +203,7 @@ fn a_cancelled_guest_stops_and_says_nothing_more() {
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
         "params": {"requestId": "toil", "reason": "enough"}}),
     );
-    // Those that mean nothing hurt nobody.
+    // Cancellations of unknown requests have no effect.
     for params in [
         json!({"requestId": "other"}),
         json!({}),
@@ -223,7 +223,7 @@ fn a_cancelled_guest_stops_and_says_nothing_more() {
 }
 
 #[test]
-fn a_spinning_guest_ends_at_its_limit_and_holds_nobody_up() {
+fn a_spinning_guest_ends_at_its_limit_and_delays_no_other_call() {
     let host = host();
     host.write("short.toml", "[limits]\ntimeout_ms = 1_500\n");
     let mut client = Stdio::session(&host, &["--config", "short.toml"], json!({}));
@@ -273,7 +273,7 @@ fn progress_and_logs_come_before_the_result() {
     );
     client.heard.clear();
 
-    // The level is the client's to set, and progress only for whoever asked.
+    // The client sets the level, and gets progress only if it asked for it.
     client.ask(request(2, "logging/setLevel", json!({"level": "error"})));
     client.ask(call(3, "probe.steps", json!({})));
     assert!(client.heard.is_empty(), "{:?}", client.heard);

@@ -55,7 +55,7 @@ fn every_request_stands_for_itself() {
 }
 
 #[test]
-fn what_a_request_lacks_is_said() {
+fn a_missing_part_of_a_request_is_named() {
     let host = host();
     let mut client = Stdio::start(&host, &["--tools", "probe"]);
     let with = |meta: Value| request(1, "tools/list", json!({"_meta": meta}));
@@ -99,7 +99,7 @@ fn what_a_request_lacks_is_said() {
 }
 
 #[test]
-fn logs_and_progress_are_for_who_asks_for_them_in_the_request() {
+fn logs_and_progress_are_sent_only_if_the_request_asks() {
     let host = host();
     let mut client = Stdio::start(&host, &[]);
     let steps = |id: i64, meta: Value| {

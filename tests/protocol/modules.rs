@@ -129,7 +129,7 @@ fn every_form_names_its_component() {
 }
 
 #[test]
-fn what_names_nothing_is_an_error_before_anything_is_asked() {
+fn an_unknown_module_is_an_error_before_any_request() {
     let host = Host::new();
     let elsewhere = tempfile::tempdir().unwrap();
     std::fs::write(elsewhere.path().join("outside.wasm"), number(1)).unwrap();
@@ -251,7 +251,7 @@ fn a_component_by_path_stands_under_the_rules_of_its_name() {
         "{failure}"
     );
 
-    // Another file that has the name is another module, which nobody approved.
+    // Another file of that name is another module, which is not approved.
     host.write("modules/sub/spinner.wasm", number(1));
     refused(&host, &context, &[], &["disabled"]);
     // A name that is taken stays with who has it.
@@ -631,7 +631,7 @@ fn a_module_is_told_its_call_and_the_tool_as_the_run_knows_it() {
 }
 
 #[test]
-fn a_module_that_another_calls_is_told_of_that_call_and_nothing_of_its_callers() {
+fn a_nested_module_knows_its_own_call_and_not_its_callers() {
     let host = Host::new();
     reflecting(&host);
     let context = json!([
@@ -666,7 +666,7 @@ fn a_module_that_another_calls_is_told_of_that_call_and_nothing_of_its_callers()
 }
 
 #[test]
-fn without_a_run_a_module_is_told_what_is_known() {
+fn without_a_run_a_module_knows_its_call() {
     let host = Host::new();
     reflecting(&host);
     let done = host.run(&["modules", "call", "probe.reflect", "{}", "--trust-all"]);
@@ -743,7 +743,7 @@ fn a_module_returns_a_value_a_message_or_a_typed_error() {
 
 /// The words of a message are what the model sees; the module was promised its own.
 #[test]
-fn a_module_is_never_called_with_what_its_own_schema_refuses() {
+fn a_module_is_never_called_with_arguments_that_its_schema_refuses() {
     let host = Host::new();
     host.ship("calculator");
     let properties = json!({"_module": {"const": "calculator"}, "sum": {"type": "string"}});

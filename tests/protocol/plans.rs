@@ -180,7 +180,7 @@ fn exit_codes_say_whether_a_saved_plan_was_run_and_whether_all_of_it_worked() {
 }
 
 #[test]
-fn a_module_that_nobody_approved_runs_in_no_plan() {
+fn an_unapproved_module_runs_in_no_plan() {
     let host = host();
     host.write(
         "plan.json",

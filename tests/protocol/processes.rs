@@ -31,7 +31,7 @@ fn host(configuration: &str) -> Host {
     host
 }
 
-/// Starts a command. What it prints goes to files: nobody reads a pipe while it runs.
+/// Starts a command. Its output goes to files, because a pipe would not be read while it runs.
 fn begin(host: &Host, arguments: &[&str]) -> Child {
     let file = |name: &str| File::create(host.path().join(name)).expect("a file");
     host.command(arguments)

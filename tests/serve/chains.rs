@@ -46,7 +46,7 @@ fn scratch_files_go_on_from_response_to_response() {
     );
     let script = [
         write("x", 1_000),
-        // A chain of three, of which the second calls nothing.
+        // A chain of three; the second calls nothing.
         [answers("nothing"), answers("unused")],
         read("x"),
         // Two branches from the first.
@@ -83,9 +83,9 @@ fn scratch_files_go_on_from_response_to_response() {
     let (further, _) = response(&server, Some(&third));
     assert_eq!(response(&server, Some(&branch)).1, 7);
     assert_eq!(response(&server, Some(&further)).1, 3);
-    assert_eq!(response(&server, None).1, Value::Null, "nobody's else");
+    assert_eq!(response(&server, None).1, Value::Null, "of no other client");
 
-    // What is deleted takes its files with it, and nobody else's.
+    // Deleting a response deletes its own files and no others.
     let folders = || {
         let scratch = host.path().join(".state");
         sessions_below(&scratch)
@@ -112,7 +112,7 @@ fn sessions_below(folder: &std::path::Path) -> usize {
     counts.sum()
 }
 
-/// Whoever may not see a response has none of its files.
+/// A client that may not see a response has none of its files.
 #[test]
 fn scratch_files_are_their_owners_alone() {
     let host =

@@ -63,7 +63,7 @@ fn wanted(cities: &[&str]) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// The client is told at once what was called before the reply broke off, and the model is not asked again.
+/// The client gets the calls from before the reply broke off at once, and the model is not asked again.
 #[test]
 fn a_reply_that_breaks_off_after_a_clients_call_ends_the_turn() {
     for path in PATHS {
@@ -87,7 +87,7 @@ fn a_reply_that_breaks_off_after_a_clients_call_ends_the_turn() {
     }
 }
 
-/// However many there are: they take no place from each other, for nobody here makes them.
+/// Their number is not bounded by the calls that run here at the same time, because the client makes them.
 #[test]
 fn a_client_may_be_asked_for_more_calls_than_run_at_the_same_time() {
     let cities = ["Bern", "Basel", "Biel", "Brig", "Buchs", "Bulle"];
@@ -118,7 +118,7 @@ fn a_call_that_reads_what_the_clients_writes_is_not_waited_for() {
     }
 }
 
-/// A lost connection ends no run; what was asked twice under one key is told to whoever asks again.
+/// A lost connection ends no run; a request that is repeated under the same key gets its result.
 #[test]
 fn a_client_that_went_away_is_told_when_it_comes_back() {
     let slow = calls([weather("Bern")]).delayed_ms(1_500, 0);

@@ -96,7 +96,7 @@ fn kills_lose_no_turn_and_repeat_no_completed_call() {
     }
 }
 
-/// Whoever watches a run of another process sees it to its end.
+/// A run of another process can be watched to its end.
 #[test]
 fn runs_of_other_processes_are_watched_and_cancelled() {
     let host = host("");
@@ -155,7 +155,7 @@ fn runs_of_other_processes_are_watched_and_cancelled() {
 
 /// A client that reads nothing holds up neither its run nor anybody else's.
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_other_client() {
     let host = host("");
     let long = "x".repeat(40_000);
     let endpoint = scripted([answers(long.as_str()), answers("quick")]);
@@ -223,9 +223,9 @@ fn a_socket_tells_what_happens_and_closes() {
     assert_eq!(told[told.len() - 2..], [0x88, 0], "it says that it closes");
 }
 
-/// A connection that says half a request keeps nobody from being served.
+/// A connection with half a request does not block other clients.
 #[test]
-fn half_requests_keep_nobody_out() {
+fn half_requests_block_no_other_client() {
     let host = host("");
     let endpoint = scripted([answers("yes")]);
     let server = serve(&host, &endpoint);
@@ -377,7 +377,7 @@ fn a_server_waits_for_the_endpoint_that_it_starts_without() {
     let server = Server::start(&host, &["--base-url", &url]);
     let not_yet = server.get("/readyz");
     refused(&not_yet, "no agent can run");
-    // Nobody is named to whoever has no key.
+    // Without a key, the message names no agent.
     assert!(!not_yet.text.contains("default"), "{not_yet:?}");
     refused(&server.post("/v1/agent", &ask("t")), "has not answered yet");
     assert_eq!(
@@ -422,7 +422,7 @@ fn runs_that_wait_for_a_person_hold_up_no_others() {
         server.post("/v1/agent", &ask("be quick")).good()["output"],
         "quick"
     );
-    // Whoever was answered may be a moment ahead of the place.
+    // The answer may arrive a moment before the place is free.
     until("both over", || {
         let load = server.get("/readyz").good();
         (load["active"] == 0 && load["waiting"] == 0).then_some(())

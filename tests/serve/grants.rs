@@ -259,7 +259,7 @@ fn an_agents_shields_are_beside_those_of_everybody() {
     assert_eq!(came_of("strict", mail), "blocked", "as it was");
 }
 
-/// A key may use less than its agent, in runs and in direct calls, and the model is told whose doing it is.
+/// A key may use less than its agent, in runs and in direct calls, and the model learns that the key is the reason.
 #[test]
 fn a_key_has_less_than_its_agent() {
     let config = "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {}\n";
@@ -284,10 +284,10 @@ fn a_key_has_less_than_its_agent() {
     );
     let listed = host.run(&["keys", "list"]).stdout;
     assert!(
-        listed.contains(r#""grants":["scratch","probe:key_value"]"#),
+        listed.contains("grants scratch, probe:key_value"),
         "{listed}"
     );
-    assert!(listed.contains(r#""grants":[]"#), "{listed}");
+    assert!(listed.contains("grants none"), "{listed}");
     let told = host
         .run(&["audit", "search", "--json", "probe:key_value"])
         .stdout;
@@ -310,7 +310,7 @@ fn a_key_has_less_than_its_agent() {
 }
 
 /// Pieces of an answer come before a shield has seen it, and the record of a run holds it whatever the shield
-/// says: that is for whoever runs the server.
+/// says: the record is for the operator.
 #[test]
 fn what_an_output_shield_takes_out_is_in_no_event_for_others() {
     let shield = "[shields.cards]\nkind = \"pii\"\nblock = [\"card\"]\nplaces = [\"output\"]\n";

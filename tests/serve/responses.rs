@@ -437,7 +437,7 @@ fn what_an_agent_cannot_give_is_refused() {
     assert_eq!(server.get("/v1/runs").good(), json!({"runs": []}));
 }
 
-/// Whoever may not see a response is not told that it is there.
+/// To a client that may not see it, a response does not exist.
 #[test]
 fn a_response_is_its_owners_alone() {
     let host = host("");

@@ -95,7 +95,7 @@ fn status(server: &Server, path: &str) -> u16 {
 /// Runs, responses, sessions and what is remembered of requests go when they are over for long, with their
 /// journals; what is not over for so long stays, and so does every row of the audit log.
 #[test]
-fn what_is_over_for_long_goes() {
+fn records_that_ended_long_ago_are_deleted() {
     for mut kept in RetentionFixture::everywhere() {
         let [call, sum] = two_plus_two();
         let waits = super::calls([("text.reverse", json!({"text": "a"}))]);
@@ -182,7 +182,7 @@ fn what_is_over_for_long_goes() {
         );
         kept.run(&["audit", "verify"]);
 
-        // Nobody remembers that it was asked before.
+        // The earlier request is forgotten.
         assert_ne!(once(&server), old);
     }
 }
@@ -201,7 +201,7 @@ fn a_clock_that_was_set_deletes_nothing_at_once() {
     let server = kept.serve(&endpoint.base_url());
     let run = id(&server.post("/v1/agent", &ask("t")).good());
     let path = format!("/v1/runs/{run}");
-    // The first hour, in which nobody knows whether it was set before.
+    // The first hour, in which the server cannot know whether the clock was set before.
     kept.clock.set_ahead(8 * DAY);
     for passes in [11, 40] {
         kept.clock.pass(minutes(passes));

@@ -93,7 +93,7 @@ fn runs_of_a_killed_server_go_on_in_one_that_lives() {
     }
 }
 
-/// Told to stop, it lets go of what does not end in time; nobody has to start for that to go on.
+/// A stopping server releases the runs that do not end in time; a running server resumes them.
 #[test]
 fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
     for shared in databases("[serve]\ndrain_ms = 0\n") {
@@ -112,7 +112,7 @@ fn runs_of_a_stopped_server_go_on_in_one_that_lives() {
 
 /// One that does nothing for a while is not gone, and nor are runs of people at their terminals.
 #[test]
-fn whoever_lives_keeps_its_runs() {
+fn a_living_server_keeps_its_runs() {
     for shared in databases("") {
         let endpoint = scripted([Reply::endless().delayed_ms(0, 10_000), answers("other")]);
         let first = shared.serve(&endpoint);

@@ -45,7 +45,7 @@ fn files(host: &Host) -> Vec<String> {
 const ON: &str = "[serve]\nmodule_upload = true\n";
 
 #[test]
-fn nobody_brings_a_module_who_may_not() {
+fn uploading_a_module_needs_permission() {
     let (host, endpoint) = (host(""), scripted([]));
     let server = serve(&host, &endpoint);
     let refused = bring(&server, "late", &returns(1));
@@ -68,7 +68,7 @@ fn nobody_brings_a_module_who_may_not() {
 }
 
 #[test]
-fn a_module_is_brought_and_replaced_by_whoever_saw_it() {
+fn a_module_is_uploaded_and_replaced_only_at_the_known_digest() {
     let (host, endpoint) = (host(ON), scripted([]));
     let server = serve(&host, &endpoint);
     let brought = bring(&server, "late", &returns(1));
@@ -174,7 +174,7 @@ fn what_was_granted_to_the_name_waits_for_a_person() {
 }
 
 #[test]
-fn what_is_no_module_changes_nothing() {
+fn an_upload_that_is_no_module_changes_nothing() {
     let (host, endpoint) = (
         host(&format!(
             "{ON}[module.late.limits]\ncomponent_bytes = 2000\n"

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The clocks of whoever is started with [`Self::variables`]. A process waits by the machine's own time, and finds
-/// what passed when it looks at the clock again: a server does within a second or two.
+/// The clock of the processes that are started with [`Self::variables`]. A process waits by real time and notices
+/// a change when it reads the clock again: a server does within a second or two.
 #[derive(Debug)]
 pub struct FakeClock {
     folder: TempDir,

@@ -103,7 +103,7 @@ impl Endpoint {
         self.shared.mismatches()
     }
 
-    /// Replies that nobody has asked for yet.
+    /// Number of unused replies.
     pub fn replies_left(&self) -> usize {
         self.shared.replies_left()
     }

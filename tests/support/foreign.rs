@@ -66,7 +66,7 @@ pub fn node(folder: &str, packages: &[&str]) -> Option<PathBuf> {
 }
 
 /// It must be seen that a test was left out.
-#[expect(clippy::print_stderr, reason = "for whoever reads the test's output")]
+#[expect(clippy::print_stderr, reason = "for readers of the test's output")]
 fn missing(found: Option<PathBuf>, packages: &[&str]) -> Option<PathBuf> {
     if found.is_none() {
         let what = packages.join(", ");

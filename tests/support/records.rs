@@ -47,7 +47,7 @@ impl Records {
         })
     }
 
-    /// Nobody writes to the database meanwhile.
+    /// Locks the database against writes meanwhile.
     pub fn kept_busy(&self, work: impl FnOnce()) {
         self.with(async |connection| {
             let transaction = connection.begin_with("BEGIN IMMEDIATE").await?;

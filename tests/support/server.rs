@@ -123,7 +123,7 @@ impl Server {
             }
         };
         let heard = Arc::clone(&said);
-        // A pipe that nobody reads would stop the server.
+        // An unread pipe would stop the server.
         thread::spawn(move || {
             let mut rest = [0; 4_096];
             while let Ok(length @ 1..) = lines.read(&mut rest) {

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_too_much_is_given_back() {
+    async fn an_unused_reservation_is_returned() {
         let window = SlidingWindow::per_minute(100);
         let taken = window.take(90).unwrap().unwrap();
         assert!(window.take(20).is_err());

@@ -117,7 +117,7 @@ fn result() -> ToolResult {
     }
 }
 
-/// What this machine's speed is told by: JSON as long as twenty tools, read and written. `cargo xtask bench`
+/// Yardstick of this machine's speed: JSON of the size of twenty tools, read and written. `cargo xtask bench`
 /// divides the other two by it.
 fn yardstick(c: &mut Criterion) {
     let tools = tools();

@@ -4,8 +4,8 @@
 //! What this crate promises: the loop itself ([`run::Machine`]) is a state machine without I/O, so
 //! that every rule of the protocol can be tested without a clock or a network; every step leaves
 //! one [`Event`](toolhold_protocol::event::Event), journalled before anyone sees it; a tool's fault is a message
-//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, whoever makes it,
-//! passes the stages of [`calls`], of which each is implemented once.
+//! to the model and never the end of a run; and every run ends, with a reason. Every tool call, by any caller,
+//! passes the stages of [`calls`]; each stage is implemented once.
 //!
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of
 //! a call), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the
@@ -23,7 +23,7 @@
 //! # use futures_util::future::BoxFuture;
 //! # use serde_json::{Value, json};
 //! # use std::sync::Arc;
-//! # use toolhold_model::{ChatRequest, Model, ModelError, CompletionObserver};
+//! # use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 //! # use toolhold_protocol::completion::{Completion, Delta};
 //! use toolhold_protocol::event::NoJournal;
 //! use toolhold_agent::{Activities, Driver, NoModules};

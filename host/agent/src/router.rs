@@ -32,7 +32,7 @@ const INSTRUCTIONS: &str = "You sort tasks into classes. Do not do the task: say
 #[derive(Clone, Debug)]
 pub struct Class {
     pub name: String,
-    /// What the model that decides is told of it.
+    /// Its description for the deciding model.
     pub description: String,
     /// What `model` is called in the configuration.
     pub to: String,

@@ -16,12 +16,12 @@ use toolhold_runtime::config::LogFormat;
     name = "toolhold",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, or what was compared or checked differs, 2 wrong usage, \
-3 the endpoint or its model failed, 4 a limit of the run was reached, 5 the tool failed, 6 a shield blocked it, \
-130 interrupted, 141 the reader of the output went away."
+    after_help = "Exit codes: 0 done; 1 failed, or a check or comparison found a difference; 2 wrong usage; \
+3 the endpoint or its model failed; 4 a limit of the run was reached; 5 a tool failed; 6 a shield blocked the run \
+or call; 130 interrupted; 141 the reader of the output closed it."
 )]
 pub struct Cli {
-    /// Read this configuration file instead of ./toolhold.toml and the user's [env: TOOLHOLD_CONFIG].
+    /// Read this configuration file instead of ./toolhold.toml and the user's file [env: TOOLHOLD_CONFIG].
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -38,92 +38,98 @@ pub enum Command {
     /// Run a saved Request.
     #[command(subcommand)]
     Request(RequestCommand),
-    /// Go on with a run whose process ended, under the limits and with the tools that it was started
-    /// with.
+    /// Resume a run whose process ended, with the limits and tools that it was started with.
     Resume(Box<run::ResumeArgs>),
-    /// List the runs that were made; follow, stop or delete them.
+    /// List, follow, stop and delete recorded runs.
     Runs {
         #[command(subcommand)]
         command: Option<runs::RunsCommand>,
     },
-    /// Print the steps of a run again.
+    /// Print the steps of a recorded run.
     Show {
-        /// The run's id, the beginning of it, or last.
+        /// Id of the run, the beginning of the id, or last.
         run: String,
-        /// One event a line.
+        /// Print one JSON event per line.
         #[arg(long)]
         json: bool,
     },
-    /// Say what runs took: tokens, time, tools, money.
+    /// Show the usage of runs: tokens, time, tools, cost.
     Stats(stats::StatsArgs),
-    /// Run a run's record again, without endpoint and tools, and compare.
-    Replay { run: String },
-    /// Say where two runs part.
-    Diff { left: String, right: String },
-    /// Talk with an agent: a session of several turns.
+    /// Replay a run's record, without endpoint and tools, and compare the events.
+    Replay {
+        /// Id of the run, the beginning of the id, or last.
+        run: String,
+    },
+    /// Show the first difference between two runs.
+    Diff {
+        /// Id of the first run, the beginning of the id, or last.
+        left: String,
+        /// The second run, in the same form.
+        right: String,
+    },
+    /// Chat with an agent in a session of several turns.
     Chat(Box<chat::ChatArgs>),
-    /// Make completions, manual pages, the configuration reference.
+    /// Generate shell completions, manual pages and the configuration reference.
     #[command(subcommand)]
     Generate(generate::GenerateCommand),
     /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and approvals.
     Serve(Box<serve::ServeArgs>),
-    /// Make, list and revoke the keys of the server.
+    /// Create, list and revoke the API keys of the server.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
-    /// See and decide calls that wait for a person.
+    /// List and decide calls that wait for a person's approval.
     #[command(subcommand)]
     Approvals(approvals::ApprovalsCommand),
-    /// See and verify the log of what was done: calls, decisions, approvals, keys.
+    /// Search and verify the audit log of calls, decisions, approvals and keys.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
-    /// See and call modules without a model.
+    /// Inspect, approve and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),
-    /// Serve the modules as MCP tools, over stdio or HTTP; see and approve MCP servers of others, whose
-    /// tools may be called beside those of modules.
+    /// Serve the modules as MCP tools, over stdio or HTTP; inspect and approve the MCP servers whose tools
+    /// runs may call.
     #[command(after_help = mcp::AFTER_HELP)]
     Mcp(mcp::McpArgs),
-    /// See, check, rehearse and run a plan of calls without a model.
+    /// Draw, check, rehearse and run a plan of calls without a model.
     #[command(subcommand)]
     Plan(plan::PlanCommand),
-    /// Build modules from their source, as their module.toml says.
+    /// Build modules from source, as their module.toml says.
     Build {
-        /// The module's folder; several may be named.
+        /// Folders of the modules.
         #[arg(required = true)]
         folders: Vec<PathBuf>,
     },
-    /// Start a new module from a template.
+    /// Create a module from a template.
     NewModule {
-        /// Lower case letters, digits and _.
+        /// Name of the module: lower case letters, digits and _.
         name: String,
         #[arg(long, value_name = "LANGUAGE", help = "rust, c, go, python, js or ts")]
         lang: toolhold_devkit::build::Language,
-        /// A shield, which screens what runs and tools say, instead of tools: in rust.
+        /// Create a shield, which screens inputs and outputs of runs and tools, instead of tools; rust only.
         #[arg(long)]
         shield: bool,
-        /// Build it right away.
+        /// Build the module at once.
         #[arg(long)]
         build: bool,
     },
     /// Replay a recorded exchange of a real model against the live sandbox.
     Demo(demo::DemoArgs),
-    /// Give a set of tasks to a model, several times, and count what it solves.
+    /// Give a set of tasks to a model, repeatedly, and count the solved attempts.
     Eval(Box<eval::EvalArgs>),
-    /// Check endpoint, modules, MCP servers, cache and toolchains, and say what to do.
+    /// Check endpoint, modules, MCP servers, cache and toolchains, and print what to fix.
     Doctor(probe::DoctorArgs),
     /// Estimate latency, throughput, replicas and cost.
     PlanCapacity(Box<plan_capacity::CapacityArgs>),
-    /// Show the policy that holds: what screens runs, what is hidden from whom, which calls wait for a
-    /// person, what was granted, and the hash by which records name it.
+    /// Show the effective policy: shields, privacy, approvals, grants, and the hash that records refer to.
     Policy(policy::PolicyArgs),
-    /// The compiler's own process: started by this program, not by people.
+    /// The compiler's process, which this program starts itself.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
-    /// Attack the sandbox on this machine with the hostile suite, and print what happened.
+    /// Attack the sandbox on this machine with the hostile suite, and print the results.
     Selftest(selftest::SelftestArgs),
     /// Show the effective configuration and where each value comes from.
     Config {
-        /// One JSON array.
+        /// Print one JSON array.
         #[arg(long)]
         json: bool,
     },
@@ -131,9 +137,9 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum RequestCommand {
-    /// Give a saved Request to a model, with an input.
+    /// Run a saved Request with an input.
     Run(Box<run::RequestArgs>),
-    /// The saved Requests of the requests folder, and what they take.
+    /// List the saved Requests of the requests folder, and their inputs.
     List,
 }
 

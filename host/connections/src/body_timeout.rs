@@ -32,7 +32,11 @@ pub fn is_too_slow(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Middleware that bounds the body of a request, from the first time that it is read.
-pub async fn hold(State(pace): State<BodyPace>, request: Request, next: Next) -> Response {
+pub async fn limit_body_time(
+    State(pace): State<BodyPace>,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }

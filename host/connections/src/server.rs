@@ -56,7 +56,7 @@ pub async fn serve(
     let router = router
         .layer(middleware::from_fn_with_state(
             settings.body_pace,
-            body_timeout::hold,
+            body_timeout::limit_body_time,
         ))
         .layer(middleware::from_fn(unread::close));
     let places = Arc::new(Semaphore::new(settings.connections));

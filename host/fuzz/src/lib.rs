@@ -13,6 +13,7 @@ pub mod load;
 pub mod manifest;
 pub mod mend;
 pub mod reply;
+pub mod scan;
 pub mod schema;
 pub mod sse;
 pub mod types;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("manifest", manifest::run),
     ("mend", mend::run),
     ("reply", reply::run),
+    ("scan", scan::run),
     ("schema", schema::run),
     ("sse", sse::run),
     ("value", value::run),

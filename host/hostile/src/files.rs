@@ -54,7 +54,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// `/data`, `/second` and `/readable`, for the guest that does what it is told.
+/// An arena in which the guest of `attacker/` has `/data`, `/second` and `/readable`.
 async fn on(ground: &AttackFolders, lab: &Lab) -> Result<Arena, AttackFailure> {
     let grant = Grant {
         directories: ground.directories(),

@@ -131,7 +131,7 @@ impl Lab {
         Ok(arena)
     }
 
-    /// An arena with the benign module, and the guest that does what it is told, named `bad`.
+    /// An arena with the benign module, and the guest of `attacker/` under the name `bad`.
     pub(crate) async fn against_guest(
         &self,
         grant: Grant,

@@ -7,8 +7,8 @@
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`;
 //! [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
-//! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which does what
-//! it is told; [`liar`] makes modules that say of themselves what they are told.
+//! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
+//! attack's orders; [`liar`] makes modules with arbitrary descriptions of themselves.
 //!
 //! A new row is one entry in [`suite`]: the row's number, a name, what is attacked, what must happen,
 //! and a function that tries it.
@@ -71,7 +71,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
     OutsideRow {
         row: 28,
         attack: "the model repeats the same call without end",
-        must: "intercepted at the third; the model is told",
+        must: "intercepted at the third; the model gets a message",
         place: "the loop: tests/run.rs",
     },
     OutsideRow {

@@ -69,7 +69,7 @@ async fn response_without_end(lab: &Lab) -> Result<String, AttackFailure> {
             slowest = slowest.max(report.usage.duration);
             web.ensure_left_alone(MAX_CLOSE_DELAY).await?;
         }
-        // As many as there may be at once, of which the guest waits for none in particular.
+        // The maximum number at once; the guest waits for any of them.
         let many = json!({"url": web.url(path), "count": 100});
         let report = by_deadline.call("bad.fetch_many", many).await;
         ensure(["deadline", "ok"].contains(&kind(&report)), || {

@@ -1,14 +1,12 @@
 //! Reads JSON that begins or ends in the middle, or is surrounded by prose: a result that was cut, or one
 //! page of it. Only complete values are taken.
 
+use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 use std::mem;
-use std::str::Chars;
 
 /// Maximum depth; deeper than any accepted result.
 const MAX_DEPTH: usize = 100;
-/// Hexadecimal digits of a `\u` escape.
-const UNICODE_ESCAPE_DIGITS: usize = 4;
 /// The end of a member name inside a text that holds an object.
 const NAME_END: &str = "\":";
 /// Factor of members found after unescaping above which a text counts as escaped; a text with only
@@ -304,63 +302,20 @@ enum QuotedEnd<'t> {
 /// The text behind a quote that opens it.
 fn literal(behind: &str) -> (String, QuotedEnd<'_>) {
     let mut text = String::new();
-    let mut chars = behind.chars();
-    while let Some(next) = chars.next() {
+    let mut decoder = StringDecoder::default();
+    let mut rest = behind;
+    while let Some(part) = decoder.next(&mut rest) {
         #[cfg(test)]
         tests::step();
-        match next {
-            '"' => return (text, QuotedEnd::Closed(chars.as_str())),
-            '\\' => {
-                let Some(escaped) = chars.next() else {
-                    break;
-                };
-                match escaped {
-                    'n' => text.push('\n'),
-                    't' => text.push('\t'),
-                    'r' => text.push('\r'),
-                    'b' => text.push('\u{8}'),
-                    'f' => text.push('\u{c}'),
-                    'u' => {
-                        let Some(code) = unit(&mut chars) else {
-                            let is_half = chars.as_str().len() < UNICODE_ESCAPE_DIGITS;
-                            return (
-                                text,
-                                if is_half {
-                                    QuotedEnd::Cut
-                                } else {
-                                    QuotedEnd::Broken
-                                },
-                            );
-                        };
-                        text.push(character(code, &mut chars));
-                    }
-                    other => text.push(other),
-                }
-            }
-            control if control < ' ' => return (text, QuotedEnd::Broken),
-            other => text.push(other),
-        }
+        let c = match part {
+            StringPart::Plain('"') => return (text, QuotedEnd::Closed(rest)),
+            StringPart::Plain('\0'..' ') | StringPart::CutUnit => return (text, QuotedEnd::Broken),
+            StringPart::Plain(c) | StringPart::Escaped(c) | StringPart::Stray(c) => c,
+            StringPart::HalfPair => char::REPLACEMENT_CHARACTER,
+        };
+        text.push(c);
     }
     (text, QuotedEnd::Cut)
-}
-
-fn unit(chars: &mut Chars<'_>) -> Option<u32> {
-    let (digits, behind) = chars.as_str().split_at_checked(UNICODE_ESCAPE_DIGITS)?;
-    let code = u32::from_str_radix(digits, 16).ok()?;
-    *chars = behind.chars();
-    Some(code)
-}
-
-/// The character of a code unit, and of the one behind it where it takes two.
-fn character(code: u32, chars: &mut Chars<'_>) -> char {
-    let half = |code: u32, first: u32| code.checked_sub(first).filter(|half| *half < 0x400);
-    let code = half(code, 0xd800).map_or(Some(code), |high| {
-        *chars = chars.as_str().strip_prefix("\\u")?.chars();
-        let low = half(unit(chars)?, 0xdc00)?;
-        Some(0x1_0000 + (high << 10) + low)
-    });
-    code.and_then(char::from_u32)
-        .unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 /// The usable part of a text whose end is missing: all but its last, incomplete word; all of it if it is JSON

@@ -6,8 +6,8 @@
 //!
 //! Read it in this order: [`strict`] (a text that is JSON), [`repair`] (a text that is nearly JSON),
 //! [`validate`] (a value against a schema), [`coerce`] (a value of nearly the right type), [`lower`]
-//! (a schema in the keywords that every endpoint's grammar knows), [`scan`] (a value that arrives in
-//! pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
+//! (a schema in the keywords that every endpoint's grammar knows), [`string`] and [`scan`] (strings and
+//! values that arrive in pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
 //! records write them).
 //!
 //! # From a model's text to valid arguments
@@ -45,4 +45,5 @@ pub mod lower;
 pub mod repair;
 pub mod scan;
 pub mod strict;
+pub mod string;
 pub mod validate;

@@ -161,13 +161,6 @@ impl Lowering {
     fn one_type(&self, ty: &str, schema: &Map<String, Value>, prefix: &str, depth: usize) -> Value {
         let mut out = Map::new();
         out.insert("type".into(), json!(ty));
-        let keep = |out: &mut Map<String, Value>, keys: &[&str]| {
-            for key in keys {
-                if let Some(value) = schema.get(*key) {
-                    out.insert((*key).into(), value.clone());
-                }
-            }
-        };
         // Wider than what the author said, never narrower.
         let bounds = |out: &mut Map<String, Value>, least: &str, most: &str| {
             if let Some(value) = schema.get(least) {
@@ -227,23 +220,16 @@ impl Lowering {
                 bounds(&mut out, "minItems", "maxItems");
             }
             "string" => {
+                let text = |key| schema.get(key).and_then(Value::as_str);
+                // A pattern together with a length is ignored by two of three.
+                if let Some(pattern) = text("pattern").filter(|p| is_safe_pattern(p)) {
+                    return json!({"type": ty, "pattern": pattern});
+                }
+                if let Some(format) = text("format").filter(|f| FORMATS.contains(f)) {
+                    return json!({"type": ty, "format": format});
+                }
                 bounds(&mut out, "minLength", "maxLength");
-                let pattern = schema
-                    .get("pattern")
-                    .and_then(Value::as_str)
-                    .filter(|p| is_safe_pattern(p));
-                let format = schema
-                    .get("format")
-                    .and_then(Value::as_str)
-                    .filter(|f| FORMATS.contains(f));
-                if let Some(pattern) = pattern {
-                    // A pattern together with a length is ignored by two of three.
-                    out.retain(|key, _| key == "type");
-                    out.insert("pattern".into(), json!(pattern));
-                } else if let Some(format) = format {
-                    out.retain(|key, _| key == "type");
-                    out.insert("format".into(), json!(format));
-                } else if let (Some(max), None) = (self.max_string, schema.get("maxLength")) {
+                if let (Some(max), None) = (self.max_string, schema.get("maxLength")) {
                     let least = schema.get("minLength").and_then(Value::as_u64).unwrap_or(0);
                     let most = json!(u64::from(max).max(least));
                     if !is_beyond_grammars(&most) {
@@ -251,10 +237,13 @@ impl Lowering {
                     }
                 }
             }
-            "integer" => keep(
-                &mut out,
-                &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
-            ),
+            "integer" => {
+                for key in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+                    if let Some(bound) = schema.get(key) {
+                        out.insert(key.into(), bound.clone());
+                    }
+                }
+            }
             _ => {}
         }
         Value::Object(out)

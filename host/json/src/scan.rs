@@ -1,6 +1,8 @@
-//! Where a JSON value ends, in text that arrives in pieces.
+//! JSON text that arrives in pieces: strings apart from what stands between them ([`JsonLexer`]), and where
+//! a value ends ([`Scan`]).
 
 use crate::strict;
+use crate::string::{StringDecoder, StringPart};
 use serde_json::Value;
 
 /// Brackets within brackets that `serde_json` reads. A value that it would refuse in the complete
@@ -10,23 +12,55 @@ const MAX_DEPTH: usize = 127;
 /// White space between tokens (RFC 8259, 2).
 pub const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Gathers the text of one value. It knows strings, escapes and brackets and nothing else of JSON:
-/// what it cuts out, [`strict`] judges. Each byte is looked at once, however small the pieces.
+/// Reads text character by character, in the same way wherever it is cut into pieces. It knows strings
+/// and nothing else of JSON.
+#[derive(Debug, Default)]
+pub struct JsonLexer {
+    string: Option<StringDecoder>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JsonToken {
+    /// A character outside of strings that is no quote.
+    Between(char),
+    /// The quote before a string.
+    Begin,
+    Inside(StringPart),
+    /// The quote after a string.
+    End,
+}
+
+impl JsonLexer {
+    /// Takes the next token from the beginning of `text`. `None`: the text is used up.
+    pub fn next(&mut self, text: &mut &str) -> Option<JsonToken> {
+        if let Some(string) = &mut self.string {
+            let part = string.next(text)?;
+            if part != StringPart::Plain('"') {
+                return Some(JsonToken::Inside(part));
+            }
+            self.string = None;
+            return Some(JsonToken::End);
+        }
+        let mut rest = text.chars();
+        let next = rest.next()?;
+        *text = rest.as_str();
+        if next != '"' {
+            return Some(JsonToken::Between(next));
+        }
+        self.string = Some(StringDecoder::default());
+        Some(JsonToken::Begin)
+    }
+}
+
+/// Gathers the text of one value. It knows strings and brackets and nothing else of JSON: what it cuts
+/// out, [`strict`] judges. Each character is read once, however small the pieces.
 #[derive(Debug)]
 pub struct Scan {
     text: String,
     /// Brackets that are open, of the value and around it.
     depth: usize,
     outside: usize,
-    inside: Inside,
-}
-
-/// The token that the next character belongs to.
-#[derive(Debug, Clone, Copy)]
-enum Inside {
-    Value,
-    String,
-    Escape,
+    lexer: JsonLexer,
 }
 
 impl Scan {
@@ -36,7 +70,7 @@ impl Scan {
             text: String::new(),
             depth: outside,
             outside,
-            inside: Inside::Value,
+            lexer: JsonLexer::default(),
         }
     }
 
@@ -81,18 +115,15 @@ impl Scan {
 
     /// The number of bytes of `piece` that end the value.
     fn end(&mut self, piece: &str) -> Result<Option<usize>, String> {
-        for (at, byte) in piece.bytes().enumerate() {
+        let mut rest = piece;
+        loop {
+            let before = piece.len() - rest.len();
+            let Some(token) = self.lexer.next(&mut rest) else {
+                return Ok(None);
+            };
             let is_outermost = self.depth == self.outside;
-            match (self.inside, byte) {
-                (Inside::Escape, _) | (Inside::Value, b'"') => self.inside = Inside::String,
-                (Inside::String, b'\\') => self.inside = Inside::Escape,
-                (Inside::String, b'"') => {
-                    self.inside = Inside::Value;
-                    if is_outermost {
-                        return Ok(Some(at + 1));
-                    }
-                }
-                (Inside::Value, b'{' | b'[') => {
+            match token {
+                JsonToken::Between('{' | '[') => {
                     self.depth += 1;
                     if self.depth > MAX_DEPTH {
                         return Err(format!(
@@ -101,21 +132,19 @@ impl Scan {
                     }
                 }
                 // What follows a number or a literal.
-                (Inside::Value, b'}' | b']' | b',' | b' ' | b'\t' | b'\n' | b'\r')
-                    if is_outermost =>
-                {
-                    return Ok(Some(at));
+                JsonToken::Between('}' | ']' | ',' | ' ' | '\t' | '\n' | '\r') if is_outermost => {
+                    return Ok(Some(before));
                 }
-                (Inside::Value, b'}' | b']') => {
+                JsonToken::Between('}' | ']') => {
                     self.depth -= 1;
                     if self.depth == self.outside {
-                        return Ok(Some(at + 1));
+                        return Ok(Some(piece.len() - rest.len()));
                     }
                 }
-                (Inside::String | Inside::Value, _) => {}
+                JsonToken::End if is_outermost => return Ok(Some(piece.len() - rest.len())),
+                _ => {}
             }
         }
-        Ok(None)
     }
 }
 
@@ -126,21 +155,27 @@ fn parse(text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
 
-    /// The value and the rest, with the text pushed in one piece and in pieces of one character.
     fn scan(text: &str) -> Option<(String, String)> {
         let (value, rest) = Scan::new(0).push(text).unwrap()?;
-        let mut scan = Scan::new(0);
-        let (again, end) = text
-            .char_indices()
-            .find_map(|(at, c)| {
-                let end = at + c.len_utf8();
-                let (value, unused) = scan.push(&text[at..end]).unwrap()?;
-                Some((value, end - unused.len()))
-            })
-            .unwrap();
-        assert_eq!((&again, &text[end..]), (&value, rest), "{text}");
         Some((value.to_string(), rest.to_owned()))
+    }
+
+    /// The value and the bytes before its end, or that it is none, of a text that arrives in pieces.
+    fn scan_pieces<'t>(
+        pieces: impl IntoIterator<Item = &'t str>,
+    ) -> Result<Option<(Value, usize)>, String> {
+        let mut scan = Scan::new(0);
+        let mut end = 0;
+        for piece in pieces {
+            end += piece.len();
+            if let Some((value, rest)) = scan.push(piece)? {
+                return Ok(Some((value, end - rest.len())));
+            }
+        }
+        Ok(None)
     }
 
     #[test]
@@ -212,6 +247,23 @@ mod tests {
             assert_eq!(Scan::new(0).push(&text).is_ok(), expected, "{depth}");
             let inner = &text[2..];
             assert_eq!(Scan::new(2).push(inner).is_ok(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_changes_nothing(
+            value in prop_oneof!["\\PC*".prop_map(Value::from), any::<f64>().prop_map(Value::from)],
+            wild in r#"[\[\]{}",:\\ud8e01\n é😀]{0,20}"#,
+        ) {
+            for text in [json!({"a": [value, {"\"\\": {}}]}).to_string() + &wild, wild] {
+                let whole = scan_pieces([text.as_str()]);
+                for (at, _) in text.char_indices() {
+                    let (head, tail) = text.split_at(at);
+                    prop_assert_eq!(&scan_pieces([head, tail]), &whole, "cut at {}", at);
+                }
+                prop_assert_eq!(scan_pieces(text.split("").filter(|c| !c.is_empty())), whole);
+            }
         }
     }
 }

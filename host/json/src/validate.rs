@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_no_fault_and_what_is_known_is() {
+    fn open_values_are_no_violation_and_known_ones_are() {
         let schema = json!({
             "type": "object",
             "properties": {

@@ -1,6 +1,6 @@
 //! Reads a result of `tools/call` as the loop's results.
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, one_line};
 use crate::offer::{Checks, is_at_most};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,7 +28,7 @@ pub fn read(result: Value, checks: &Checks, max_bytes: usize) -> Result<Value, F
             if let Some(schema) = output {
                 schema
                     .check(structured)
-                    .map_err(|reason| Failure::OutputSchema(words(&reason)))?;
+                    .map_err(|reason| Failure::OutputSchema(one_line(&reason)))?;
             }
             structured.clone()
         }
@@ -73,7 +73,7 @@ fn part(part: &Value) -> Result<Value, Failure> {
     let missing = || {
         Failure::Output(format!(
             "a part of the type {:?} is incomplete",
-            words(kind)
+            one_line(kind)
         ))
     };
     match kind {
@@ -99,7 +99,7 @@ fn part(part: &Value) -> Result<Value, Failure> {
         ])),
         other => Err(Failure::Output(format!(
             "it has a part of the unknown type {:?}",
-            words(other)
+            one_line(other)
         ))),
     }
 }
@@ -128,7 +128,7 @@ fn complaint(result: &Value) -> String {
         .take(MAX_PARTS)
         .filter_map(|part| part.get("text")?.as_str())
         .collect();
-    match words(&texts.join("\n")) {
+    match one_line(&texts.join("\n")) {
         nothing if nothing.is_empty() => "it failed, and does not say why".into(),
         complaint => complaint,
     }

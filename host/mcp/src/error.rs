@@ -52,7 +52,7 @@ pub enum Failure {
 impl Failure {
     /// The failure for a JSON-RPC error. -32602 means wrong arguments, or an unknown tool.
     pub fn of_rpc(code: i64, message: &str) -> Self {
-        let message = words(message);
+        let message = one_line(message);
         match code {
             -32_602 => Self::Arguments(message),
             _ => Self::Rpc { code, message },
@@ -113,7 +113,7 @@ impl Failure {
 }
 
 /// A server's text for a message: cleaned, cut, and in one line, so that it cannot look like a message of its own.
-pub fn words(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let lines = ['\n', '\r', '\t', '\u{85}', '\u{2028}', '\u{2029}'];
     visible(&text.trim().replace(lines, " "), MAX_QUOTED)
 }

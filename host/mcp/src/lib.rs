@@ -10,7 +10,8 @@
 //!
 //! Read it in this order: `settings` (what the operator says), `servers` (all of them in a run), `server` (one: started
 //! when first used, restarted, judged), then `offer` (cleans what a server says about its tools), `pin` (holds the
-//! server to what was approved) and `content` (reads results). `wire` is the protocol itself.
+//! server to what was approved) and `content` (reads results). `wire` is the protocol itself, of
+//! messages that both sides read and write alike (`rpc`).
 //!
 //! ```
 //! assert_eq!(toolhold_mcp::activity("mcp:weather/now"), Some(("weather", "now")));
@@ -22,6 +23,7 @@ mod content;
 mod error;
 mod offer;
 mod pin;
+mod rpc;
 pub mod serve;
 mod server;
 mod servers;
@@ -35,7 +37,7 @@ mod tests;
 
 pub use error::Failure;
 pub use offer::{Offer, OfferedTool};
-pub use pin::{Pins, Trust, is_revoked, reason};
+pub use pin::{Pins, Trust, is_revoked};
 pub use server::{McpServer, ReadySession};
 pub use servers::Servers;
 pub use settings::{Launch, Secrets, Settings};

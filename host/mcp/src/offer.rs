@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_contains_itself_hurts_nobody() {
+    fn a_recursive_schema_is_accepted() {
         let own = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
         let offer = read(json!([{"name": "a", "inputSchema": own}]));
         let checks = offer.checks();

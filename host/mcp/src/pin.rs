@@ -177,29 +177,13 @@ pub fn refused(settings: &Settings, standing: &Standing) -> Failure {
     let name = &settings.name;
     let look = match standing {
         // There is nothing to compare with.
-        Standing::Pending { changes } if changes.iter().all(is_whole) => String::new(),
+        Standing::Pending { changes } if changes.iter().all(GrantChange::is_whole) => String::new(),
         _ => format!("look at it with `toolhold mcp diff {name}` and "),
     };
     Failure::NotApproved(format!(
         "its tools are disabled: {}; a person can {look}allow it with `toolhold mcp approve {name}`",
-        reason(standing)
+        standing.reason()
     ))
-}
-
-/// Why a server may not be used, in one line.
-pub fn reason(standing: &Standing) -> String {
-    match standing {
-        Standing::Pending { changes } if !changes.is_empty() && changes.iter().all(is_whole) => {
-            let what: Vec<_> = changes.iter().map(|change| change.what.as_str()).collect();
-            what.join(", ")
-        }
-        other => other.reason(),
-    }
-}
-
-/// The change concerns the approval itself, and not a part of what was approved.
-fn is_whole(change: &GrantChange) -> bool {
-    change.before.is_none() && change.after.is_none()
 }
 
 /// Whether a person revoked the approval.

@@ -8,7 +8,7 @@ use std::mem;
 use serde_json::Value;
 
 use crate::error::ModelError;
-use crate::error_body::{excerpt, from_value};
+use crate::error_body::{excerpt, from_value, unreadable};
 use crate::extras::Extras;
 use crate::json;
 use crate::sse::{SseDecoder, SseEvent};
@@ -238,11 +238,7 @@ impl Decoder {
             }
             Err(_) if is_error => self.fail(&serde_json::json!({ "error": data })),
             Ok(chunk) => self.take_chunk(&chunk, emit),
-            Err(source) => Err(ModelError::Decode {
-                what: "an event",
-                excerpt: excerpt(data.as_bytes()),
-                source: Some(source),
-            }),
+            Err(source) => Err(unreadable("an event", data.as_bytes(), Some(source))),
         }
     }
 
@@ -257,11 +253,7 @@ impl Decoder {
             Err(source) => match json_lines(&text) {
                 Some(chunks) => (chunks, false),
                 None => {
-                    return Err(ModelError::Decode {
-                        what: "an answer",
-                        excerpt: excerpt(bytes),
-                        source: Some(source),
-                    });
+                    return Err(unreadable("an answer", bytes, Some(source)));
                 }
             },
         };
@@ -269,11 +261,7 @@ impl Decoder {
             self.take_chunk(answer, emit)?;
         }
         if !self.has_choice {
-            return Err(ModelError::Decode {
-                what: "an answer without choices",
-                excerpt: excerpt(bytes),
-                source: None,
-            });
+            return Err(unreadable("an answer without choices", bytes, None));
         }
         self.done = is_whole;
         Ok(())

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::client::{HttpAnswer, OpenAiModel};
+use crate::client::OpenAiModel;
 use crate::error::ModelError;
-use crate::error_body::{excerpt, from_value};
+use crate::error_body::unreadable;
 use crate::model::Model as _;
-use crate::transport::{HttpRequest, Method};
+use crate::transport::HttpRequest;
 use crate::usage;
 use toolhold_protocol::completion::Usage;
 
@@ -44,11 +44,7 @@ impl OpenAiModel {
         }
         let length = all.vectors.first().map_or(0, Vec::len);
         if all.vectors.iter().any(|vector| vector.len() != length) {
-            return Err(ModelError::Decode {
-                what: "vectors of unlike length",
-                excerpt: String::new(),
-                source: None,
-            });
+            return Err(unreadable("vectors of unlike length", &[], None));
         }
         Ok(all)
     }
@@ -57,28 +53,13 @@ impl OpenAiModel {
         &self,
         texts: &[String],
     ) -> Result<(Vec<Vec<f32>>, Option<Usage>), ModelError> {
-        let request = HttpRequest {
-            method: Method::Post,
-            path: "embeddings".into(),
-            body: Some(json!({
-                "model": self.name(),
-                "input": texts,
-                "encoding_format": "float",
-            })),
-        };
+        let body = json!({"model": self.name(), "input": texts, "encoding_format": "float"});
+        let request = HttpRequest::post("embeddings", body);
         let answer = self.ask(request, self.timeouts().total).await?;
-        let value = answer.json();
-        let is_error = value
-            .as_ref()
-            .is_some_and(|value| from_value(value).is_some());
-        if !answer.is_success() || is_error {
-            return Err(self.refused(&answer));
-        }
-        let vectors = value.as_ref().and_then(|value| vectors(value, texts.len()));
-        let usage = value
-            .as_ref()
-            .and_then(|value| usage::from_wire(value.get("usage")?));
-        Ok((vectors.ok_or_else(|| unreadable(&answer))?, usage))
+        let value = self.accepted(&answer)?;
+        let error = || unreadable("embeddings", &answer.body, None);
+        let vectors = vectors(&value, texts.len()).ok_or_else(error)?;
+        Ok((vectors, value.get("usage").and_then(usage::from_wire)))
     }
 }
 
@@ -116,14 +97,6 @@ fn vector(embedding: &Value) -> Option<Vec<f32>> {
 )]
 fn number(value: &Value) -> Option<f32> {
     value.as_f64().map(|number| number as f32)
-}
-
-fn unreadable(answer: &HttpAnswer) -> ModelError {
-    ModelError::Decode {
-        what: "embeddings",
-        excerpt: excerpt(&answer.body),
-        source: None,
-    }
 }
 
 #[cfg(test)]

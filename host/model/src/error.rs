@@ -97,7 +97,7 @@ pub enum ModelError {
     Unavailable(#[from] Unavailable),
 
     /// The attempts or the total wait are used up; `source` is the last error.
-    #[error("given up after {attempts} attempts and {waited:.1?} of waiting: {source}")]
+    #[error("given up after {attempts} attempts and {:.1} s of waiting: {source}", waited.as_secs_f64())]
     GaveUp {
         attempts: u32,
         waited: Duration,

@@ -14,8 +14,9 @@
 
 use serde_json::Value;
 
-use crate::error::ErrorDetail;
+use crate::error::{ErrorDetail, ModelError};
 use crate::error_words::{overflow, wait, wait_in};
+use toolhold_json::validate::cut;
 use toolhold_protocol::completion::ContextOverflow;
 
 /// Characters of an endpoint's own text that an error message quotes: enough for two sentences, too
@@ -56,14 +57,14 @@ type Object = serde_json::Map<String, Value>;
 
 /// The error's message, and the object with its details.
 fn message_of(body: &Object) -> Option<(String, &Object)> {
-    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let text = |of: &Object, keys: &[&str]| {
+        let text = keys.iter().find_map(|key| of.get(*key)?.as_str());
+        text.map(str::to_owned)
+    };
     match body.get("error") {
         Some(Value::Object(error)) => {
-            let message = ["message", "error", "detail"]
-                .into_iter()
-                .find_map(|key| error.get(key).and_then(text));
-            let message = message.unwrap_or_else(|| body["error"].to_string());
-            return Some((message, error));
+            let message = text(error, &["message", "error", "detail"]);
+            return Some((message.unwrap_or_else(|| body["error"].to_string()), error));
         }
         Some(Value::String(error)) if !error.is_empty() => return Some((error.clone(), body)),
         Some(Value::Array(errors)) if !errors.is_empty() => {
@@ -146,6 +147,19 @@ fn detail(message: String, source: &Object, body: &Object) -> ErrorDetail {
     }
 }
 
+/// The error of bytes that are not `what` was due.
+pub(crate) fn unreadable(
+    what: &'static str,
+    bytes: &[u8],
+    source: Option<serde_json::Error>,
+) -> ModelError {
+    ModelError::Decode {
+        what,
+        excerpt: excerpt(bytes),
+        source,
+    }
+}
+
 /// The beginning of a text on one line, at most 200 characters, without control characters.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     // Four bytes a character at most, so that a huge body is not decoded for its first line.
@@ -154,24 +168,11 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
 }
 
 fn clip(text: &str, limit: usize) -> String {
-    let mut clean = String::new();
-    let words = text
+    let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty());
-    for word in words {
-        if !clean.is_empty() {
-            clean.push(' ');
-        }
-        clean.push_str(word);
-    }
-    match clean.char_indices().nth(limit) {
-        Some((end, _)) => {
-            clean.truncate(end);
-            clean.push('…');
-            clean
-        }
-        None => clean,
-    }
+        .filter(|word| !word.is_empty())
+        .collect();
+    cut(&words.join(" "), limit)
 }
 
 fn message_only(body: &[u8]) -> ErrorDetail {
@@ -195,7 +196,7 @@ fn html_title(text: &str) -> Option<&str> {
         .filter(|title| !title.trim().is_empty())
 }
 
-fn is_flat_error(body: &serde_json::Map<String, Value>) -> bool {
+fn is_flat_error(body: &Object) -> bool {
     // A bare `message` with some `type` may be a notice; an error's type says `…Error`.
     let kind = body.get("type").and_then(Value::as_str).unwrap_or_default();
     body.get("object").and_then(Value::as_str) == Some("error")
@@ -210,15 +211,11 @@ fn listed(errors: &[Value]) -> String {
     let lines: Vec<String> = errors
         .iter()
         .map(|error| {
-            let message = ["msg", "message"]
-                .into_iter()
-                .find_map(|key| error.get(key));
-            match (message, error.get("loc")) {
-                (Some(Value::String(message)), Some(place)) => format!("{message} at {place}"),
-                (Some(Value::String(message)), None) => message.clone(),
-                _ => error
-                    .as_str()
-                    .map_or_else(|| error.to_string(), str::to_owned),
+            let message = error["msg"].as_str().or_else(|| error["message"].as_str());
+            match (message.or_else(|| error.as_str()), error.get("loc")) {
+                (Some(message), Some(place)) => format!("{message} at {place}"),
+                (Some(message), None) => message.to_owned(),
+                (None, _) => error.to_string(),
             }
         })
         .collect();

@@ -104,7 +104,6 @@ impl HttpTransport {
         TransportError::Broken {
             url: target.to_owned(),
             reason: root_cause(&error),
-            source: Some(Box::new(error.without_url())),
         }
     }
 
@@ -119,7 +118,6 @@ impl HttpTransport {
             TransportError::Connect {
                 url,
                 reason: root_cause(&error),
-                source: Box::new(error.without_url()),
             }
         } else {
             Self::broken(&self.target, error)

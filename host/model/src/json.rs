@@ -3,6 +3,8 @@
 //! probabilities), and raw control characters inside strings.
 
 use serde_json::{Error, Value};
+use toolhold_json::scan::{JsonLexer, JsonToken};
+use toolhold_json::string::StringPart;
 
 /// Parses JSON; what is not JSON for one of these habits alone is read all the same: half a pair as
 /// U+FFFD, what is no number as `null`.
@@ -19,66 +21,41 @@ pub(crate) fn parse(text: &str) -> Result<Value, Error> {
     })
 }
 
-/// `text` without the three habits; `None` if it has none of them.
-fn mended(text: &str) -> Option<String> {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut is_string = false;
-    while let Some(first) = rest.chars().next() {
-        let taken = if is_string {
-            let (taken, replacement) = in_string(rest);
-            out.push_str(replacement.as_deref().unwrap_or(&rest[..taken]));
-            is_string = first != '"';
-            taken
-        } else if let Some(word) = NO_NUMBERS.iter().find(|word| rest.starts_with(**word)) {
-            out.push_str("null");
-            word.len()
-        } else {
-            out.push(first);
-            is_string = first == '"';
-            first.len_utf8()
-        };
-        rest = &rest[taken..];
-    }
-    (out != text).then_some(out)
-}
-
 const NO_NUMBERS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// How many bytes of a string's inside go together, and what to write instead of them.
-fn in_string(rest: &str) -> (usize, Option<String>) {
-    let bytes = rest.as_bytes();
-    match bytes {
-        [b'\\', b'u', ..] => {
-            let Some(unit) = code_unit(rest) else {
-                return (2, None);
-            };
-            let is_pair = || rest.get(6..).and_then(code_unit).is_some_and(is_low);
-            match unit {
-                0xd800..=0xdbff if is_pair() => (12, None),
-                0xd800..=0xdfff => (6, Some("\\ufffd".into())),
-                _ => (6, None),
+/// `text` without the three habits; `None` if it has none of them, or a string that is broken otherwise.
+fn mended(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut string = None;
+    let mut is_mended = false;
+    let mut lexer = JsonLexer::default();
+    let mut rest = text;
+    loop {
+        let here = rest;
+        match lexer.next(&mut rest) {
+            Some(JsonToken::Between(c)) => {
+                match NO_NUMBERS.iter().find_map(|word| here.strip_prefix(word)) {
+                    Some(behind) => {
+                        rest = behind;
+                        out.push_str("null");
+                        is_mended = true;
+                    }
+                    None => out.push(c),
+                }
             }
+            Some(JsonToken::Begin) => string = Some(String::new()),
+            Some(JsonToken::Inside(part)) => {
+                is_mended |= matches!(part, StringPart::Plain('\0'..' ') | StringPart::HalfPair);
+                string.as_mut()?.push(match part {
+                    StringPart::Plain(c) | StringPart::Escaped(c) => c,
+                    StringPart::HalfPair => char::REPLACEMENT_CHARACTER,
+                    StringPart::Stray(_) | StringPart::CutUnit => return None,
+                });
+            }
+            Some(JsonToken::End) => out.push_str(&Value::from(string.take()?).to_string()),
+            None => return (is_mended && string.is_none()).then_some(out),
         }
-        // The escaped character may be of any length.
-        [b'\\', ..] => (1 + rest[1..].chars().next().map_or(0, char::len_utf8), None),
-        [control @ 0..=0x1f, ..] => (1, Some(format!("\\u{control:04x}"))),
-        _ => (rest.chars().next().map_or(0, char::len_utf8), None),
     }
-}
-
-/// The unit that an escape at the beginning stands for.
-fn code_unit(text: &str) -> Option<u16> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_hexdigit())
-        .then_some(())?;
-    u16::from_str_radix(digits, 16).ok()
-}
-
-fn is_low(unit: u16) -> bool {
-    (0xdc00..=0xdfff).contains(&unit)
 }
 
 #[cfg(test)]
@@ -119,6 +96,8 @@ mod tests {
             r#"{"a":"\uZZZZ"}"#,
             "\"\\",
             "nul",
+            "NaN \"a",
+            r#"{"a":NaN,"b":"\x"}"#,
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -20,8 +20,8 @@ pub trait Model: Send + Sync + Debug {
     /// The name that is shown and recorded.
     fn name(&self) -> &str;
 
-    /// Generates one completion. `watch` is told of every piece in the order it arrived. An error may
-    /// follow after pieces were already given out.
+    /// Generates one completion. `watch` gets every delta in the order of arrival. An error may follow
+    /// after deltas were passed on.
     fn complete<'a>(
         &'a self,
         request: &'a ChatRequest,

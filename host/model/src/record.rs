@@ -14,6 +14,7 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use serde_json::Map;
 
 use crate::exchange::{BodyChunk, Exchange, KEPT_HEADERS, canonical};
+use crate::side::millis;
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 
 /// Maximum bytes recorded of a body: twice what the client reads by default. The rest is still
@@ -110,7 +111,7 @@ impl RecordedBody {
             && self.size <= MAX_BODY_BYTES
         {
             exchange.body.push(BodyChunk {
-                delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                delay_ms: millis(delay),
                 bytes: bytes.clone(),
             });
         }

@@ -18,7 +18,7 @@ const MAX_DIFFERENCES: usize = 8;
 /// Characters of a value that are shown on each side of a difference.
 const MAX_VALUE_CHARS: usize = 60;
 /// Maximum piece size of re-chunking, in bytes: short enough that every event is cut.
-const MAX_PIECE_BYTES: u64 = 24;
+const MAX_PIECE_BYTES: usize = 24;
 
 /// Answers each request with the recorded one for it: the first time with the first recording, the
 /// second time with the second, and after the last with an error. It never invents an answer.
@@ -96,7 +96,8 @@ impl ReplayTransport {
         let nearest = same_route
             .map(|exchange| {
                 let mut differences = Vec::new();
-                compare("", &exchange.request, canonical, &mut differences);
+                let recorded = Some(&exchange.request);
+                compare("", recorded, Some(canonical), &mut differences);
                 differences
             })
             .min_by_key(Vec::len);
@@ -152,7 +153,6 @@ impl Transport for ReplayTransport {
                 Err(TransportError::Broken {
                     url: self.target().to_owned(),
                     reason: "the recording was cut here".into(),
-                    source: None,
                 })
             });
             Ok(HttpResponse {
@@ -179,12 +179,11 @@ fn rechunk(pieces: &[BodyChunk], seed: u64) -> Vec<BodyChunk> {
             Some((place, piece.delay_ms))
         })
         .peekable();
-    let mut state = seed;
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut start = 0;
     let mut cut = Vec::new();
     while start < bytes.len() {
-        let length = 1 + (next_random(&mut state) % MAX_PIECE_BYTES) as usize;
-        let end = bytes.len().min(start + length);
+        let end = bytes.len().min(start + random.usize(1..=MAX_PIECE_BYTES));
         let mut delay_ms = 0;
         while let Some((_, delay)) = delays.next_if(|&(place, _)| place < end) {
             delay_ms += delay;
@@ -198,43 +197,33 @@ fn rechunk(pieces: &[BodyChunk], seed: u64) -> Vec<BodyChunk> {
     cut
 }
 
-/// SplitMix64: reproducible everywhere, and a dependency less.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
-}
-
 /// Lists the leaves in which two values differ, as `path: recorded … / now …`.
-fn compare(path: &str, recorded: &Value, now: &Value, differences: &mut Vec<String>) {
-    match (recorded, now) {
+fn compare(
+    path: &str,
+    recorded: Option<&Value>,
+    now: Option<&Value>,
+    differences: &mut Vec<String>,
+) {
+    match (
+        recorded.unwrap_or(&Value::Null),
+        now.unwrap_or(&Value::Null),
+    ) {
         (Value::Object(old), Value::Object(new)) => {
             let added = new.keys().filter(|key| !old.contains_key(*key));
             for key in old.keys().chain(added) {
-                let absent = Value::Null;
-                compare(
-                    &format!("{path}.{key}"),
-                    old.get(key).unwrap_or(&absent),
-                    new.get(key).unwrap_or(&absent),
-                    differences,
-                );
+                let (old, new) = (old.get(key), new.get(key));
+                compare(&format!("{path}.{key}"), old, new, differences);
             }
         }
         (Value::Array(old), Value::Array(new)) => {
             for place in 0..old.len().max(new.len()) {
-                let absent = Value::Null;
-                compare(
-                    &format!("{path}[{place}]"),
-                    old.get(place).unwrap_or(&absent),
-                    new.get(place).unwrap_or(&absent),
-                    differences,
-                );
+                let (old, new) = (old.get(place), new.get(place));
+                compare(&format!("{path}[{place}]"), old, new, differences);
             }
         }
-        _ if recorded == now => {}
-        _ => {
-            let (old, new) = (recorded.to_string(), now.to_string());
+        (old, new) if old == new => {}
+        (old, new) => {
+            let (old, new) = (old.to_string(), new.to_string());
             let same = old
                 .chars()
                 .zip(new.chars())

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::client::{HttpAnswer, OpenAiModel};
 use crate::error::ModelError;
-use crate::error_body::{excerpt, from_status, from_value};
+use crate::error_body::{excerpt, from_status};
 use crate::model::Model as _;
-use crate::transport::{HttpRequest, Method};
+use crate::transport::HttpRequest;
 
 /// Time limit of one question about the endpoint; a person or a health check waits for the answer.
 const SERVER_QUERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,14 +51,9 @@ impl OpenAiModel {
     /// The models that the endpoint serves, in its order. Waits 5 seconds at most.
     pub async fn models(&self) -> Result<Vec<ModelInfo>, ModelError> {
         let answer = self.about("models").await?;
-        let list = answer.json();
-        let is_error = list.as_ref().is_some_and(|list| from_value(list).is_some());
-        if answer.status != 200 || is_error {
-            return Err(self.refused(&answer));
-        }
+        let list = self.accepted(&answer)?;
         // A bare array is what some hosted services send.
-        let models = list.as_ref().map(|list| list.get("data").unwrap_or(list));
-        let Some(models) = models.and_then(Value::as_array) else {
+        let Some(models) = list.get("data").unwrap_or(&list).as_array() else {
             return Err(ModelError::NotAnEndpoint {
                 url: self.target().to_owned(),
                 content_type: "something else than a list of models".into(),
@@ -125,12 +120,7 @@ impl OpenAiModel {
     }
 
     async fn about(&self, path: &str) -> Result<HttpAnswer, ModelError> {
-        let request = HttpRequest {
-            method: Method::Get,
-            path: path.into(),
-            body: None,
-        };
-        self.ask(request, SERVER_QUERY_TIMEOUT).await
+        self.ask(HttpRequest::get(path), SERVER_QUERY_TIMEOUT).await
     }
 }
 

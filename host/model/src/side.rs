@@ -94,7 +94,7 @@ impl CancelledHedge {
 /// Forwards routing decisions and usage to the run, and drops the text of the other model.
 #[expect(
     missing_debug_implementations,
-    reason = "it holds a `Watch`, which has none"
+    reason = "it holds a `CompletionObserver`, which has none"
 )]
 pub struct SideObserver<'a>(pub &'a mut dyn CompletionObserver);
 
@@ -110,6 +110,6 @@ impl CompletionObserver for SideObserver<'_> {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,5 @@
 //! The interface between the client and the source of responses: a server or a recording.
 
-use std::error::Error;
 use std::fmt::{self, Debug};
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -50,6 +49,24 @@ pub struct HttpRequest {
     pub path: String,
     /// Sent as JSON.
     pub body: Option<Value>,
+}
+
+impl HttpRequest {
+    pub fn get(path: &str) -> Self {
+        Self {
+            method: Method::Get,
+            path: path.to_owned(),
+            body: None,
+        }
+    }
+
+    pub fn post(path: &str, body: Value) -> Self {
+        Self {
+            method: Method::Post,
+            path: path.to_owned(),
+            body: Some(body),
+        }
+    }
 }
 
 /// The head of an answer, and its body to come.
@@ -102,18 +119,13 @@ pub enum TransportError {
         url: String,
         /// The root cause, in the system's words.
         reason: String,
-        source: Box<dyn Error + Send + Sync>,
     },
     /// No connection was opened in time.
     #[error("no connection to {url} within {after:?}")]
     ConnectTimeout { url: String, after: Duration },
     /// The connection failed while it was in use.
     #[error("the connection broke: {reason}")]
-    Broken {
-        url: String,
-        reason: String,
-        source: Option<Box<dyn Error + Send + Sync>>,
-    },
+    Broken { url: String, reason: String },
     /// A replay was asked for something that was never recorded.
     #[error("{explanation}")]
     Unrecorded {

@@ -46,11 +46,11 @@ pub async fn chunk(
     response: &mut Response,
 ) -> Result<Option<bytes::Bytes>, FetchError> {
     let chunk = response.chunk().await;
-    chunk.map_err(|error| broken(network, response.url(), error))
+    chunk.map_err(|error| transport_error(network, response.url(), error))
 }
 
 /// The first error of the specification's error body, cut short; empty if there is none.
-pub async fn said(network: &Network, response: Response) -> String {
+pub async fn error_text(network: &Network, response: Response) -> String {
     #[derive(Deserialize)]
     struct ErrorBody {
         errors: Vec<ErrorEntry>,
@@ -76,7 +76,7 @@ pub async fn said(network: &Network, response: Response) -> String {
 
 /// The error for a failed request. It shows the host only: addresses of registry storage hold signatures
 /// that grant access.
-pub fn broken(network: &Network, url: &Url, error: reqwest::Error) -> FetchError {
+pub fn transport_error(network: &Network, url: &Url, error: reqwest::Error) -> FetchError {
     let host = url_authority(url);
     if error.is_timeout() && !error.is_connect() {
         return FetchError::Idle {

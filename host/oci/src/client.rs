@@ -202,7 +202,7 @@ impl<'a> RegistrySession<'a> {
             let response = request
                 .send()
                 .await
-                .map_err(|e| answer::broken(self.network, &url, e))?;
+                .map_err(|e| answer::transport_error(self.network, &url, e))?;
             if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
                 return Ok((response, is_home));
             }
@@ -270,7 +270,7 @@ impl<'a> RegistrySession<'a> {
         let response = request
             .send()
             .await
-            .map_err(|e| answer::broken(self.network, &url, e))?;
+            .map_err(|e| answer::transport_error(self.network, &url, e))?;
         match response.status() {
             StatusCode::OK => {
                 let answer =
@@ -278,7 +278,7 @@ impl<'a> RegistrySession<'a> {
                 auth::bearer(&answer).map_err(challenged)
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let said = answer::said(self.network, response).await;
+                let said = answer::error_text(self.network, response).await;
                 Err(self.unauthorized(said))
             }
             _ => Err(self.refusal(response, false, "a token").await),
@@ -307,7 +307,7 @@ impl<'a> RegistrySession<'a> {
     async fn refusal(&self, response: Response, is_home: bool, what: &str) -> FetchError {
         let (host, what) = (url_authority(response.url()), what.to_owned());
         let status = response.status();
-        let said = answer::said(self.network, response).await;
+        let said = answer::error_text(self.network, response).await;
         match status {
             StatusCode::NOT_FOUND if is_home => FetchError::NotFound { host, what, said },
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if is_home => self.unauthorized(said),

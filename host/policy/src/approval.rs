@@ -64,6 +64,13 @@ pub struct GrantChange {
     pub after: Option<String>,
 }
 
+impl GrantChange {
+    /// It concerns the approval itself, such as its revocation, and not a part of what was approved.
+    pub fn is_whole(&self) -> bool {
+        self.before.is_none() && self.after.is_none()
+    }
+}
+
 /// In the place of the digest: the approval was taken back.
 const REVOKED: &str = "revoked";
 
@@ -225,7 +232,12 @@ impl Standing {
             }
             Self::Pending { changes } => {
                 let what: Vec<_> = changes.iter().map(|change| change.what.as_str()).collect();
-                format!("since it was approved: {}", what.join(", "))
+                let what = what.join(", ");
+                if changes.iter().all(GrantChange::is_whole) {
+                    what
+                } else {
+                    format!("since it was approved: {what}")
+                }
             }
         }
     }

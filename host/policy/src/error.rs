@@ -4,11 +4,13 @@ use crate::egress::HttpLimit;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
+use strum::IntoStaticStr;
 use thiserror::Error;
 
 /// Whose move it is after a failure (`docs/protocol.md`, section 7).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ErrorClass {
     /// Timeout, overload, transport: the same call may work later.
     Retryable,
@@ -21,17 +23,14 @@ pub enum ErrorClass {
 impl ErrorClass {
     /// The class as records and the wire spell it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Retryable => "retryable",
-            Self::Correctable => "correctable",
-            Self::Fatal => "fatal",
-        }
+        self.into()
     }
 }
 
 /// Why a call gave no result. Every limit has its own variant and names its bound.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, IntoStaticStr)]
 #[non_exhaustive]
+#[strum(serialize_all = "snake_case")]
 pub enum CallError {
     #[error("there is no tool named {tool:?}; {available}")]
     UnknownTool { tool: String, available: String },
@@ -78,6 +77,7 @@ pub enum CallError {
     Output { limit: u64 },
     /// A limit of outbound HTTP fired, and the call failed after that.
     #[error("the call went beyond its limit of {limit}; ask for less in one call")]
+    #[strum(serialize = "http-body")]
     HttpBody { limit: HttpLimit },
     #[error("the tool returned something that is not valid JSON: {reason}")]
     Encoding { reason: String },
@@ -101,29 +101,7 @@ pub enum CallError {
 impl CallError {
     /// The name of the error on the wire, in traces and in tests: `fuel`, `deadline`, `memory`, …
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::UnknownTool { .. } => "unknown_tool",
-            Self::Arguments { .. } => "arguments",
-            Self::Fuel { .. } => "fuel",
-            Self::Deadline { .. } => "deadline",
-            Self::Memory { .. } => "memory",
-            Self::Table { .. } => "table",
-            Self::Stack { .. } => "stack",
-            Self::Handles { .. } => "handles",
-            Self::HostBytes { .. } => "host_bytes",
-            Self::Quota { .. } => "quota",
-            Self::Rate { .. } => "rate",
-            Self::Denied { .. } => "denied",
-            Self::NotApproved { .. } => "not_approved",
-            Self::Output { .. } => "output",
-            Self::HttpBody { .. } => "http-body",
-            Self::Encoding { .. } => "encoding",
-            Self::Trap { .. } => "trap",
-            Self::Tool { .. } => "tool",
-            Self::Busy { .. } => "busy",
-            Self::Grant { .. } => "grant",
-            Self::Host { .. } => "host",
-        }
+        self.into()
     }
 
     /// Whose move it is.

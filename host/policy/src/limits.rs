@@ -104,8 +104,8 @@ limits! {
     stack_bytes: 512 << 10, 4 << 20, "bytes of Wasm stack";
     /// Live handles (streams, descriptors, pollables…) in the call's resource table.
     handles: 1_000, 10_000, "open handles";
-    /// Bytes that host calls move for the guest: files, streams, random numbers, keys and values, what
-    /// it is told of its own call.
+    /// Bytes that host calls move for the guest: files, streams, random numbers, keys and values, and the
+    /// description of its own call.
     host_bytes: 256 << 20, 4 << 30, "bytes read and written through host calls";
     /// Bytes of JSON a call may be given: arguments and reserved properties.
     argument_bytes: 4 << 20, 16 << 20, "bytes of arguments";

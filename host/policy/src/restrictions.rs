@@ -132,7 +132,7 @@ impl GrantRestrictions {
                     left.only(|kind| permits.iter().any(|permit| permit.covers(module, kind)))
                 }
             };
-            for kind in Capability::ALL {
+            for &kind in Capability::ALL {
                 if left.part(kind) == less.part(kind) {
                     continue;
                 }
@@ -175,7 +175,7 @@ impl FromStr for Permit {
             text: text.chars().take(200).collect(),
         };
         let kind = |name: &str| {
-            let mut known = Capability::ALL.into_iter();
+            let mut known = Capability::ALL.iter().copied();
             let own = known.find(|kind| kind.name() == name);
             let mcp = (name == MCP).then_some(Kind::Mcp);
             own.map(Kind::Capability).or(mcp).ok_or_else(wrong)

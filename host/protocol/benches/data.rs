@@ -10,8 +10,11 @@
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use std::hint::black_box;
-use toolhold_protocol::data::{Data, Method, Write, naive};
+use toolhold_protocol::data::{Data, Method, Write};
 use toolhold_protocol::reference::{Path, Segment};
+
+#[path = "../src/data/tests/naive.rs"]
+mod naive;
 
 const WRITES: usize = 10_000;
 /// Every this many writes one goes to an instance.

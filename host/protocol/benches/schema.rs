@@ -10,7 +10,7 @@ use toolhold_protocol::tool::{Execution, Tool};
 
 const TOOLS: usize = 200;
 
-/// Tools as modules have them: five parameters, of which one is an object with a definition.
+/// Tools as modules have them: five parameters, one of them an object with a definition.
 fn tools() -> Vec<Tool> {
     (0..TOOLS)
         .map(|i| {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use strum::IntoStaticStr;
 use toolhold_json::hex::sha256;
 
 /// When a tool's calls wait.
@@ -62,8 +63,9 @@ pub struct Decision {
     pub by: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     Approve,
     /// Run it with these arguments.
@@ -134,7 +136,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn who_waits() {
+    fn which_calls_wait() {
         let reads = Annotations {
             read_only: true,
             ..Annotations::default()

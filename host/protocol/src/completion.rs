@@ -115,7 +115,7 @@ pub struct Usage {
 pub struct ContextOverflow {
     /// Tokens of the prompt, without those that were to be written.
     pub prompt_tokens: Option<u64>,
-    /// Tokens that were to be written, of which the window must hold all.
+    /// Tokens that the request reserves for the reply; the window must have room for all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,
     /// Tokens that fit.

@@ -1,10 +1,12 @@
 //! The ways in which an endpoint can be asked for a Solution.
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 /// The ways to get a Solution out of an endpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Contract {
     /// Strict JSON Schema output: the composed schema. Works wherever the server constrains its
     /// output, down to models that were never trained to call tools.
@@ -20,10 +22,6 @@ impl Contract {
     pub const ALL: [Self; 3] = [Self::Schema, Self::Tools, Self::Simple];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Schema => "schema",
-            Self::Tools => "tools",
-            Self::Simple => "simple",
-        }
+        self.into()
     }
 }

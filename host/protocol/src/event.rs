@@ -29,6 +29,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
+use strum::IntoStaticStr;
 use toolhold_json::hex::hex;
 use toolhold_json::repair::Repair;
 use toolhold_policy::ErrorClass;
@@ -95,8 +96,9 @@ impl Event {
 /// All external inputs of the run are in `run`, `delta`, `reply`, `model_failed`, `side_request`, `decided`,
 /// `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
 /// comes to the same events.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EventKind {
     /// The run begins: what it was asked and what it may use.
     Run {
@@ -296,37 +298,7 @@ pub enum EventKind {
 impl EventKind {
     /// Its `event` on the wire.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Run { .. } => "run",
-            Self::Shield(_) => "shield",
-            Self::Screened { .. } => "screened",
-            Self::Hidden { .. } => "hidden",
-            Self::Request { .. } => "request",
-            Self::Routing(_) => "routing",
-            Self::SideRequest(_) => "side_request",
-            Self::Counted { .. } => "counted",
-            Self::Delta { .. } => "delta",
-            Self::Reply { .. } => "reply",
-            Self::ModelFailed { .. } => "model_failed",
-            Self::Plan { .. } => "plan",
-            Self::Council { .. } => "council",
-            Self::Meta { .. } => "meta",
-            Self::ToolWaits { .. } => "tool_waits",
-            Self::Approval { .. } => "approval",
-            Self::Resumed { .. } => "resumed",
-            Self::Decided { .. } => "decided",
-            Self::ToolStart { .. } => "tool_start",
-            Self::ToolResult { .. } => "tool_result",
-            Self::Fallback { .. } => "fallback",
-            Self::Budget { .. } => "budget",
-            Self::Summarized { .. } => "summarized",
-            Self::Sub { .. } => "sub",
-            Self::Tokens { .. } => "tokens",
-            Self::Repaired { .. } => "repaired",
-            Self::UnusableReply(_) => "unusable_reply",
-            Self::Notice { .. } => "notice",
-            Self::Done { .. } => "done",
-        }
+        self.into()
     }
 }
 
@@ -376,8 +348,9 @@ impl Display for UnusableReply {
 }
 
 /// Why a run is over (docs/protocol.md, 7.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum StopReason {
     /// The model gave its final output.
     Output,
@@ -404,21 +377,7 @@ pub enum StopReason {
 impl StopReason {
     /// As the record has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Output => "output",
-            Self::Planned => "planned",
-            Self::ToolCalls => "tool_calls",
-            Self::Incomplete => "incomplete",
-            Self::MaxSteps => "max_steps",
-            Self::TokenBudget => "token_budget",
-            Self::MaxCost => "max_cost",
-            Self::MaxToolCalls => "max_tool_calls",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Model => "model",
-            Self::Unusable => "unusable",
-            Self::Blocked => "blocked",
-        }
+        self.into()
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use toolhold_policy::ErrorClass;
 
-/// Why a call has no result, as the model is told.
+/// Why a call has no result, as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolFailure {
     /// Short and stable: `fuel`, `deadline`, `arguments`, `unknown_tool`, …

@@ -4,7 +4,7 @@ use crate::compose::Forcing;
 use crate::contract::Contract;
 use crate::cost::Price;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use strum::Display;
 
 /// When other models are asked, and which.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,63 +53,26 @@ pub struct Candidate {
 }
 
 /// What happens in a fallback.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(tag = "stage", rename_all = "snake_case")]
 pub enum Stage {
     /// The run's own model failed too often.
-    Begun {
-        failures: u32,
-        first_error: String,
-    },
-    Skipped {
-        candidate: String,
-        reason: String,
-    },
-    Asked {
-        candidate: String,
-        attempt: u32,
-    },
+    #[strum(to_string = "failed {failures} times in a row, first with: {first_error}")]
+    Begun { failures: u32, first_error: String },
+    #[strum(to_string = "{candidate} is not asked to make the call: {reason}")]
+    Skipped { candidate: String, reason: String },
+    #[strum(to_string = "{candidate} is asked to make the call (attempt {attempt})")]
+    Asked { candidate: String, attempt: u32 },
+    #[strum(to_string = "attempt {attempt} of {candidate} failed: {reason}")]
     Failed {
         candidate: String,
         attempt: u32,
         reason: String,
     },
     /// The call was made, and the run's own model goes on.
-    Succeeded {
-        candidate: String,
-    },
-    /// All candidates failed. The model is told the first error.
-    Exhausted {
-        first_error: String,
-    },
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Begun {
-                failures,
-                first_error,
-            } => write!(
-                f,
-                "failed {failures} times in a row, first with: {first_error}"
-            ),
-            Self::Skipped { candidate, reason } => {
-                write!(f, "{candidate} is not asked to make the call: {reason}")
-            }
-            Self::Asked { candidate, attempt } => {
-                write!(
-                    f,
-                    "{candidate} is asked to make the call (attempt {attempt})"
-                )
-            }
-            Self::Failed {
-                candidate,
-                attempt,
-                reason,
-            } => write!(f, "attempt {attempt} of {candidate} failed: {reason}"),
-            Self::Succeeded { candidate } => write!(f, "{candidate} made the call"),
-            Self::Exhausted { .. } => f.write_str("no other model managed it"),
-        }
-    }
+    #[strum(to_string = "{candidate} made the call")]
+    Succeeded { candidate: String },
+    /// All candidates failed. The model gets the first error.
+    #[strum(to_string = "no other model managed it")]
+    Exhausted { first_error: String },
 }

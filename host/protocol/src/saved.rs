@@ -80,8 +80,8 @@ impl SavedRequest {
         Context::new(messages).map(|context| context.messages)
     }
 
-    /// The context with `input` as a model finds it that has to make do with it: where it does not fit
-    /// the input schema, it is told that and the schema, and nothing is refused (docs/protocol.md, 6).
+    /// The context with `input`, for a model that must work with any input: an input that does not fit the
+    /// schema is not refused; the context then states the fault and the schema (docs/protocol.md, 6).
     ///
     /// # Errors
     /// The context cannot be used for another reason.

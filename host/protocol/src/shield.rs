@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use strum::IntoStaticStr;
 
 /// The places at which a shield can screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ShieldPlace {
     /// The user's input, before anything is sent.
     Input,
@@ -22,12 +25,7 @@ impl ShieldPlace {
     pub const ALL: [Self; 4] = [Self::Input, Self::ToolInput, Self::ToolOutput, Self::Output];
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Input => "input",
-            Self::ToolInput => "tool_input",
-            Self::ToolOutput => "tool_output",
-            Self::Output => "output",
-        }
+        self.into()
     }
 }
 

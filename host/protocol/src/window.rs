@@ -1,6 +1,7 @@
 //! The model's window: how it is used, and what of it a Request takes.
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// How the window is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,10 +30,14 @@ impl Default for Window {
 /// A part of a Request (docs/protocol.md, 7.11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Part {
     /// The instructions.
+    #[strum(serialize = "instructions")]
     System,
     /// Tools and the form of a reply, with the worked examples.
+    #[strum(serialize = "tools and form")]
     Tools,
     /// Messages of the user and of the run itself.
     User,
@@ -46,32 +51,15 @@ pub enum Part {
     Results,
     /// What the endpoint writes around the messages: the difference between its count of a whole
     /// prompt and of the texts in it.
+    #[strum(serialize = "chat template")]
     Template,
 }
 
 impl Part {
-    pub const ALL: [Self; 8] = [
-        Self::System,
-        Self::Tools,
-        Self::User,
-        Self::Data,
-        Self::Summary,
-        Self::History,
-        Self::Results,
-        Self::Template,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::System => "instructions",
-            Self::Tools => "tools and form",
-            Self::User => "user",
-            Self::Data => "data",
-            Self::Summary => "summary",
-            Self::History => "history",
-            Self::Results => "results",
-            Self::Template => "chat template",
-        }
+        self.into()
     }
 }
 
@@ -104,7 +92,8 @@ impl TokensByPart {
     /// In the order of a Request.
     pub fn iter(&self) -> impl Iterator<Item = (Part, u64)> + '_ {
         Part::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .map(|part| (part, self.of(part)))
             .filter(|(_, tokens)| *tokens > 0)
     }

@@ -65,7 +65,7 @@ pub struct RunClient {
 impl RunClient {
     /// Restricts the tools to these.
     pub fn narrow(&mut self, tools: Option<Vec<String>>) {
-        self.tools = both(self.tools.as_deref(), tools.as_deref());
+        self.tools = intersect_names(self.tools.as_deref(), tools.as_deref());
     }
 }
 
@@ -172,7 +172,7 @@ impl Agent {
                 live: self.live.clone(),
                 permits: behalf.grants.clone(),
             });
-        if let Some(allowed) = both(self.tools.as_deref(), behalf.tools.as_deref()) {
+        if let Some(allowed) = intersect_names(self.tools.as_deref(), behalf.tools.as_deref()) {
             toolbox = toolbox.allowing(allowed);
         }
         self.servers(behalf).offered(toolbox).await
@@ -194,7 +194,7 @@ impl Agent {
 
     /// The policy of a run of `behalf`, for its record.
     pub fn allowed(&self, behalf: &RunClient) -> Option<Vec<String>> {
-        both(self.tools.as_deref(), behalf.tools.as_deref())
+        intersect_names(self.tools.as_deref(), behalf.tools.as_deref())
     }
 }
 
@@ -217,7 +217,7 @@ fn warn_of_vain_shares(config: &Configuration, agent: &str) {
 
 /// The names that both lists allow; of two overlapping names the narrower: `text` and `text.count` is
 /// `text.count`.
-pub fn both(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
+pub fn intersect_names(one: Option<&[String]>, other: Option<&[String]>) -> Option<Vec<String>> {
     let (one, other) = match (one, other) {
         (None, None) => return None,
         (Some(only), None) | (None, Some(only)) => return Some(only.to_vec()),
@@ -460,7 +460,7 @@ mod tests {
                 list(&["files.read", "text.count"]),
             ),
         ] {
-            assert_eq!(both(agent.as_deref(), key.as_deref()), expected);
+            assert_eq!(intersect_names(agent.as_deref(), key.as_deref()), expected);
         }
     }
 }

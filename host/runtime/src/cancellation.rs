@@ -9,7 +9,7 @@ use uuid::Uuid;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Completes when another process requested the cancellation of `run`.
-pub async fn requested(store: &Store, run: Uuid) {
+pub async fn wait_for_request(store: &Store, run: Uuid) {
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         // A database that is away is reported by the run's journal.

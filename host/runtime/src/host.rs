@@ -3,7 +3,7 @@
 use crate::components::{Sources, fetch};
 use crate::config::{Configuration, EndpointTable};
 use crate::recorded::{AuditMode, Recorder};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use futures_util::stream::{self, StreamExt as _};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -61,11 +61,11 @@ pub async fn load(
     registry
         .load_folder(config.modules_folder(), only, on_event)
         .await
-        .with_context(|| {
-            format!(
-                "the modules folder {} cannot be used; name another with --modules",
-                config.modules_folder().display()
-            )
+        .map_err(|error| match error {
+            LoadError::Read { source } => {
+                anyhow!("the modules folder cannot be read: {source}; --modules names another")
+            }
+            other => other.into(),
         })
 }
 

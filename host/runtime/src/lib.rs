@@ -26,7 +26,7 @@
 //! # async fn driver(
 //! #     model: Arc<dyn toolhold_model::Model>,
 //! # ) -> Result<Driver, Box<dyn std::error::Error>> {
-//! // The policy is yours: by default every module is trusted, and none is given anything.
+//! // The default policy trusts every module and grants nothing.
 //! let registry = Registry::new(Engine::new(EngineConfig::default())?, None, Policy::default());
 //! registry.load_folder(Path::new("modules"), None, &|_| ()).await?;
 //! let tools = SandboxTools::new(registry)

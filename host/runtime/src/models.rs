@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_names_the_same_server_spares_it_together() {
+    fn endpoints_of_one_server_share_its_protection() {
         let table = |text: &str| EndpointTable::of_test(text).unwrap();
         let spared = SharedProtection::default();
         let first = spared.of("a", &table("model = \"m\""));

@@ -321,7 +321,7 @@ mod tests {
 
     /// More rows than the queue holds wait for the database, and the caller of the next call goes away.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_call_has_its_row_though_whoever_made_it_goes_away_while_the_queue_is_full() {
+    async fn a_call_is_audited_even_if_its_caller_leaves_while_the_queue_is_full() {
         const CALLS: usize = 1_500;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("toolhold.db");

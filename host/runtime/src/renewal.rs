@@ -13,7 +13,7 @@ use toolhold_sandbox::Registry;
 ///
 /// # Errors
 /// The configuration, or what depends on it, is wrong. Then nothing has changed.
-pub async fn renewed<T>(
+pub async fn apply<T>(
     held: &Configuration,
     now: Configuration,
     registry: &Registry,
@@ -42,12 +42,12 @@ pub async fn renewed<T>(
         }
     };
     put(made);
-    modules(&now, registry).await;
+    reload_modules(&now, registry).await;
     Ok(())
 }
 
 /// Loads the modules again that changed, or that may be loaded only now.
-pub async fn modules(config: &Configuration, registry: &Registry) {
+pub async fn reload_modules(config: &Configuration, registry: &Registry) {
     let loaded = host::load(registry, config, None, &|event| {
         tracing::info!(?event, "modules");
     });

@@ -231,7 +231,7 @@ async fn followed(
     let (id, cancel) = (run.id, run.cancel.clone());
     let mut stopped = pin!(async {
         tokio::select! {
-            () = cancellation::requested(store, id) => {}
+            () = cancellation::wait_for_request(store, id) => {}
             () = stop.cancelled() => {}
         }
         cancel.cancel();

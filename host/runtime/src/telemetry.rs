@@ -2,7 +2,7 @@
 
 use toolhold_sandbox::Registry;
 use toolhold_storage::Store;
-use toolhold_telemetry::{CacheLookups, named};
+use toolhold_telemetry::{CacheLookups, parse_context};
 use uuid::Uuid;
 
 /// The lookups of a registry in its cache of compiled modules, so far.
@@ -15,9 +15,9 @@ pub fn cache_lookups(registry: &Registry) -> CacheLookups {
 }
 
 /// The trace of a run from before its process died. A run without a known trace resumes in a new one.
-pub async fn before(store: &Store, run: Uuid) -> opentelemetry::Context {
+pub async fn recorded_trace(store: &Store, run: Uuid) -> opentelemetry::Context {
     match store.trace(run).await {
-        Ok(Some(parent)) => named(&parent, ""),
+        Ok(Some(parent)) => parse_context(&parent, ""),
         _ => opentelemetry::Context::default(),
     }
 }

@@ -310,7 +310,7 @@ impl Toolbox for SandboxTools {
     }
 }
 
-/// GrantRestrictions that may be replaced while calls run: the next call uses the new ones.
+/// Restrictions that may be replaced while calls run: the next call uses the new ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveBounds(Arc<RwLock<Arc<GrantRestrictions>>>);
 

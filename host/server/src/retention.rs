@@ -13,7 +13,7 @@ const STEADY_CLOCK_TIME: Duration = Duration::from_hours(1);
 const CLOCK_TOLERANCE_MS: u64 = 60_000;
 
 /// Deletes records that ended more than `days` days ago, for as long as it is polled.
-pub async fn keep(store: &Store, days: NonZeroU32) {
+pub async fn delete_expired(store: &Store, days: NonZeroU32) {
     let mut clock = ClockCheck::started(now_ms(), Instant::now());
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;

@@ -15,13 +15,13 @@ pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordErr
         _ => Vec::new(),
     };
     if let EventKind::Done { output, reason, .. } = last.kind {
-        context.push(answered(&output, reason));
+        context.push(answer_message(&output, reason));
     }
     Ok(context)
 }
 
 /// The message that tells the model of the next turn how this one ended.
-pub fn answered(output: &Value, reason: StopReason) -> Message {
+pub fn answer_message(output: &Value, reason: StopReason) -> Message {
     let said = match output {
         Value::String(text) => text.clone(),
         // The model must not take it for an answer that the user has read.

@@ -1,7 +1,8 @@
 //! The runs that this process works on.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Runs with a journal in this process. The database alone does not tell: a row may name this process because its
@@ -12,12 +13,12 @@ pub struct ClaimedRuns(Arc<Mutex<HashSet<Uuid>>>);
 impl ClaimedRuns {
     /// Whether the run is among them.
     pub fn contains(&self, run: Uuid) -> bool {
-        self.runs().contains(&run)
+        self.0.lock().contains(&run)
     }
 
     /// Claims a run; `None` if this process has claimed it already.
     pub fn claim(&self, run: Uuid) -> Option<RunClaim> {
-        let is_free = self.runs().insert(run);
+        let is_free = self.0.lock().insert(run);
         is_free.then(|| RunClaim {
             claimed: self.clone(),
             run,
@@ -26,16 +27,12 @@ impl ClaimedRuns {
 
     /// Adds a run without a claim.
     pub fn insert(&self, run: Uuid) {
-        self.runs().insert(run);
+        self.0.lock().insert(run);
     }
 
     /// Removes a run.
     pub fn release(&self, run: Uuid) {
-        self.runs().remove(&run);
-    }
-
-    fn runs(&self) -> MutexGuard<'_, HashSet<Uuid>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&run);
     }
 }
 

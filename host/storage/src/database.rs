@@ -149,7 +149,9 @@ impl Location {
             Self::Postgres(url) => {
                 let url = url.expose_secret();
                 if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-                    return Err(wrong("it is no postgres:// URL"));
+                    return Err(wrong(
+                        "it is no postgres:// URL; storage.url_env names the variable that has it",
+                    ));
                 }
                 url.parse()
             }

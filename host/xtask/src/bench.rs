@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what the host costs in parts of a yardstick that the same run measures. Times differ
-//! from machine to machine and from hour to hour; ratios are held against those that were accepted last.
+//! `cargo xtask bench`: the host's cost as a ratio to yardsticks of the same run. Times differ between machines
+//! and between hours; the ratios are compared with the last accepted ones.
 
 mod measured;
 mod ratios;
@@ -25,20 +25,20 @@ use ratios::{RATIOS, Ratio};
     All benches, with criterion's own report: cargo bench -p toolhold-agent"
 )]
 pub struct BenchArguments {
-    /// Only these benches: calls, steps (default: all that have a yardstick)
+    /// Benches to run: calls, steps (default: all that have a yardstick)
     benches: Vec<String>,
     /// Fail if a ratio is worse than the accepted one by more than its bound
     #[arg(long, conflicts_with = "accept")]
     guard: bool,
-    /// Accept what is measured now
+    /// Accept the ratios of this run
     #[arg(long)]
     accept: bool,
-    /// Measure nothing: take what the last run of the benches left
+    /// Measure nothing; use the results of the last run
     #[arg(long)]
     last: bool,
 }
 
-/// Names of ratios and what was accepted of each.
+/// The accepted ratios, by name.
 type Accepted = BTreeMap<String, f64>;
 
 pub fn run(arguments: &BenchArguments) -> Result<ExitCode> {
@@ -107,7 +107,7 @@ fn measure(benches: &BTreeSet<&str>) -> Result<()> {
 /// A ratio, as it is and as it was accepted.
 struct Compared<'a> {
     ratio: &'a Ratio,
-    /// None where one of the two was not measured: a module that is not built, say.
+    /// None if one of the two was not measured, for example because a module is not built.
     now: Option<f64>,
     accepted: Option<f64>,
 }
@@ -159,13 +159,13 @@ fn table(compared: &[Compared<'_>]) -> String {
     text
 }
 
-/// Three digits that say something: 1.05, 0.00213.
+/// Three significant digits: 1.05, 0.00213.
 fn significant(number: f64) -> String {
     let decimals = (2.0 - number.log10().floor()).clamp(0.0, 9.0) as usize;
     format!("{number:.decimals$}")
 }
 
-/// What was measured replaces what was accepted; the rest stays, if it is still a ratio of ours.
+/// Replaces the accepted ratios by the measured ones. Unmeasured ratios stay, unless they no longer exist.
 fn accept(compared: &[Compared<'_>], accepted: &mut Accepted) {
     accepted.retain(|name, _| RATIOS.iter().any(|ratio| ratio.name == name));
     for it in compared {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn accepting_keeps_what_was_not_measured_and_drops_what_is_no_ratio() {
+    fn accepting_keeps_unmeasured_ratios_and_drops_unknown_ones() {
         let kept = RATIOS[1].name;
         let mut accepted: Accepted = [(kept.to_owned(), 2.0), ("gone".to_owned(), 3.0)].into();
         accept(

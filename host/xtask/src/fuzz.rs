@@ -29,18 +29,18 @@ use session::{Folders, FuzzOutcome};
     cargo +nightly fuzz run TARGET --fuzz-dir host/fuzz --features libfuzzer host/fuzz/seeds/TARGET"
 )]
 pub struct FuzzArguments {
-    /// Which targets (default: all)
+    /// Targets to run (default: all)
     targets: Vec<String>,
-    /// How long each target runs
+    /// Seconds that each target runs
     #[arg(long, default_value_t = 60, conflicts_with = "minutes")]
     seconds: u64,
-    /// How long all of them run together, in equal parts
+    /// Minutes that all targets run together, in equal parts
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: Option<u64>,
-    /// How many targets run at the same time (default: one a core)
+    /// Targets that run at the same time (default: one per core)
     #[arg(long)]
     jobs: Option<usize>,
-    /// Try the same inputs in the same order every time, as far as the time goes (default: others each time)
+    /// Seed; the same seed gives the same inputs in the same order (default: random)
     // libFuzzer takes 0 for none.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     seed: Option<u32>,
@@ -59,7 +59,7 @@ pub fn run(arguments: &FuzzArguments) -> Result<ExitCode> {
         work: target_folder.join("fuzz"),
     };
     if arguments.seed.is_some() {
-        // What earlier runs found would lead this one elsewhere; theirs stays where it is.
+        // Inputs of earlier runs would change the order of this one, so it begins with empty corpora of its own.
         folders.work.push("seeded");
         let corpora = folders.work.join("corpus");
         if corpora.exists() {
@@ -105,8 +105,8 @@ pub fn run(arguments: &FuzzArguments) -> Result<ExitCode> {
     )
 }
 
-/// The crates whose branches libFuzzer should see, as rustc calls them: that of the targets and all of ours
-/// that it is made of. The engine's own are fuzzed by its makers.
+/// The crates to instrument, by rustc's names: the targets' crate and its dependencies in this workspace. The
+/// engine is fuzzed by its makers.
 fn instrumented(crates: &[Crate]) -> Vec<String> {
     let mut names: Vec<&str> = vec!["fuzz"];
     let mut next = 0;
@@ -125,13 +125,13 @@ fn instrumented(crates: &[Crate]) -> Vec<String> {
     crates.map(|each| each.package.replace('-', "_")).collect()
 }
 
-/// The seconds of each target, if all of them take so many minutes.
+/// Seconds per target if all targets take so many minutes together.
 fn share(minutes: u64, targets: usize, jobs: usize) -> u64 {
     let rounds = targets.div_ceil(jobs) as u64;
     (minutes * 60 / rounds.max(1)).max(1)
 }
 
-/// Runs them all, also after one broke, and says of each what came of it as soon as it ended.
+/// Runs all targets, even after one failed, and prints the result of each as soon as it ends.
 fn run_all(
     folders: &Folders,
     targets: &[String],
@@ -168,7 +168,7 @@ fn run_all(
         .collect()
 }
 
-/// The named targets, or all, which are the files of `fuzz_targets/`.
+/// The named targets, or all files of `fuzz_targets/`.
 fn chosen(crate_folder: &Path, wanted: &[String]) -> Result<Vec<String>> {
     let known = known(&crate_folder.join("fuzz_targets"))?;
     if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_targets_are_made_of_is_instrumented() {
+    fn the_crates_of_the_targets_are_instrumented() {
         let crates = workspace::crates(&project::root()).unwrap();
         let names = instrumented(&crates);
         let has = |name: &str| names.iter().any(|it| it == name);

@@ -1,5 +1,5 @@
-//! Ctrl-C. The terminal sends it to our child as well, which ends in its own way; we stay alive to
-//! stop what we started and to pass the child's exit code on. A second one ends us at once.
+//! Ctrl-C. The terminal sends it to the child as well, which ends by itself; this process stays alive to stop the
+//! servers that it started and to pass on the child's exit code. A second Ctrl-C ends it at once.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};

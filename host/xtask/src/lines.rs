@@ -18,15 +18,15 @@ use crate::{narrate, project};
     is compiled for tests only. The sizes of files are in such lines, too."
 )]
 pub struct LinesArguments {
-    /// Compare with this revision of git: main, HEAD~20, a commit's id
+    /// Git revision to compare with: main, HEAD~20, a commit's id
     #[arg(long)]
     against: Option<String>,
 }
 
-/// Crates that are not the product: what attacks it, what tries it, what builds it.
+/// Crates that are not the product: the hostile suite, fuzzing, and developer commands.
 const NO_PRODUCT: [&str; 3] = ["fuzz", "hostile", "xtask"];
 
-/// From how many lines on a file is asked why it is so long.
+/// Files of more lines than this are listed.
 const LONG_FILE_LINES: usize = 500;
 
 pub fn run(arguments: &LinesArguments) -> Result<ExitCode> {
@@ -53,7 +53,7 @@ fn count(root: &Path) -> Result<LinesByCrate> {
     for entry in entries {
         let entry = entry.with_context(|| format!("could not list {}", host.display()))?;
         let src = entry.path().join("src");
-        // Cargo's own rule for what a crate's roots are.
+        // Cargo's rule for the root files of a crate.
         let roots: Vec<_> = ["lib.rs", "main.rs"]
             .iter()
             .map(|name| src.join(name))
@@ -68,7 +68,7 @@ fn count(root: &Path) -> Result<LinesByCrate> {
     Ok(count)
 }
 
-/// The files of a revision, in a folder that is removed in the end.
+/// The files of a revision, in a temporary folder that is removed when dropped.
 struct Checkout(PathBuf);
 
 impl Checkout {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_product_stands_below_the_sum() {
+    fn other_crates_are_listed_below_the_sum() {
         let text = sizes(&count_of(&[
             ("agent", &[10, 700, 20]),
             ("cli", &[1]),

@@ -21,8 +21,8 @@ use server::LocalServer;
 
 use crate::narrate;
 
-/// A model that answers for as long as this lives: one that was already running and goes on
-/// afterwards, or one that ends when this is dropped.
+/// A running model: one that was running before and continues afterwards, or one that ends when this is
+/// dropped.
 #[derive(Debug)]
 pub struct LocalModel {
     pub base_url: String,
@@ -62,7 +62,7 @@ struct InstalledModel {
 }
 
 fn install(model: &'static Model) -> Result<InstalledModel> {
-    // Two sessions that begin at once would otherwise write the same files.
+    // Serialized, because two processes would write the same files.
     let _exclusive = home::lock()?;
     let python = python::install().context("llama.cpp's server could not be installed")?;
     let weights = fetch::fetch(&python, model)?;

@@ -44,13 +44,13 @@ enum Command {
     Quickstart(quickstart::QuickstartArguments),
     /// Build what the tests need, serve a local model for the end-to-end ones, run all tests, or those named
     Test(test_run::TestArguments),
-    /// Check the walls: no circle of modules inside of a crate, the order of crates, the map's table
+    /// Check the walls: no circle of modules inside of a crate, the order of crates, type names, the map's table
     Rooms(rooms::RoomsArguments),
     /// Count the lines of product code, by crate; compare with a revision
     Lines(lines::LinesArguments),
-    /// Measure what the host costs beside yardsticks of the same run; compare with what was accepted
+    /// Measure the host's cost as ratios to yardsticks; compare with the accepted ratios
     Bench(bench::BenchArguments),
-    /// Run the fuzz targets: what must hold for any input
+    /// Run the fuzz targets, which check properties that hold for any input
     Fuzz(fuzz::FuzzArguments),
     /// Build the components under modules/ from their sources
     Modules(modules::ModulesArguments),
@@ -61,10 +61,10 @@ enum Command {
     },
     /// Record again what `toolhold demo` replays, with a local model
     RecordDemo {
-        /// Which model to record
+        /// Model to record
         #[arg(long, value_enum, default_value_t = Choice::Larger)]
         model: Choice,
-        /// Which build of toolhold records
+        /// Profile of the toolhold binary that records
         #[arg(long, value_enum, default_value_t = Profile::Release)]
         profile: Profile,
     },
@@ -80,13 +80,13 @@ enum LocalModel {
         #[arg(long)]
         port: Option<u16>,
     },
-    /// Stop what `start` started
+    /// Stop the servers that `start` started
     Stop {
         /// Only this one (default: all)
         #[arg(long, value_enum)]
         model: Option<Choice>,
     },
-    /// Say what runs; fails if nothing does
+    /// List the running servers; fails if there are none
     Status {
         /// Only this one (default: all)
         #[arg(long, value_enum)]

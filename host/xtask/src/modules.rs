@@ -1,5 +1,5 @@
-//! `cargo xtask modules`: builds the components of this repository with `toolhold build`, the way any
-//! author does. What is small is committed ready built; what git ignores, here and by `cargo xtask test`.
+//! `cargo xtask modules`: builds the components of this repository with `toolhold build`, as any author
+//! does. Small components are committed; the others are built here and by `cargo xtask test`.
 
 mod check;
 
@@ -16,9 +16,9 @@ use crate::{interrupt, narrate};
 
 #[derive(Args, Debug)]
 pub struct ModulesArguments {
-    /// Which modules (default: all that have a recipe)
+    /// Names of the modules to build (default: all that have a recipe)
     names: Vec<String>,
-    /// Which build of toolhold does the work; the components are the same
+    /// Profile of the toolhold binary that builds; the components are the same
     #[arg(long, value_enum, default_value_t = Profile::Dev)]
     profile: Profile,
     /// Change nothing: build a copy, and fail if a committed component differs from its source
@@ -84,7 +84,7 @@ pub fn run(arguments: &ModulesArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds them all, also after one failed: the author sees every fault at once.
+/// Builds all of them, even after one failed, so that the author sees every fault at once.
 pub fn build(toolhold: &Path, root: &Path, modules: &[ModuleFolder]) -> Result<()> {
     let mut failed = Vec::new();
     for module in modules {

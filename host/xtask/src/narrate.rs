@@ -1,5 +1,5 @@
-//! What a person sees while waiting. Bars and spinners show on a terminal only (indicatif sees to
-//! that); every stage also leaves a plain line, which is all that a CI log gets.
+//! Progress for the user. Bars and spinners are drawn on a terminal only, by indicatif; every stage also prints a
+//! plain line, for CI logs.
 
 #![expect(
     clippy::print_stdout,
@@ -42,6 +42,6 @@ pub fn spinner(text: &str) -> ProgressBar {
 }
 
 fn style(template: &str) -> ProgressStyle {
-    // A wrong template would be a plain bar, not a reason to fail a download.
+    // With an invalid template the bar is plain; the download must not fail.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,4 +1,4 @@
-//! cargo-nextest: the tests, each in a process of its own, as `.config/nextest.toml` says.
+//! cargo-nextest, which runs each test in its own process; `.config/nextest.toml` configures it.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use crate::{narrate, project};
 /// The same for the tools that `.ci/run` and the tests install.
 const TOOLS: &str = ".cache/toolhold-tools";
 
-/// The program, if there is one or it can be installed; otherwise the reason is said.
+/// The program, if it is installed or can be; otherwise prints the reason.
 pub fn program() -> Option<PathBuf> {
     if let Some(found) = env::var_os("PATH").and_then(|path| in_path(&path)) {
         return Some(found);

@@ -69,7 +69,7 @@ pub fn build_toolhold(profile: Profile) -> Result<PathBuf> {
     Ok(target_folder()?.join(profile.folder()).join("toolhold"))
 }
 
-/// Asked of cargo, because the environment and configuration files may both move it.
+/// Asked from cargo, because environment and configuration files can move it.
 pub fn target_folder() -> Result<PathBuf> {
     let output = cargo()
         .args(["metadata", "--format-version", "1", "--no-deps"])
@@ -84,7 +84,7 @@ pub fn target_folder() -> Result<PathBuf> {
         .context("`cargo metadata` named no target_directory")
 }
 
-/// Runs a command with our terminal; its failure is ours.
+/// Runs a command on this terminal; fails if it fails.
 pub fn require(command: &mut Command) -> Result<()> {
     let status = run(command)?;
     if status.success() {
@@ -111,7 +111,7 @@ pub fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.unwrap_or(1))
 }
 
-/// As a person would type it.
+/// The command line as a person would type it.
 pub fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

@@ -18,13 +18,13 @@ const TASK: &str = "How many r are in 'refrigerator'? What is 123456789 * 987654
 
 #[derive(Args, Debug)]
 pub struct QuickstartArguments {
-    /// What the model is to do
+    /// Task of the model
     #[arg(default_value = TASK)]
     task: String,
-    /// An OpenAI-compatible endpoint to use instead of a local model, e.g. http://gpu:8000/v1
+    /// URL of an OpenAI-compatible endpoint to use instead of a local model, e.g. http://gpu:8000/v1
     #[arg(long)]
     base_url: Option<String>,
-    /// The model to ask for there
+    /// Name of the model at that endpoint
     #[arg(long, requires = "base_url")]
     model: Option<String>,
 }
@@ -51,12 +51,12 @@ pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
         );
         let local = LocalModel::borrow_or_start(Choice::Smaller.model()?)?;
         run.args(["--base-url", &local.base_url, "--model", local.name]);
-        // A model this small does not answer native tool calls; grammar-bound JSON it does.
+        // A model of this size fails at native tool calls and succeeds with grammar-bound JSON.
         run.args(["--contract", "schema", "--max-tokens", "400"]);
-        // Made to give reasons, it copies those of the examples instead of thinking of the task.
+        // If reasons are required, the model copies those of the examples.
         run.env("TOOLHOLD_RUN__REASONS", "false");
         if arguments.task == TASK {
-            // Fewer tools to confuse. A task of the user's own may need any of them.
+            // Fewer tools confuse the model less. A task of the user's own may need any of them.
             run.args(["--tools", "calculator,text"]);
         }
         Some(local)
@@ -77,8 +77,8 @@ fn endpoint_is_given(arguments: &QuickstartArguments) -> bool {
         || env::var_os("TOOLHOLD_BASE_URL").is_some_and(|url| !url.is_empty())
 }
 
-/// Asks toolhold itself, which alone knows where its configuration comes from. A configuration that
-/// it cannot read is reported by the run that follows.
+/// Asks toolhold itself, because only it knows the origins of its configuration. The following run reports an
+/// unreadable configuration.
 fn endpoint_is_configured(toolhold: &Path) -> bool {
     let output = Command::new(toolhold)
         .args(["config", "--json"])

@@ -1,5 +1,4 @@
-//! `cargo xtask record-demo`: records anew what `toolhold demo` replays. The model's answers come
-//! from a real model, never from a person's keyboard.
+//! `cargo xtask record-demo`: records a new exchange for `toolhold demo`, with a real model.
 
 use std::fs;
 use std::process::{Command, ExitCode};

@@ -1,9 +1,9 @@
-//! `cargo xtask rooms`: the walls of the house. Inside of a crate, no circle between its rooms (its
-//! top-level modules); between crates, the order of [`order`]; some crates stay free of what others
-//! are made of; and at most two types of the workspace have the same name.
+//! `cargo xtask rooms`: checks the structure of the workspace. There is no circle between the rooms of a crate,
+//! which are its top-level modules; crates follow the order of [`order`], and some lack certain dependencies; at
+//! most two types have the same name.
 
 mod arrows;
-mod knots;
+mod cycles;
 mod order;
 mod table;
 mod type_names;
@@ -18,7 +18,7 @@ use clap::Args;
 use crate::workspace::{self, Crate};
 use crate::{narrate, project, source};
 use arrows::Arrows;
-use knots::ModuleCycle;
+use cycles::ModuleCycle;
 use type_names::TypeNames;
 
 #[derive(Args, Debug)]
@@ -27,15 +27,15 @@ use type_names::TypeNames;
     crate's root, outside of tests. A name that the root re-exports counts as its room."
 )]
 pub struct RoomsArguments {
-    /// Only these crates, by folder: no order, no table, no type names (default: all of host/)
+    /// Check only these crates, by folder, without order, table and type names (default: all of host/)
     crates: Vec<String>,
     /// Write the table of crates into host/ARCHITECTURE.md
     #[arg(long, conflicts_with = "crates")]
     write: bool,
 }
 
-/// Lines that are shown of a knot; the rarest arrows come first, for they are the ones to cut.
-const TIES_SHOWN: usize = 12;
+/// Most edges of a cycle that are printed, the rarest first: they are the easiest to remove.
+const MAX_EDGES_SHOWN: usize = 12;
 
 pub fn run(arguments: &RoomsArguments) -> Result<ExitCode> {
     let root = project::root();
@@ -57,7 +57,7 @@ pub fn run(arguments: &RoomsArguments) -> Result<ExitCode> {
     }
     for plan in &plans {
         narrate::answer(plan.describe(&root).trim_end());
-        if !plan.knots.is_empty() {
+        if !plan.cycles.is_empty() {
             problems.push(format!("host/{} has a circle of rooms", plan.krate.name));
         }
     }
@@ -78,11 +78,11 @@ pub fn run(arguments: &RoomsArguments) -> Result<ExitCode> {
     bail!("{} of the rules of the house broken", problems.len())
 }
 
-/// A crate and how its rooms use each other.
+/// A crate, and the uses between its rooms.
 struct CrateRooms {
     krate: Crate,
     arrows: Arrows,
-    knots: Vec<ModuleCycle>,
+    cycles: Vec<ModuleCycle>,
     /// Lines of product code.
     lines: usize,
 }
@@ -94,12 +94,12 @@ impl CrateRooms {
             names.add(source);
         }
         let arrows = Arrows::between(&sources);
-        let knots = knots::knots(&arrows);
+        let cycles = cycles::cycles(&arrows);
         Ok(Self {
             lines: sources.iter().map(source::SourceFile::lines).sum(),
             krate,
             arrows,
-            knots,
+            cycles,
         })
     }
 
@@ -110,25 +110,25 @@ impl CrateRooms {
             counted(self.arrows.rooms.len(), "room"),
             counted(self.lines, "line"),
             counted(self.arrows.lines.len(), "arrow"),
-            counted(self.knots.len(), "circle"),
+            counted(self.cycles.len(), "circle"),
         );
-        for knot in &self.knots {
-            let rooms: Vec<_> = knot.rooms.iter().map(String::as_str).collect();
+        for cycle in &self.cycles {
+            let rooms: Vec<_> = cycle.rooms.iter().map(String::as_str).collect();
             let _ = writeln!(text, "  circle: {}", rooms.join(" "));
-            for tie in knot.ties.iter().take(TIES_SHOWN) {
-                let (path, line) = &tie.first;
+            for edge in cycle.edges.iter().take(MAX_EDGES_SHOWN) {
+                let (path, line) = &edge.first;
                 let path = path.strip_prefix(root).unwrap_or(path);
                 let _ = writeln!(
                     text,
                     "    {} -> {}: {}, such as {}:{line}",
-                    tie.from,
-                    tie.to,
-                    counted(tie.lines, "line"),
+                    edge.from,
+                    edge.to,
+                    counted(edge.lines, "line"),
                     path.display()
                 );
             }
-            if knot.ties.len() > TIES_SHOWN {
-                let more = counted(knot.ties.len() - TIES_SHOWN, "more arrow");
+            if cycle.edges.len() > MAX_EDGES_SHOWN {
+                let more = counted(cycle.edges.len() - MAX_EDGES_SHOWN, "more arrow");
                 let _ = writeln!(text, "    and {more}");
             }
         }

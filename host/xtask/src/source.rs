@@ -68,20 +68,17 @@ fn collect(path: &Path, module: Vec<String>, sources: &mut Vec<SourceFile>) -> R
         let found = child.places.iter().find(|place| place.is_file());
         let found = found.with_context(|| {
             let name = child.module.join("::");
-            format!(
-                "{} declares {name}, of which there is no file",
-                path.display()
-            )
+            format!("{} declares {name}, which has no file", path.display())
         })?;
         collect(found, child.module, sources)?;
     }
     Ok(())
 }
 
-/// A module that is declared in one file and stands in another.
+/// A module that is declared in one file and defined in another.
 struct Child {
     module: Vec<String>,
-    /// Where the compiler looks for it.
+    /// The files in which the compiler looks for it.
     places: Vec<PathBuf>,
 }
 
@@ -184,7 +181,7 @@ fn is_test_only(attribute: TokenStream) -> bool {
     text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-/// Takes what an attribute stands on: an item to its body or `;`, anything else to its comma.
+/// Skips the target of an attribute: an item up to its body or `;`, anything else up to its comma.
 fn skip_item(tokens: &mut std::iter::Peekable<proc_macro2::token_stream::IntoIter>) {
     const ITEMS: [&str; 12] = [
         "mod",
@@ -304,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_in_both_cases_is_code() {
+    fn code_of_tests_and_product_counts() {
         assert_eq!(lines("#[cfg(not(test))]\nfn one() {}\n"), 2);
         assert_eq!(lines("#[cfg(any(test, unix))]\nfn one() {}\n"), 2);
         assert_eq!(lines("#[cfg_attr(test, derive(Debug))]\nstruct One;\n"), 2);

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: what a contributor runs and what `.ci/run` runs. The workspace's own tests come
-//! last, so that the line that counts them is the last thing said.
+//! `cargo xtask test`: all tests, for contributors and for `.ci/run`. The workspace's tests run last, so that
+//! their summary is the last line.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,9 +20,9 @@ const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
 const MODEL: &str = "TOOLHOLD_E2E_MODEL";
 const SWITCH: &str = "TOOLHOLD_E2E";
 
-/// What the server takes beside the weights: contexts, prompt cache, Python.
+/// Memory of the server beside the weights: contexts, prompt cache, Python.
 const SERVER_MIB: u64 = 900;
-/// What the tests take meanwhile; a machine that swaps proves nothing.
+/// Memory of the tests; results of a swapping machine would be meaningless.
 const TESTS_MIB: u64 = 1500;
 
 #[derive(Args, Debug)]
@@ -44,7 +44,7 @@ pub struct TestArguments {
 }
 
 pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
-    // Who picks a test means one of the host's.
+    // A named test is one of the host's.
     let is_all = arguments.chosen.is_empty();
     let modules_pass = !is_all || modules_pass()?;
     narrate::line("building toolhold for the tests");
@@ -110,8 +110,8 @@ fn modules_pass() -> Result<bool> {
     Ok(project::run(&mut python)?.success() && rust)
 }
 
-/// A failure is told but does not end the run: most tests do without, and those that do not will
-/// say so themselves.
+/// A failure is reported but does not end the run: most tests work without these components, and the
+/// others report that they are missing.
 fn build_what_is_not_committed(toolhold: &Path) -> Result<()> {
     let root = project::root();
     for module in modules::all(&root)? {
@@ -143,7 +143,7 @@ fn newest(folder: &Path, component: &Path) -> SystemTime {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let times = entries.filter_map(|entry| {
         let path = entry.path();
-        // What the build itself leaves behind is no source.
+        // Build outputs are no sources.
         if path == component
             || ["__pycache__", "node_modules"]
                 .iter()
@@ -163,8 +163,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|file| file.modified()).ok()
 }
 
-/// A local model for the end-to-end tests, unless there is an endpoint, it is switched off or the
-/// machine cannot have one; then the reason is said, since a test that did not run proves nothing.
+/// A local model for the end-to-end tests, unless there is an endpoint, it is switched off, or the machine cannot
+/// run one. The reason is printed, because skipped tests must be noticed.
 fn real_model() -> Result<Option<LocalModel>> {
     if env::var_os(BASE_URL).is_some() {
         narrate::line(&format!("end-to-end tests use the endpoint of {BASE_URL}"));
@@ -193,7 +193,7 @@ fn start(model: &'static Model) -> Result<LocalModel> {
     LocalModel::borrow_or_start(model)
 }
 
-/// Known on Linux only; elsewhere nothing is held against the machine.
+/// Known on Linux only; elsewhere it is not checked.
 fn available_mib() -> Option<u64> {
     parse_available(&fs::read_to_string("/proc/meminfo").ok()?)
 }

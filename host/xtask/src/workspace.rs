@@ -46,7 +46,7 @@ struct Dependency {
     name: String,
     /// `dev`, `build`, or nothing.
     kind: Option<String>,
-    /// Where it lies, if it is one of ours.
+    /// Its path, for crates of the workspace.
     path: Option<PathBuf>,
 }
 
@@ -72,7 +72,10 @@ fn metadata(root: &Path) -> Result<Vec<u8>> {
     output(&mut command)
 }
 
-/// What a command printed; its failure is ours.
+/// The output of a command.
+///
+/// # Errors
+/// The command failed.
 pub fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = command
         .stderr(Stdio::inherit())

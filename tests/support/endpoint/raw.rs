@@ -88,7 +88,7 @@ impl Drop for RawEndpoint {
 impl RawState {
     fn serve(&self, mut stream: TcpStream) {
         let _ = stream.set_nodelay(true);
-        // Nobody waits longer for a test that failed.
+        // A failed test waits no longer than this.
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         while read_request(&mut stream).is_some() {
             let number = self.requests.fetch_add(1, Ordering::SeqCst);

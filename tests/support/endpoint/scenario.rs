@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// What it is about, for whoever opens the file.
+    /// Purpose of the scenario, for readers of the file.
     pub description: String,
     /// Names that `/v1/models` lists; `scripted` if there are none.
     pub models: Vec<String>,
@@ -41,7 +41,7 @@ pub enum TokenForm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyOrder {
-    /// The next one; when none is left a 500 that says so.
+    /// The next one; after the last, a 500 that says so.
     #[default]
     Once,
     /// The next one, and after the last the first again.

@@ -28,7 +28,7 @@ pub enum DecisionEffect {
 
 /// Reads a decision about a call. `fits` validates edited arguments; `check` validates a result that replaces
 /// the call.
-pub fn decided(
+pub fn apply_decision(
     pending: Pending,
     decision: Decision,
     fits: impl FnOnce(&Value) -> Result<(), ToolFailure>,

@@ -93,7 +93,7 @@ fn retryable(kind: &str, message: String) -> ToolFailure {
     }
 }
 
-/// A failure as the module that made the call is told of it.
+/// A failure in the form for the module that made the call.
 fn error(failure: ToolFailure) -> CallError {
     CallError::Tool {
         class: match failure.class {

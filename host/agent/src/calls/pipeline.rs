@@ -4,7 +4,7 @@
 use crate::calls::approve::{self, CallApprover, DecisionEffect, NoDecision};
 use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
-use crate::calls::screen::{admitted, released, screen};
+use crate::calls::screen::{screen, screen_result, screened_arguments};
 use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
 use crate::guard::shield::{Screening, Shields};
 use crate::toolbox::{ToolCall, Toolbox};
@@ -203,7 +203,7 @@ impl CallPipeline {
         };
         let (shields, name) = (&self.rules.shields, tool.bound.called());
         let check = Some(&tool.check);
-        let (outcome, said) = released(shields, &call.id, name, outcome, check).await;
+        let (outcome, said) = screen_result(shields, &call.id, name, outcome, check).await;
         for event in said {
             recording.event(event).await;
         }
@@ -234,7 +234,7 @@ impl CallPipeline {
         for event in said {
             recording.event(event).await;
         }
-        admitted(screened, arguments, Some(&request.tool.check))
+        screened_arguments(screened, arguments, Some(&request.tool.check))
     }
 
     /// The arguments with which a person lets the call be made, where a person has to.
@@ -280,7 +280,7 @@ impl CallPipeline {
             recording.event(decided).await;
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
-            arguments = match approve::decided(pending, decision, fits, Some(&tool.check)) {
+            arguments = match approve::apply_decision(pending, decision, fits, Some(&tool.check)) {
                 DecisionEffect::Make(arguments) => return Ok(arguments),
                 DecisionEffect::Edited(edited) => {
                     match self.screened(request, edited, recording).await? {

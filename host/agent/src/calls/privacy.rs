@@ -138,7 +138,7 @@ pub fn revealed(
     }
 }
 
-/// The outcome of a call as its caller is told of it.
+/// The outcome of a call as its caller gets it.
 pub(super) fn hidden(
     caller: &dyn PartyPrivacy,
     outcome: Result<ToolOutput, ToolFailure>,

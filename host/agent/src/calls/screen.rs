@@ -42,7 +42,7 @@ impl CompletionObserver for ScreeningEvents {
 ///
 /// # Errors
 /// Why the call is not made.
-pub fn admitted(
+pub fn screened_arguments(
     screened: ScreeningResult,
     arguments: Value,
     check: Option<&ToolCheck>,
@@ -67,7 +67,7 @@ pub fn admitted(
 
 /// The result of a call of `tool` after the shields, and their events. A result that does not fit the output
 /// schema is shown to no shield.
-pub async fn released(
+pub async fn screen_result(
     shields: &Shields,
     call: &str,
     tool: &str,

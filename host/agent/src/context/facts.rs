@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_longer_than_a_word_beyond_what_one_may_be() {
+    fn a_line_exceeds_its_limit_by_at_most_a_word() {
         let wide = |count: usize| "😀".repeat(count);
         let value = json!({ wide(900): [{ wide(500): wide(MAX_WORD_CHARS), "a": wide(MAX_VALUE_CHARS) }, wide(MAX_WORD_CHARS), "b", "c"] });
         let told = of_value(&value);

@@ -337,7 +337,7 @@ mod tests {
 
     /// A result that was cut is no JSON any more, and compact JSON is one word.
     #[test]
-    fn of_a_result_that_was_cut_all_is_kept_that_it_told() {
+    fn a_cut_result_keeps_all_facts_that_it_showed() {
         let result = orders(400);
         let turn = told("call_1", cut_to(&result, 8_000));
         let wholes = BTreeMap::from([("call_1".to_owned(), result.to_string())]);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_is_kept_once_and_what_is_left_out_is_said() {
+    fn repeated_facts_are_kept_once_and_omissions_are_noted() {
         let mut summary = Summary::default();
         for n in 0..50 {
             add(
@@ -419,7 +419,7 @@ mod tests {
 
     /// Before, all that one call had told was left out together.
     #[test]
-    fn what_there_is_no_room_for_is_counted_and_found_again() {
+    fn omitted_values_are_counted_and_can_be_found() {
         let mut summary = Summary::default();
         add(&mut summary, "call_1", &json!({"id": "B-1", "name": "n"}));
         add(&mut summary, "call_2", &orders(400));
@@ -438,7 +438,7 @@ mod tests {
 
     /// Before, all that every call had told was kept for the whole run, twice.
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_not_is_counted() {
+    fn kept_facts_are_bounded_and_the_rest_is_counted() {
         let mut summary = Summary::default();
         add(&mut summary, "call_1", &json!({"id": "B-1", "name": "n"}));
         let mut told = 2;

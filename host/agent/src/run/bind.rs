@@ -87,7 +87,7 @@ async fn runner(
             if activities.named(name).is_none() {
                 let known: Vec<_> = activities.names().collect();
                 let known = if known.is_empty() {
-                    "none is registered".into()
+                    "no activity is registered".into()
                 } else {
                     format!("there are {}", known.join(", "))
                 };

@@ -1,5 +1,5 @@
-//! A run's record, run again (docs/protocol.md, 11): everything that a run was told from outside is among
-//! its events, and the machine does the same again when it is told the same again.
+//! Replays a run's record (docs/protocol.md, 11): the events hold every input of the run, and the machine
+//! is deterministic, so the same inputs give the same run.
 
 use crate::run::machine::{Effects, Input, Machine};
 use crate::run::sub_agent::SubAgentEnd;

@@ -242,7 +242,7 @@ async fn candidates_are_asked_in_order_and_each_begins_with_a_fresh_copy() {
     assert_eq!(end(&events), ("output".into(), json!("done")));
 }
 
-/// In the end the model is told the first error, and no candidate is asked again.
+/// In the end the model gets the first error, and no candidate is asked again.
 #[tokio::test]
 async fn when_all_fail_the_first_error_is_what_counts() {
     let contract = Contract::Schema;

@@ -114,7 +114,7 @@ async fn writes_stay_inside_and_what_has_no_instance_is_everybodys() {
         .filter(|(_, outcome)| *outcome == Err("blocked".into()));
     assert_eq!(blocked.count(), 2, "{results:?}");
     let asked = told.asked(1);
-    // A call without an instance is told so; no call is told what another instance has.
+    // A failed call without an instance says so, and no failure shows another instance's data.
     assert_eq!(
         asked
             .matches("Without _instance a call reads and writes only")

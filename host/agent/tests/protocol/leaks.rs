@@ -1,5 +1,5 @@
-//! Sections 4 and 7: what models write that was not asked for. Calls as text, thoughts within the answer,
-//! and what is told of both.
+//! Sections 4 and 7: unrequested output of models. Calls as text, thoughts within the answer, and how both
+//! are recorded.
 
 use super::support::{
     Echo, Gate, Reply, Script, driver, end, lines, place, plain_tools, request, results, run,

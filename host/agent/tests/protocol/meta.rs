@@ -79,8 +79,8 @@ async fn the_schema_demands_a_meta_first() {
     }
 }
 
-/// In all contracts: no call of a reply whose meta is wrong is made, and the model is told what to
-/// write instead.
+/// In all contracts: a reply with a wrong meta makes no call, and the model learns what to write
+/// instead.
 #[tokio::test]
 async fn a_wrong_meta_is_rejected_before_any_call_of_the_reply_runs() {
     for contract in Contract::ALL {

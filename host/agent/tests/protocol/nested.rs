@@ -238,7 +238,7 @@ async fn each_tool_of_a_nested_call_sees_what_it_may_see() {
             plain_tools(&["echo", "lookup"]),
         ]);
         request.settings.privacy = Privacy {
-            hide: Kind::ALL.into(),
+            hide: Kind::ALL.iter().copied().collect(),
             reveal: reveal.iter().map(|name| (*name).to_owned()).collect(),
             ..Privacy::default()
         };

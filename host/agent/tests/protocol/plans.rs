@@ -95,7 +95,7 @@ async fn a_cycle_is_named_and_the_model_plans_anew() {
     }
 }
 
-/// A lazy plan with this fault, and what the model is told of it.
+/// A lazy plan with this fault, and the model's message about it.
 #[tokio::test]
 async fn a_lazy_plan_is_checked_as_a_whole_before_any_of_it_runs() {
     let fine = add(1, 1, "†state.fine");
@@ -399,7 +399,7 @@ async fn what_a_dry_run_misses_besides_inputs_goes_back_to_the_model() {
     }
 }
 
-/// What a person says to a plan, what runs then, and what the model is told.
+/// A person's decision about a plan, the calls that run then, and the model's message.
 #[tokio::test]
 async fn a_plan_is_approved_changed_or_refused_as_a_whole() {
     let steps = json!([add(1, 1, "†state.a"), add("†state.a", 1, "†state.b")]);
@@ -481,7 +481,10 @@ async fn a_refused_plan_makes_the_model_plan_anew() {
             asked.contains("a person refused this plan: too expensive. Make another"),
             "{asked}"
         );
-        assert!(asked.contains("\"a\":1"), "it is told which: {asked}");
+        assert!(
+            asked.contains("\"a\":1"),
+            "the message names the call: {asked}"
+        );
         assert!(
             standings(&told, 1).is_empty(),
             "what was refused is not carried: {asked}"

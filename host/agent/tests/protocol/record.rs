@@ -239,7 +239,7 @@ async fn a_run_that_was_stopped_holds() {
     }
 }
 
-/// Whatever is changed that a run is told or comes to, is found, with its place.
+/// A change of any input or result in the record is found, with its place.
 #[tokio::test]
 async fn a_changed_event_is_found() {
     let echo = Echo::default();

@@ -312,7 +312,11 @@ async fn fire_and_forget_is_not_waited_for_and_done_is_last() {
     );
     assert!(second < sent);
     assert_eq!(end(&events), ("output".into(), json!("done")));
-    assert!(script.told(1).contains("nobody waits for its result"));
+    assert!(
+        script
+            .told(1)
+            .contains("started in the background; its result is not reported")
+    );
 }
 
 /// The output waits for a background call; if the run is cancelled meanwhile, the output is
@@ -440,7 +444,7 @@ async fn plans_that_cannot_be_run_end_the_run_at_last() {
     assert_eq!((end(&events).0.as_str(), echo.count()), ("unusable", 0));
 }
 
-/// What was called stays called: the model is told so, and asked to go on.
+/// Calls that were made are not made again: the model learns that, and continues.
 #[tokio::test]
 async fn a_stream_that_breaks_off_after_calls_does_not_make_them_again() {
     let calls = [

@@ -96,7 +96,7 @@ fn fails(_: Value) -> std::future::Ready<Result<Value, ToolFailure>> {
     }))
 }
 
-/// What each call that cannot run is told, by the calls of the step.
+/// The failure of each call that cannot run, by the calls of the step.
 #[tokio::test]
 async fn calls_that_stay_blocked_say_what_is_missing_and_why() {
     for (calls, expected) in [

@@ -212,7 +212,7 @@ fn the_same_solution_is_had_through_each_contract() {
     assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{seen:?}");
 }
 
-/// What is not quite JSON and can be read in one way is read so, in each contract, and it is told.
+/// Faulty JSON with one possible meaning is repaired in each contract, and the repair is recorded.
 #[tokio::test]
 async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
     for (contract, reply, repairs) in [

@@ -100,7 +100,7 @@ fn shielded(
 fn private(context: impl IntoIterator<Item = Message>, reveal: &[&str]) -> RunRequest {
     let mut request = request(context);
     request.settings.privacy = Privacy {
-        hide: Kind::ALL.into(),
+        hide: Kind::ALL.iter().copied().collect(),
         reveal: reveal.iter().map(|name| (*name).to_owned()).collect(),
         ..Privacy::default()
     };
@@ -301,7 +301,7 @@ async fn a_blocked_result_is_a_failure_of_the_call() {
 }
 
 #[tokio::test]
-async fn a_blocked_input_is_sent_to_nobody() {
+async fn a_blocked_input_is_never_sent() {
     let script = Script::new([Reply::output("done")]);
     let words = Arc::new(Words {
         block: "bomb",

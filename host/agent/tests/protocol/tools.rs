@@ -452,7 +452,7 @@ fn why_a_call_is_made_is_asked_and_recorded() {
 }
 
 #[test]
-fn without_the_setting_nobody_asks_why_and_who_says_it_is_recorded_all_the_same() {
+fn reasons_are_not_requested_without_the_setting_but_recorded() {
     for contract in Contract::ALL {
         let replies = [
             calls(json!([{"_tool": "echo", "_reasoningForCall": "It is due.", "text": 1}])),

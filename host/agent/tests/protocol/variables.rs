@@ -296,14 +296,14 @@ fn without_a_place_a_latent_result_is_a_thought_and_an_explicit_one_is_told() {
 }
 
 #[test]
-fn nobody_waits_for_a_call_that_is_fired_and_forgotten() {
+fn a_fire_and_forget_call_does_not_delay_the_run() {
     let mut forget = tool("echo", &json!({"v": {}}));
     forget["tool"]["echo"]["annotations"] = json!({"fireAndForget": true});
     let replies = [calls(json!([{"_tool": "echo", "v": 1}])), output("x")];
     let done = Play::new(&json!([forget, task()]), replies).run().unwrap();
     assert!(
         done.told(1)
-            .contains("started; nobody waits for its result"),
+            .contains("started in the background; its result is not reported"),
         "{}",
         done.told(1)
     );

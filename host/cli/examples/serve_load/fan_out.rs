@@ -34,14 +34,18 @@ pub async fn measure(
     // compared.
     let path = server.url(&format!("/v1/runs/{id}/events"));
     let told = try_join_all((0..watchers).map(|_| watch(client, &path))).await?;
-    let joined = told.iter().map(|it| it.joined).max().context("nobody")?;
+    let joined = told
+        .iter()
+        .map(|it| it.joined)
+        .max()
+        .context("no watchers")?;
     let events = told.iter().map(|it| it.at.len()).min().unwrap_or(0);
     let mut spread = Vec::new();
     for event in 0..events {
         let at = told.iter().filter_map(|it| it.at.get(event));
         let (first, last) = (
-            at.clone().min().context("nobody")?,
-            at.max().context("nobody")?,
+            at.clone().min().context("no watchers")?,
+            at.max().context("no watchers")?,
         );
         if *first > joined {
             spread.push(*last - *first);

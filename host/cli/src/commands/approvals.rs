@@ -13,25 +13,32 @@ use toolhold_storage::{Store, WaitingApproval};
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
-    /// The calls that wait, of all runs.
+    /// List the pending calls of all runs.
     List,
-    /// Let a call be made as it is.
-    Approve { call: String },
-    /// Let it be made with other arguments.
-    Edit {
+    /// Approve a call as it is.
+    Approve {
+        /// Id of the call.
         call: String,
-        /// JSON.
+    },
+    /// Approve a call with other arguments.
+    Edit {
+        /// Id of the call.
+        call: String,
+        /// New arguments, as JSON.
         arguments: String,
     },
-    /// Do not make it; this is its result.
+    /// Replace a call by this result, without making it.
     Replace {
+        /// Id of the call.
         call: String,
-        /// JSON.
+        /// Result of the call, as JSON.
         result: String,
     },
-    /// Do not make it.
+    /// Refuse a call.
     Refuse {
+        /// Id of the call.
         call: String,
+        /// Reason of the refusal; the model reads it.
         #[arg(default_value = "no reason given")]
         reason: String,
     },
@@ -39,8 +46,8 @@ pub enum ApprovalsCommand {
 
 pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Result<Exit> {
     let store = host::store(config).await?;
-    let json = |text: &str| {
-        serde_json::from_str::<Value>(text).with_context(|| format!("{text:.200} is not JSON"))
+    let json = |text: &str, what: &str| {
+        serde_json::from_str::<Value>(text).with_context(|| format!("{what} not JSON"))
     };
     let (call, verdict) = match command {
         ApprovalsCommand::List => {
@@ -51,13 +58,13 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
         ApprovalsCommand::Edit { call, arguments } => (
             call,
             Verdict::Edit {
-                arguments: json(&arguments)?,
+                arguments: json(&arguments, "the arguments are")?,
             },
         ),
         ApprovalsCommand::Replace { call, result } => (
             call,
             Verdict::Replace {
-                result: json(&result)?,
+                result: json(&result, "the result is")?,
             },
         ),
         ApprovalsCommand::Refuse { call, reason } => (call, Verdict::Refuse { reason }),

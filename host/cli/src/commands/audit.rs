@@ -1,4 +1,4 @@
-//! `toolhold audit`: who did what, and whether nobody changed what is written about it.
+//! `toolhold audit`: searches the audit log, and verifies that it was not changed.
 
 use crate::exit::Exit;
 use crate::terminal::style;
@@ -13,27 +13,27 @@ use uuid::Uuid;
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Look whether the log is as it was written.
+    /// Verify that the log is complete and unchanged.
     Verify {
-        /// A hash that was the last one when somebody looked before: it must still be in the log.
+        /// Hash of the last entry at an earlier verification; it must still be in the log.
         #[arg(long, value_name = "HASH")]
         expect: Option<String>,
-        /// One JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Print entries as JSON lines with their hashes, the oldest first.
+    /// Print entries as JSON lines with their hashes, oldest first.
     Export {
         #[command(flatten)]
         which: EntryFilter,
     },
-    /// Print entries for people, the oldest first.
+    /// Print entries for people, oldest first.
     Search {
-        /// Somewhere in the entry: an argument, a call's id, a digest.
+        /// Text that the entry contains: an argument, a call's id, a digest.
         text: Option<String>,
         #[command(flatten)]
         which: EntryFilter,
-        /// JSON lines, without hashes.
+        /// Print JSON lines without hashes.
         #[arg(long)]
         json: bool,
     },
@@ -42,19 +42,19 @@ pub enum AuditCommand {
 /// Which entries.
 #[derive(Debug, Args)]
 pub struct EntryFilter {
-    /// From then on: 90m, 2h, 7d ago, or a date such as 2026-11-20 (UTC).
+    /// Only entries since then: 90m, 2h or 7d ago, or a date such as 2026-11-20 (UTC).
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
-    /// Durability then.
+    /// Only entries until then, in the same form.
     #[arg(long, value_name = "WHEN")]
     until: Option<Since>,
-    /// Calls of this tool.
+    /// Only calls of this tool.
     #[arg(long)]
     tool: Option<String>,
-    /// Of the key of this name, or of a user of this machine, such as uid:1000.
+    /// Only entries of the key of this name, or of a user of this machine, such as uid:1000.
     #[arg(long)]
     owner: Option<String>,
-    /// Of this run.
+    /// Only entries of this run.
     #[arg(long)]
     run: Option<Uuid>,
 }
@@ -84,14 +84,20 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
             .await
         }
         AuditCommand::Search { text, which, json } => {
-            each(&store, &which.filter(text), |entry| {
+            let mut is_found = false;
+            let exit = each(&store, &which.filter(text), |entry| {
+                is_found = true;
                 if json {
                     println!("{}", entry.text);
                 } else {
                     println!("{}", line(&entry));
                 }
             })
-            .await
+            .await?;
+            if !is_found {
+                eprintln!("{}", style::dim("there is no such entry"));
+            }
+            Ok(exit)
         }
     }
 }

@@ -32,10 +32,10 @@ use uuid::Uuid;
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// Which agent of the configuration.
+    /// Name of a configured agent.
     #[arg(long, value_name = "NAME", default_value = DEFAULT_AGENT)]
     agent: String,
-    /// Go on with a session: its id, the beginning of it, or last.
+    /// Continue this session: its id, the beginning of the id, or last [default: a new session].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     #[command(flatten)]
@@ -197,7 +197,7 @@ impl Chat {
         let stopped = async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
-                () = toolhold_runtime::cancellation::requested(&self.store, id) => {}
+                () = toolhold_runtime::cancellation::wait_for_request(&self.store, id) => {}
             }
             cancel.cancel();
             std::future::pending::<()>().await;

@@ -20,10 +20,10 @@ use toolhold_telemetry::{ObservedRun, Telemetry};
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// One event a line on stdout.
+    /// Print one JSON event per line on stdout.
     #[arg(long)]
     json: bool,
-    /// Make a new recording with the configured endpoint instead of replaying.
+    /// Record a new exchange with the configured endpoint into this file, instead of replaying.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }

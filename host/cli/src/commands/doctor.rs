@@ -7,7 +7,7 @@ use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::progress::Loading;
-use crate::terminal::style::{bad, dim, good, plain, warn};
+use crate::terminal::style::{bad, dim, good, plain, plural, warn};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -111,8 +111,9 @@ async fn modules(config: &Configuration) -> Vec<Finding> {
     let tools = registry.tools().len();
     let folder = config.modules_folder().display();
     let mut findings = vec![Fine(format!(
-        "{} modules with {tools} tools in {folder}",
-        registry.modules().len()
+        "{} with {} in {folder}",
+        plural(registry.modules().len() as u64, "module"),
+        plural(tools as u64, "tool")
     ))];
     findings.extend(
         registry

@@ -5,13 +5,13 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct EndpointArgs {
-    /// The endpoint's URL up to /v1.
+    /// URL of the endpoint up to /v1.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// The model's name at the endpoint [default: the first it lists].
+    /// Name of the model at the endpoint [default: the first that it lists].
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Which of the configured endpoints or pools to use, or router.
+    /// Name of a configured endpoint or pool, or router [default: the setting endpoint].
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
 }

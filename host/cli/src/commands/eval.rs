@@ -51,29 +51,29 @@ const SHORT: [(&str, &str); 4] = [
 
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// The tasks, TOML or JSON [default: 40 tasks over the modules that come with Toolhold].
+    /// File of tasks, TOML or JSON [default: 40 tasks over the modules that come with Toolhold].
     file: Option<PathBuf>,
-    /// Attempts of each configuration at each task.
+    /// Number of attempts of each configuration at each task.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     times: u32,
-    /// Attempts that are made at the same time.
+    /// Number of attempts at the same time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
-    /// Only these tasks, by id; NAME* for all that begin so.
+    /// Run only these tasks, by id; NAME* for all ids that begin with NAME.
     #[arg(long = "task", value_name = "IDS", value_delimiter = ',')]
     tasks: Vec<String>,
-    /// Only tasks of these levels.
+    /// Run only tasks of these levels.
     #[arg(long = "level", value_name = "N", value_delimiter = ',')]
     levels: Vec<u8>,
-    /// Print the tasks and make no attempt.
+    /// List the tasks without attempting any.
     #[arg(long)]
     list: bool,
 
-    /// Compare with the settings of this file, put over the others; may be given several times.
+    /// Compare with the settings of this file, which override the others; repeatable.
     #[arg(long, value_name = "FILE", help_heading = "What is compared")]
     against: Vec<PathBuf>,
-    /// Compare these values of a setting, such as contract=schema,tools or run.examples=0,2; of several
-    /// settings, every combination.
+    /// Compare these values of a setting, such as contract=schema,tools or run.examples=0,2. Given for
+    /// several settings, every combination is compared.
     #[arg(long, value_name = "KEY=VALUES", help_heading = "What is compared")]
     vary: Vec<String>,
     /// Compare with plain native tool calling: no schema, repair, fallback, examples or references.
@@ -83,34 +83,34 @@ pub struct EvalArgs {
     /// Fail unless the first configuration solves this share of its attempts: 0.8, or 80%.
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "How it ends")]
     min_success: Option<f64>,
-    /// Stop after so many seconds and report what there is.
+    /// Stop after this many seconds and report the results so far.
     #[arg(long, value_name = "SECONDS", help_heading = "How it ends")]
     time_limit: Option<f64>,
-    /// Keep every attempt in this file, and make none again that is in it under the same settings.
+    /// Save every attempt in this file, and skip attempts that it already has under the same settings.
     #[arg(long, value_name = "FILE", help_heading = "How it ends")]
     save: Option<PathBuf>,
-    /// One JSON object on stdout.
+    /// Print one JSON object on stdout.
     #[arg(long, help_heading = "How it ends")]
     json: bool,
 
     #[command(flatten, next_help_heading = "Settings")]
     endpoint: EndpointArgs,
-    /// How the model is asked to call tools: auto, schema, tools or simple.
+    /// Contract by which the model calls tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME", help_heading = "Settings")]
     contract: Option<String>,
-    /// 0 makes every attempt the same, as far as the endpoint can.
+    /// Sampling temperature; 0 makes attempts repeatable as far as the endpoint can.
     #[arg(long, value_name = "T", help_heading = "Settings")]
     temperature: Option<f64>,
-    /// The seed of the first attempts; the second have the next, and so on.
+    /// Seed of each task's first attempt; each further attempt uses the next number.
     #[arg(long, value_name = "N", help_heading = "Settings")]
     seed: Option<i64>,
-    /// The most tokens of one reply.
+    /// Maximum number of tokens of one reply [default: run.max_tokens].
     #[arg(long, value_name = "N", help_heading = "Settings")]
     max_tokens: Option<i64>,
-    /// The most requests of one attempt; tasks may allow fewer.
+    /// Maximum number of requests of one attempt; a task may allow fewer [default: run.max_steps].
     #[arg(long, value_name = "N", help_heading = "Settings")]
     max_steps: Option<i64>,
-    /// The most seconds of one attempt; tasks may allow fewer.
+    /// Maximum duration of one attempt, in seconds; a task may allow less [default: run.timeout_ms].
     #[arg(long, value_name = "SECONDS", help_heading = "Settings")]
     timeout: Option<f64>,
 }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, Subcommand)]
 pub enum GenerateCommand {
-    /// Completions for a shell: `source <(toolhold generate completions bash)`.
+    /// Print completions for a shell: `source <(toolhold generate completions bash)`.
     Completions { shell: Shell },
-    /// Manual pages, one a command, into a folder: `toolhold generate man ~/.local/share/man/man1`.
+    /// Write manual pages, one per command, into a folder: `toolhold generate man ~/.local/share/man/man1`.
     Man { folder: PathBuf },
-    /// The configuration reference: every key with its default and what it means.
+    /// Print the configuration reference: every key with its meaning and default.
     Config,
 }
 

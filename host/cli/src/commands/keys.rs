@@ -6,57 +6,61 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toolhold_policy::{Permit, PermitError, is_name};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_runtime::stats::Since;
+use toolhold_runtime::stats::{Since, date_text};
 use toolhold_server::http::digest;
-use toolhold_storage::{Permits, Scope};
+use toolhold_storage::{Permits, Scope, StoredKey};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// Make a key and print it, this once.
+    /// Create a key and print it; it cannot be printed again.
     Create {
-        /// Whose it is: sessions, files and limits are kept apart by it.
+        /// Name of the key's owner; sessions, files and limits are separate per owner.
         name: String,
-        /// What it may do.
+        /// What the key permits.
         #[arg(long, value_enum, value_delimiter = ',', default_values = ["run", "approve"])]
         scopes: Vec<ScopeName>,
-        /// Only these agents.
+        /// Permit only these agents [default: all].
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         agents: Option<Vec<String>>,
-        /// Only these tools, or all tools of these modules.
+        /// Permit only these tools, or all tools of these modules [default: all].
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         tools: Option<Vec<String>>,
-        /// Of what modules are given, only these kinds may be used in its name: directories, scratch,
-        /// environment, http, secrets, key_value, tools, clocks; and mcp, calls of tools of MCP servers.
-        /// NAME:KIND for one module or server, NAME:* for all that it has; none for nothing. It never has more
-        /// than the agent.
+        /// Permit only these kinds of grants in calls for this key: directories, scratch, environment, http,
+        /// secrets, key_value, tools, clocks, and mcp for calls of MCP servers' tools. NAME:KIND is for one
+        /// module or server, NAME:* for all of its grants, none for no grants. A key never has more than its
+        /// agent [default: all that the agent has].
         #[arg(long, value_name = "KINDS", value_delimiter = ',')]
         grants: Option<Vec<String>>,
-        /// Valid for so long, such as 12h or 90d, instead of until it is revoked.
+        /// Time until the key expires, such as 12h or 90d [default: never].
         #[arg(long, value_name = "TIME")]
         expires: Option<Since>,
     },
-    /// All keys there ever were.
+    /// List all keys, expired and revoked ones included.
     List {
+        /// Print one JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// Take a key away. Its name is not given again: its runs are still its.
-    Revoke { name: String },
+    /// Revoke a key. Its name cannot be used again, because its runs keep it.
+    Revoke {
+        /// Name of the key.
+        name: String,
+    },
 }
 
 /// A scope as `--scopes` names it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum ScopeName {
-    /// Start runs and see its own.
+    /// Start runs, and read those of this key.
     Run,
-    /// Decide about calls of its own runs that wait for a person.
+    /// Decide pending calls of this key's runs.
     Approve,
-    /// See everything, of all keys; approve modules.
+    /// Read everything of all keys; approve modules.
     Admin,
 }
 
@@ -125,17 +129,17 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                 println!("{}", serde_json::to_string_pretty(&keys)?);
                 return Ok(Exit::Ok);
             }
+            let widest = keys.iter().map(|key| key.name.len()).max().unwrap_or(0);
             for key in &keys {
                 let state = match (key.revoked_ms, key.is_valid()) {
                     (Some(_), _) => style::bad("revoked"),
                     (None, false) => style::warn("expired"),
-                    (None, true) => style::good("valid"),
+                    (None, true) => style::good("valid  "),
                 };
-                let permits = serde_json::to_string(&key.permits)?;
                 println!(
                     "{}  {state}  {}",
-                    style::bold(&key.name),
-                    style::dim(&permits)
+                    style::bold(&format!("{:<widest$}", key.name)),
+                    style::dim(&permitted_text(key)?)
                 );
             }
             if keys.is_empty() {
@@ -144,12 +148,39 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
         }
         KeysCommand::Revoke { name } => {
             if !store.revoke_key(&name).await? {
-                bail!("there is no key {name:?} that could be revoked");
+                bail!(
+                    "there is no key {name:?} that could be revoked; `toolhold keys list` shows them"
+                );
             }
             println!("{} {name}", style::good("revoked:"));
         }
     }
     Ok(Exit::Ok)
+}
+
+/// `scopes run, approve; tools text; until Sat, 20 Feb 2027 12:00:00 GMT`.
+fn permitted_text(key: &StoredKey) -> Result<String> {
+    let mut parts = Vec::new();
+    if let Value::Object(permits) = serde_json::to_value(&key.permits)? {
+        for (kind, names) in &permits {
+            let names: Vec<&str> = names
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let names = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            parts.push(format!("{kind} {names}"));
+        }
+    }
+    if let Some(expires_ms) = key.expires_ms {
+        parts.push(format!("until {}", date_text(expires_ms)));
+    }
+    Ok(style::line(&parts.join("; ")))
 }
 
 /// Parses `--grants`.
@@ -172,7 +203,7 @@ fn until(time: Since) -> Result<u64> {
         Since::At(at_ms) => at_ms,
     };
     if at <= now {
-        bail!("--expires: that time has passed");
+        bail!("--expires: that time has passed; name one to come, such as 90d");
     }
     Ok(at)
 }

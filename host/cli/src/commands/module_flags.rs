@@ -16,16 +16,16 @@ pub struct ModuleArgs {
         long = "dir",
         global = true,
         value_name = "GRANT",
-        help = "Let a module see a directory: MODULE=HOST[:GUEST[:rw]], such as files=./notes:/data:rw"
+        help = "Give a module a directory: MODULE=HOST[:GUEST[:rw]], such as files=./notes:/data:rw"
     )]
     directories: Vec<String>,
-    /// Let a module see a variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
+    /// Give a module an environment variable: MODULE=NAME=VALUE, such as clock=TZ=UTC.
     #[arg(long = "env", global = true, value_name = "GRANT")]
     environment: Vec<String>,
-    /// Run modules without approval: for authors.
+    /// Run modules without approval; meant for authors of modules.
     #[arg(long, global = true)]
     trust_all: bool,
-    /// Use components from registries only as they were fetched before, without any network.
+    /// Use only the components that were fetched from registries before; no network access.
     #[arg(long, global = true)]
     offline: bool,
 }

@@ -21,30 +21,32 @@ use toolhold_runtime::config::Configuration;
 
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
-    /// Draw a plan: which step needs which, and what comes from outside.
+    /// Draw a plan: the dependencies between its steps, and its inputs.
     Show {
-        /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+        /// File with a plan message, a list of calls or a solution, as JSON; - reads stdin.
         file: String,
+        /// Output format.
         #[arg(long, value_name = "NAME", value_enum, default_value_t)]
         format: Format,
     },
-    /// Say everything that is wrong with a plan: tools, arguments, cycles, missing inputs. Exit code 1
-    /// if something is.
+    /// Report all faults of a plan: tools, arguments, cycles, missing inputs. Exit code 1 if there are any.
     Check {
         #[command(flatten)]
         plan: PlanArgs,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Show what a plan would do: its order, what runs at the same time, what is missing, and what its
-    /// tools may do. Nothing runs. Exit code 1 if it could not run.
+    /// Show what a plan would do, without running it: its order, parallel steps, missing inputs, and the
+    /// capabilities of its tools. Exit code 1 if it could not run.
     DryRun {
         #[command(flatten)]
         plan: PlanArgs,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Run a plan on its own inputs. The answer is the data that it writes. Exit code 1 if it cannot be
+    /// Run a plan without a model; the answer is the data that it writes. Exit code 1 if the plan cannot
     /// run, 5 if some of its calls failed.
     Run(Box<run::PlanRunArgs>),
 }
@@ -52,12 +54,12 @@ pub enum PlanCommand {
 /// A plan and what it works with.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// A plan message, a list of calls or a solution, as JSON; - reads it from stdin.
+    /// File with a plan message, a list of calls or a solution, as JSON; - reads stdin.
     file: String,
-    /// The plan's input, a JSON object or a file with one.
+    /// Input of the plan: a JSON object, or a file with one.
     #[arg(long, value_name = "FILE_OR_JSON")]
     input: Option<String>,
-    /// A file with context messages that the plan reads or whose tools it calls: data, state, tools.
+    /// File with context messages that the plan uses: data, state, tools.
     #[arg(long, value_name = "FILE")]
     context: Option<String>,
 }
@@ -65,12 +67,12 @@ pub struct PlanArgs {
 /// How a plan is drawn.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub enum Format {
-    /// Layer by layer, for a terminal.
+    /// Text by layers, for a terminal.
     #[default]
     Outline,
-    /// For Markdown and mermaid.live.
+    /// Mermaid, for Markdown and mermaid.live.
     Mermaid,
-    /// For Graphviz.
+    /// DOT, for Graphviz.
     Dot,
 }
 
@@ -137,7 +139,7 @@ fn value(file: &str) -> Result<Value> {
 
 /// Parses `--input`: JSON, a file, or a file after an @ as elsewhere.
 fn input(argument: &str) -> Result<Value> {
-    let input = if argument.trim_start().starts_with('{') {
+    let input = if argument.trim_start().starts_with(['{', '[']) {
         serde_json::from_str(argument).context("--input is not JSON")?
     } else {
         value(argument.strip_prefix('@').unwrap_or(argument)).context("--input")?

@@ -21,55 +21,55 @@ use toolhold_runtime::stats::Since;
 
 #[derive(Debug, Args)]
 pub struct CapacityArgs {
-    /// Ask the endpoint a few short requests, 1, 2, 4, … at the same time.
+    /// Measure the endpoint with short requests, 1, 2, 4, … at the same time.
     #[arg(long)]
     measure: bool,
-    /// Take what past runs took.
+    /// Take the inputs from the records of past runs.
     #[arg(long)]
     from_runs: bool,
-    /// Print the formulas, where they are from, and nothing else.
+    /// Print only the formulas and their sources.
     #[arg(long)]
     explain: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long, conflicts_with = "explain")]
     json: bool,
-    /// Runs per second that are wanted.
+    /// Target load, in runs per second.
     #[arg(long, value_name = "RATE")]
     target_qps: Option<f64>,
-    /// Of a replica's capacity that is planned for: waiting grows as 1 / (1 - U).
+    /// Planned share of a replica's capacity, 0 to 1; waiting grows as 1 / (1 - U).
     #[arg(long, value_name = "U")]
     utilization: Option<Distribution>,
-    /// Milliseconds to the first token; here and below as P50 or P50,P95.
+    /// Milliseconds to the first token, as P50 or P50,P95 (also in the options below).
     #[arg(long, value_name = "MS")]
     ttft_ms: Option<Distribution>,
     /// Milliseconds between two tokens.
     #[arg(long, value_name = "MS")]
     itl_ms: Option<Distribution>,
-    /// Of one request.
+    /// Prompt tokens of one request.
     #[arg(long, value_name = "N")]
     prompt_tokens: Option<Distribution>,
-    /// Of those, from the endpoint's prefix cache.
+    /// Prompt tokens of one request that come from the endpoint's prefix cache.
     #[arg(long, value_name = "N")]
     cached_tokens: Option<Distribution>,
-    /// Of one reply.
+    /// Completion tokens of one reply.
     #[arg(long, value_name = "N")]
     completion_tokens: Option<Distribution>,
-    /// To the model, of one run.
+    /// Requests to the model in one run.
     #[arg(long, value_name = "N")]
     requests: Option<Distribution>,
-    /// Milliseconds in tools, of one run.
+    /// Milliseconds that one run spends in tools.
     #[arg(long, value_name = "MS")]
     tools_ms: Option<Distribution>,
-    /// Requests that a replica works on at the same time; of those measured, this number.
+    /// Requests that a replica processes at the same time; with --measure, selects this measured level.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: Option<u32>,
-    /// With --measure: the most requests at the same time.
+    /// With --measure: maximum number of requests at the same time.
     #[arg(long, value_name = "N", default_value_t = 8, requires = "measure", value_parser = clap::value_parser!(u32).range(1..=256))]
     up_to: u32,
-    /// With --measure: the most seconds of it.
+    /// With --measure: maximum duration of the measurement, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "measure", value_parser = clap::value_parser!(u64).range(1..=3600))]
     measure_seconds: u64,
-    /// With --from-runs: those that began since then, such as 90m, 7d or 2026-11-20.
+    /// With --from-runs: only runs that began since then, such as 90m, 7d or 2026-11-20.
     #[arg(
         long,
         value_name = "WHEN",

@@ -26,16 +26,16 @@ use whose::{PolicySubject, is_meant};
 
 #[derive(Debug, Args)]
 pub struct PolicyArgs {
-    /// As for a run: only these tools, or all tools of these modules.
+    /// Show the policy of a run with only these tools, or all tools of these modules.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with_all = ["agent", "key"])]
     tools: Option<Vec<String>>,
-    /// What holds for runs of this agent of the server.
+    /// Show the policy of the server's runs of this agent.
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// What holds for runs in the name of this key, of the agent `default` if none is named.
+    /// Show the policy of runs that this key starts; --agent selects the agent [default: default].
     #[arg(long, value_name = "NAME")]
     key: Option<String>,
-    /// One JSON object: the hash, and what it is the hash of.
+    /// Print one JSON object with the hash and the hashed policy.
     #[arg(long)]
     json: bool,
 }
@@ -166,7 +166,9 @@ fn post_words(post: &ShieldBinding, place: ShieldPlace, is_own: bool) -> String 
     let within = post.timeout.as_millis();
     format!(
         "{words}  {}",
-        dim(&format!("{otherwise} without a verdict within {within} ms"))
+        dim(&format!(
+            "({otherwise} without a verdict within {within} ms)"
+        ))
     )
 }
 
@@ -191,7 +193,7 @@ fn terms(terms: &Value) -> String {
             format!(
                 "component {} (sha256:{:.12}…){settings}",
                 text("module"),
-                text("digest")
+                text("digest").trim_start_matches("sha256:")
             )
         }
         Some("model") => {
@@ -238,7 +240,12 @@ fn waiting(approval: &Approvals) {
     for (when, tools) in by_rule {
         println!("  of {}: {}", list(tools), words(when));
     }
-    println!("  of other tools: {}", words(approval.default));
+    let others = if approval.tools.is_empty() {
+        "all"
+    } else {
+        "other"
+    };
+    println!("  of {others} tools: {}", words(approval.default));
     let plans = if approval.plans {
         "wait as a whole"
     } else {

@@ -23,10 +23,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Ask the endpoint small questions instead, find out which contract works, and keep it for runs.
+    /// Instead, send the endpoint small test requests, find out which contract works, and store it for runs.
     #[arg(long)]
     pub probe: bool,
-    /// What was found as one JSON object.
+    /// Print the result as one JSON object.
     #[arg(long, requires = "probe")]
     pub json: bool,
     #[command(flatten)]
@@ -153,7 +153,7 @@ fn show(dialect: &Dialect) {
     let name = server.name.as_deref().unwrap_or("unknown");
     line(
         "server",
-        &format!("{name} {}", server.version.as_deref().unwrap_or_default()),
+        format!("{name} {}", server.version.as_deref().unwrap_or_default()).trim_end(),
     );
     line(
         "context",

@@ -20,15 +20,15 @@ use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
 pub struct PullArgs {
-    /// oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:HEX
+    /// Reference: oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:HEX
     reference: String,
-    /// The module's name [default: the last part of REPOSITORY].
+    /// Name of the module [default: the last part of REPOSITORY].
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Replace a component of this name.
+    /// Replace an existing component of this name.
     #[arg(long)]
     force: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -14,45 +14,54 @@ use toolhold_protocol::event::EventKind;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::Since;
-use toolhold_server::runs::end;
+use toolhold_server::runs::cancel_orphan;
 use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
 
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
-    /// Every run, the newest last.
+    /// List all runs, newest last.
     List {
-        /// Only the newest so many.
+        /// Show only the newest N.
         #[arg(long, value_name = "N")]
         last: Option<u32>,
+        /// Print one JSON object per line.
         #[arg(long)]
         json: bool,
     },
-    /// Print the steps of a run again.
+    /// Print the steps of a recorded run.
     Show {
-        /// The run's id, the beginning of it, or last.
+        /// Id of the run, the beginning of the id, or last.
         run: String,
-        /// One event a line.
+        /// Print one JSON event per line.
         #[arg(long)]
         json: bool,
     },
-    /// Follow a run that goes on in another process, from its beginning.
+    /// Follow a run of another process, from its beginning.
     Watch {
+        /// Id of the run, the beginning of the id, or last.
         run: String,
+        /// Print one JSON event per line.
         #[arg(long)]
         json: bool,
     },
-    /// Stop a run, whichever process goes on with it.
-    Cancel { run: String },
-    /// Go on with a run whose process ended.
+    /// Stop a run, in whichever process it is.
+    Cancel {
+        /// Id of the run, the beginning of the id, or last.
+        run: String,
+    },
+    /// Resume a run whose process ended.
     Resume(Box<ResumeArgs>),
-    /// Print a run's record as it is kept, one sealed event a line; `toolhold show FILE.jsonl` reads it.
-    Export { run: String },
-    /// Delete the record of runs that are over, and of sessions all of whose turns are.
+    /// Print a run's record as stored, one sealed event per line; `toolhold show FILE.jsonl` reads it.
+    Export {
+        /// Id of the run, the beginning of the id, or last.
+        run: String,
+    },
+    /// Delete the records of ended runs, and of sessions whose turns have all ended.
     Prune {
-        /// Those that ended so long ago, such as 30d, or before that date.
+        /// Only those that ended before then: a time ago, such as 30d, or a date.
         #[arg(long, value_name = "WHEN")]
         older_than: Since,
-        /// Do it; without, it is only said how many there are.
+        /// Delete them; without this option, only their number is printed.
         #[arg(long)]
         yes: bool,
     },
@@ -227,7 +236,7 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
         }
         bail!("its process was told, and has not stopped it yet");
     }
-    end(&store, run).await?;
+    cancel_orphan(&store, run).await?;
     println!("{} {run}", style::good("cancelled:"));
     Ok(Exit::Ok)
 }

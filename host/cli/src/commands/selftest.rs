@@ -11,13 +11,13 @@ use toolhold_runtime::config::Configuration;
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
-    /// Only the attacks of this row of the suite; may be given several times.
+    /// Run only the attacks of this row of the suite; repeatable.
     #[arg(long = "row", value_name = "N")]
     rows: Vec<u8>,
-    /// Fewer repetitions, and more patience: seconds instead of minutes.
+    /// Use fewer repetitions and longer time limits: takes seconds instead of minutes.
     #[arg(long)]
     quick: bool,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

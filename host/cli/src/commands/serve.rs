@@ -1,7 +1,7 @@
-//! `toolhold serve`: agents as an HTTP service, until it is told to stop.
+//! `toolhold serve`: agents as an HTTP service, until a signal stops it.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, stopped};
+use crate::commands::serving::{Serving, wait_for_stop_signal};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
 use crate::terminal::style;
@@ -23,7 +23,7 @@ use toolhold_server::settings::Keys;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port; port 0 takes a free one.
+    /// Address and port to listen on; port 0 takes a free one [default: serve.listen].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ impl ServeArgs {
 
 pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     let (config, serve) = (&loaded.configuration, &loaded.serve);
-    let (registry, watch) = serving::loaded(loaded).await?;
+    let (registry, watch) = serving::load_and_watch(loaded).await?;
     let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
     let needs_key = match serve.keys {
@@ -77,7 +77,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     tokio::spawn(async move { broken.resume_after_recovery().await });
     if let Some(days) = config.keep_days() {
         let store = dispatcher.store().clone();
-        tokio::spawn(async move { retention::keep(&store, days).await });
+        tokio::spawn(async move { retention::delete_expired(&store, days).await });
     }
     let router = router(App::new(dispatcher.clone(), config, serve), serve);
     let served = tokio::spawn(connections::serve(
@@ -111,7 +111,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     }
     drop(offered);
     tokio::select! {
-        stopped = stopped() => stopped?,
+        stopped = wait_for_stop_signal() => stopped?,
         failed = serving::keep_up(loaded, watch, agents.registry(), &dispatcher) => match failed? {},
     }
     eprintln!(
@@ -127,7 +127,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     };
     tokio::select! {
         _ = drained => {}
-        again = stopped() => {
+        again = wait_for_stop_signal() => {
             again?;
             dispatcher.close(Duration::ZERO).await;
         }
@@ -148,11 +148,11 @@ impl Serving for Dispatcher {
 
     const WHAT: &'static str = "agents and grants";
 
-    async fn made(&self, config: &Configuration) -> Result<ServedAgents> {
+    async fn build(&self, config: &Configuration) -> Result<ServedAgents> {
         self.agents().made(config).await
     }
 
-    fn put(&self, made: ServedAgents) {
+    fn replace(&self, made: ServedAgents) {
         self.agents().put(made);
     }
 

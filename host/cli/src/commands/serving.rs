@@ -22,10 +22,10 @@ pub trait Serving {
 
     /// # Errors
     /// The configuration is wrong.
-    async fn made(&self, config: &Configuration) -> Result<Self::State>;
+    async fn build(&self, config: &Configuration) -> Result<Self::State>;
 
     /// Replaces the present state.
-    fn put(&self, made: Self::State);
+    fn replace(&self, state: Self::State);
 
     /// Replaces the secrets that are removed from records.
     fn renew_secrets(&self, secrets: Vec<(String, String)>);
@@ -40,7 +40,7 @@ pub trait Serving {
 }
 
 /// A registry with all modules, and a watch of every change since they were read.
-pub async fn loaded(loaded: &Loaded) -> Result<(Registry, ConfigWatch)> {
+pub async fn load_and_watch(loaded: &Loaded) -> Result<(Registry, ConfigWatch)> {
     let config = &loaded.configuration;
     let seen = ConfigStamps::now(&loaded.files());
     let registry = host::registry(config)?;
@@ -85,7 +85,7 @@ pub async fn keep_up<S: Serving>(
             _ = hangup.recv() => Changed::Configuration,
         };
         match changed {
-            Changed::Modules => renewal::modules(&held.configuration, registry).await,
+            Changed::Modules => renewal::reload_modules(&held.configuration, registry).await,
             Changed::Configuration => reload(&mut held, registry, serving).await,
         }
         warn_of_failures(registry);
@@ -94,12 +94,12 @@ pub async fn keep_up<S: Serving>(
 }
 
 async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S) {
-    let made = async |now: &Configuration| Box::pin(serving.made(now)).await;
+    let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
         let now = held.again()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
-        let put = |made| serving.put(made);
-        renewal::renewed(before, configuration, registry, made, put).await?;
+        let put = |made| serving.replace(made);
+        renewal::apply(before, configuration, registry, made, put).await?;
         Ok::<_, anyhow::Error>(now)
     };
     match Box::pin(renewed).await {
@@ -118,7 +118,7 @@ async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S)
 }
 
 /// Completes on Ctrl-C, or on the signal of a service manager.
-pub async fn stopped() -> Result<()> {
+pub async fn wait_for_stop_signal() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         pressed = tokio::signal::ctrl_c() => pressed?,

@@ -14,13 +14,13 @@ use toolhold_storage::{RecordError, Source, Store};
 
 #[derive(Debug, Args)]
 pub struct StatsArgs {
-    /// The run's id, the beginning of it, or last.
+    /// Id of the run, the beginning of the id, or last.
     #[arg(required_unless_present = "since", conflicts_with = "since")]
     run: Option<String>,
-    /// All runs that began since then: 90m, 2h, 7d, or a date such as 2026-11-20 (UTC).
+    /// Sum up all runs that began since then: 90m, 2h or 7d ago, or a date such as 2026-11-20 (UTC).
     #[arg(long, value_name = "WHEN")]
     since: Option<Since>,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }

@@ -121,11 +121,24 @@ pub fn is_table(listed: &[String], key: &str) -> bool {
     }
 }
 
-/// The known key that is most similar.
-pub fn nearest<'k>(listed: &'k [String], key: &str) -> Option<&'k str> {
-    let scored = listed
-        .iter()
-        .map(|known| (strsim::jaro_winkler(known, key), known));
+/// The known key that is most similar: one of the same table if a user names it, else one of the default file.
+pub fn nearest(listed: &[String], key: &str) -> Option<String> {
+    let leaves: &[&str] = match parts(key).as_slice() {
+        ["module", _, _] => &MODULE,
+        ["mcp", _, _] => &MCP,
+        ["pools", _, _] => &POOL_KEYS,
+        ["router", "classes", _, _] => &CLASS_KEYS,
+        ["agents", _, _] => &AGENT_KEYS,
+        ["shields", _, _] | ["agents", _, "shields", _, _] => &SHIELD,
+        _ => return most_similar(listed.iter().map(String::as_str), key).map(str::to_owned),
+    };
+    let (table, leaf) = key.rsplit_once('.')?;
+    let meant = most_similar(leaves.iter().copied(), leaf)?;
+    Some(format!("{table}.{meant}"))
+}
+
+fn most_similar<'k>(known: impl Iterator<Item = &'k str>, key: &str) -> Option<&'k str> {
+    let scored = known.map(|known| (strsim::jaro_winkler(known, key), known));
     let (score, known) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (score > 0.85).then_some(known)
 }

@@ -42,7 +42,7 @@ pub enum ConfigError {
     },
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax { origin: String, reason: String },
-    #[error("{origin} has no meaning for {key:?}{suggestion}; `toolhold config` lists all keys")]
+    #[error("{origin} has no meaning for {key:?};{suggestion} `toolhold config` lists all keys")]
     UnknownKey {
         origin: String,
         key: String,
@@ -211,8 +211,20 @@ impl Merged {
                 .find(|(k, _)| key.starts_with(k.as_str()))
                 .map(|(_, v)| v)
         };
+        // What is missing in a table has the origin of what is there.
+        let beside = || {
+            let (table, _) = key.rsplit_once('.')?;
+            let mut leaves = self.leaves.iter();
+            let own = |k: &str| {
+                k.strip_prefix(table)
+                    .is_some_and(|rest| rest.starts_with('.'))
+            };
+            let found = leaves.find(|(k, (_, origin))| origin != "default" && own(k));
+            found.map(|(_, leaf)| leaf)
+        };
         exact
             .or_else(nearest)
+            .or_else(beside)
             .map_or_else(|| "the configuration".into(), |(_, origin)| origin.clone())
     }
 
@@ -222,8 +234,7 @@ impl Merged {
             let meant = known::nearest(&self.order, &key);
             return Err(ConfigError::UnknownKey {
                 origin: origin.to_owned(),
-                suggestion: meant
-                    .map_or_else(String::new, |key| format!("; did you mean {key:?}?")),
+                suggestion: meant.map_or_else(String::new, |key| format!(" did you mean {key:?}?")),
                 key,
             });
         }
@@ -508,7 +519,7 @@ pub fn user_file() -> Option<PathBuf> {
     Some(base.config_dir().join("toolhold").join("config.toml"))
 }
 
-/// The files that are read if none is named.
+/// The files that are read unless one is named.
 pub fn usual_files() -> Vec<PathBuf> {
     let found = PathBuf::from(FOUND);
     user_file().into_iter().chain([found]).collect()

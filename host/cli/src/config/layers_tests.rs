@@ -140,7 +140,7 @@ fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
 }
 
 #[test]
-fn what_a_file_says_that_nobody_named_is_known_as_that() {
+fn values_of_a_found_file_have_it_as_their_origin() {
     let found = Merged {
         leaves: BTreeMap::from([
             (
@@ -230,7 +230,7 @@ fn an_unknown_key_is_an_error_though_it_is_empty() {
 
 /// A set value counts as set even if it equals the default.
 #[test]
-fn a_limit_of_tokens_that_nobody_chose_is_known() {
+fn a_default_token_limit_is_known_as_the_default() {
     for (text, assumed) in [("", Some(1_024)), ("[run]\nmax_tokens = 1024", None)] {
         let merged = merge_with(text, &[], &Flags::default()).unwrap();
         let settings = checked(&merged).unwrap().settings();

@@ -64,12 +64,12 @@ fn load_granting(
     if let Some((leaf, reason)) = serve.fault() {
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
-    let mcp_server: mcp_server::Table = section(&merged, &table, "mcp_server")?;
-    let token_env = mcp_server.token_env();
-    let mut configuration = configuration(&merged, table.clone(), token_env)?;
-    let mcp_server = mcp_server
-        .settings(variable(token_env).map(Into::into))
-        .map_err(|(leaf, reason)| merged.wrong(&format!("mcp_server.{leaf}"), reason))?;
+    let mut mcp_server: mcp_server::Settings = section(&merged, &table, "mcp_server")?;
+    let mut configuration = configuration(&merged, table.clone(), &mcp_server.token_env)?;
+    if let Some((leaf, reason)) = mcp_server.fault() {
+        return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
+    }
+    mcp_server.token = variable(&mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
         let resolved = resolve_agent(&files, flags, &name, &agent, table.get("agents"));
         configuration.add_agent(name, resolved);
@@ -191,7 +191,7 @@ fn resolve_agent(
 /// A file with a JSON Schema.
 fn schema(path: &Path) -> Result<serde_json::Value, String> {
     let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = text.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     serde_json::from_str(&text).map_err(|error| format!("{} is not JSON: {error}", path.display()))
 }
 
@@ -218,8 +218,41 @@ fn read<T: DeserializeOwned>(merged: &Merged, at: &str, value: Value) -> Result<
             (at, "." | "") => at.to_owned(),
             (at, path) => format!("{at}.{path}"),
         };
-        merged.wrong(&key, error.inner().message().to_owned())
+        merged.wrong(&key, in_words(error.inner().message()))
     })
+}
+
+/// What is wrong with a value, as an operator says it: types of TOML in the place of types of Rust.
+fn in_words(message: &str) -> String {
+    if message == "invalid socket address syntax" {
+        return "must be an address with a port, such as 127.0.0.1:8700".to_owned();
+    }
+    let mistyped = ["invalid type: ", "invalid value: "];
+    let mistyped = mistyped.iter().find_map(|kind| message.strip_prefix(kind));
+    let Some((found, expected)) = mistyped.and_then(|rest| rest.rsplit_once(", expected ")) else {
+        let message = message.replace("unknown variant", "unknown value");
+        let message = message.replace("unknown field", "unknown key");
+        return message.replace("missing field", "missing key");
+    };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
+        "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "a table",
+        // `string "x"`, "integer `-1`", "floating point `1.5`"
+        other => other
+            .trim_start_matches(|c: char| c.is_ascii_lowercase() || c == ' ')
+            .trim_matches('`'),
+    };
+    format!("must be {expected}, not {found}")
 }
 
 /// The environment variables that are UTF-8.

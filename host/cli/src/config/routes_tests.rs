@@ -129,7 +129,7 @@ fn what_cannot_work_is_named_with_its_key_and_the_remedy() {
         (
             "[pools.p]\nmembers = [\"a\"]\noverload = [\"less\"]",
             "pools.p.overload",
-            "unknown variant",
+            "unknown value",
         ),
         (
             "[pools.p]\nmembers = [\"a\"]\nattempts = 0",
@@ -238,7 +238,7 @@ fn an_endpoint_has_its_own_window_and_weight_and_the_defaults_of_the_rest() {
 
 /// `max_cost` needs to know what every reply costs; what to set is named by the endpoint it is set at.
 #[test]
-fn who_lacks_a_price_is_named() {
+fn an_endpoint_without_a_price_is_named() {
     const POOL: &str = "endpoint = \"all\"\n[run]\ncurrency = \"EUR\"\nmax_cost = 1\n\
                         [pools.all]\nmembers = [\"p\", \"q\"]\n";
     const PRICE: &str = "price_per_million = { prompt = 1, completion = 1 }\n";

@@ -30,8 +30,10 @@ pub fn file(path: &str) -> Result<String> {
 
 /// Parses a JSON file.
 pub fn json(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", path.display()))
+    let at = path.display();
+    let text = File::open(path).map_err(Into::into).and_then(bounded);
+    let text = text.with_context(|| format!("{at} cannot be read"))?;
+    serde_json::from_str(&text).with_context(|| format!("{at} is not JSON"))
 }
 
 fn bounded(source: impl Read) -> Result<String> {

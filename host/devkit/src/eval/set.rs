@@ -89,11 +89,12 @@ impl Set {
     /// # Errors
     /// The file is invalid; the error names the task.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let size = std::fs::metadata(path).map_err(|error| error.to_string())?;
+        let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
+        let size = std::fs::metadata(path).map_err(unreadable)?;
         if size.len() > MAX_BYTES {
             return Err(format!("it has more than {MAX_BYTES} bytes"));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
         if path
             .extension()
             .is_some_and(|extension| extension == "json")

@@ -70,7 +70,8 @@ impl<'a> Coercion<'a> {
                     let Some(schema) = own.or_else(|| schema.get("items")) else {
                         break;
                     };
-                    place.push_str(&format_index(index));
+                    place.push('/');
+                    place.push_str(&index.to_string());
                     self.value(schema, item, place, depth + 1);
                     place.truncate(length);
                 }
@@ -200,13 +201,11 @@ fn read(types: &[&str], value: &Value) -> Option<ReadText> {
             if is("boolean") && ["true", "false"].iter().any(|word| is_word(text, word)) {
                 return found(is_word(text, "true").into(), RepairKind::BooleanAsText);
             }
-            let parsed = strict::parse(text).ok();
-            let parsed = parsed.filter(|parsed| {
-                (parsed.is_object() && is("object")) || (parsed.is_array() && is("array"))
-            });
-            match parsed {
-                Some(parsed) => found(parsed, RepairKind::JsonAsText),
-                None => listed(types, value),
+            match strict::parse(text) {
+                Ok(parsed @ (Value::Object(_) | Value::Array(_))) if is(type_of(&parsed)) => {
+                    found(parsed, RepairKind::JsonAsText)
+                }
+                _ => listed(types, value),
             }
         }
         Value::Number(number)
@@ -219,7 +218,7 @@ fn read(types: &[&str], value: &Value) -> Option<ReadText> {
         Value::Number(number) if is("string") && (number.is_i64() || number.is_u64()) => {
             found(number.to_string().into(), RepairKind::TextAsNumber)
         }
-        other if has_type(types, other) => None,
+        other if is(type_of(other)) => None,
         _ => listed(types, value),
     }
 }
@@ -268,10 +267,6 @@ fn number(text: &str) -> Option<Number> {
     serde_json::from_str(text.trim()).ok()
 }
 
-fn has_type(types: &[&str], value: &Value) -> bool {
-    types.contains(&type_of(value))
-}
-
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -317,8 +312,4 @@ fn only_branch(schema: &Value) -> Option<&Value> {
         .iter()
         .filter(|branch| types(branch) != ["null"]);
     others.next().filter(|_| others.next().is_none())
-}
-
-fn format_index(index: usize) -> String {
-    format!("/{index}")
 }

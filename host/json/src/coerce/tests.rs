@@ -250,9 +250,9 @@ fn a_number_becomes_a_text_only_if_nothing_of_it_is_lost() {
     }
 }
 
-/// As many faults as there may be: what is told of them is bounded, and nothing is left undone.
+/// With the maximum number of faults, the report is bounded and every fault is repaired.
 #[test]
-fn what_is_told_is_bounded() {
+fn reported_faults_are_bounded() {
     let given = json!({"d": 1, "l": vec!["1"; 1_000]});
     let coerced = coerce(&schema(), &given).unwrap();
     assert_eq!(coerced.arguments["l"], json!(vec![1; 1_000]));

@@ -2,6 +2,7 @@
 
 use super::RepairKind;
 use super::{End, is_odd_space};
+use crate::string::{StringDecoder, StringPart};
 use serde_json::{Map, Value};
 
 /// Maximum depth; deeper than any accepted arguments.
@@ -172,68 +173,31 @@ impl RepairReader<'_> {
             }
         };
         let mut text = String::new();
+        let mut decoder = StringDecoder::default();
         loop {
-            match self.next()? {
-                c if close.contains(&c) => return Some(text),
-                '\\' => self.escape(&mut text)?,
-                c => {
+            let c = match decoder.next(&mut self.rest)? {
+                StringPart::Plain(c) if close.contains(&c) => return Some(text),
+                StringPart::Plain(c) => {
                     if c < ' ' {
                         self.note(RepairKind::LineBreakInText);
                     }
-                    text.push(c);
+                    c
                 }
-            }
+                StringPart::Escaped(c) => c,
+                StringPart::Stray('\'') => {
+                    self.note(RepairKind::EscapedSingleQuote);
+                    '\''
+                }
+                // `\d` of a regular expression: nothing else can be meant.
+                StringPart::Stray(c) => {
+                    self.note(RepairKind::StrayBackslash);
+                    text.push('\\');
+                    c
+                }
+                StringPart::HalfPair | StringPart::CutUnit => return None,
+            };
+            text.push(c);
         }
-    }
-
-    fn escape(&mut self, text: &mut String) -> Option<()> {
-        let c = self.next()?;
-        let meant = match c {
-            '"' | '\\' | '/' => c,
-            'b' => '\u{8}',
-            'f' => '\u{c}',
-            'n' => '\n',
-            'r' => '\r',
-            't' => '\t',
-            'u' => return self.unicode(text),
-            '\'' => {
-                self.note(RepairKind::EscapedSingleQuote);
-                c
-            }
-            // `\d` of a regular expression: nothing else can be meant.
-            other => {
-                self.note(RepairKind::StrayBackslash);
-                text.push('\\');
-                other
-            }
-        };
-        text.push(meant);
-        Some(())
-    }
-
-    fn unicode(&mut self, text: &mut String) -> Option<()> {
-        let first = self.hex()?;
-        let code = match first {
-            0xd800..=0xdbff => {
-                if !self.take("\\u") {
-                    return None;
-                }
-                let second = self.hex().filter(|low| (0xdc00..=0xdfff).contains(low))?;
-                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
-            }
-            other => other,
-        };
-        text.push(char::from_u32(code)?);
-        Some(())
-    }
-
-    fn hex(&mut self) -> Option<u32> {
-        let digits = self
-            .rest
-            .get(..4)
-            .filter(|digits| digits.chars().all(|c| c.is_ascii_hexdigit()))?;
-        self.rest = &self.rest[4..];
-        u32::from_str_radix(digits, 16).ok()
     }
 
     fn number(&mut self) -> Option<Value> {
@@ -245,13 +209,9 @@ impl RepairReader<'_> {
             Ok(value) => value,
             Err(_) => {
                 let plain = written.strip_prefix('+').unwrap_or(written);
-                let plain = if plain.starts_with('.') {
-                    format!("0{plain}")
-                } else {
-                    plain.to_owned()
-                };
-                let plain = plain.strip_suffix('.').unwrap_or(&plain);
-                let value = serde_json::from_str(plain).ok()?;
+                let zero = if plain.starts_with('.') { "0" } else { "" };
+                let plain = format!("{zero}{}", plain.strip_suffix('.').unwrap_or(plain));
+                let value = serde_json::from_str(&plain).ok()?;
                 self.note(RepairKind::OddNumber);
                 value
             }
@@ -263,16 +223,13 @@ impl RepairReader<'_> {
     fn literal(&mut self) -> Option<Value> {
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric())?;
         let (word, rest) = self.rest.split_at(end);
-        let (value, is_json) = match word {
-            "true" => (Value::Bool(true), true),
-            "false" => (Value::Bool(false), true),
-            "null" => (Value::Null, true),
-            "True" => (Value::Bool(true), false),
-            "False" => (Value::Bool(false), false),
-            "None" => (Value::Null, false),
+        let value = match word {
+            "true" | "True" => Value::Bool(true),
+            "false" | "False" => Value::Bool(false),
+            "null" | "None" => Value::Null,
             _ => return None,
         };
-        if !is_json {
+        if word.starts_with(char::is_uppercase) {
             self.note(RepairKind::PythonLiteral);
         }
         self.rest = rest;

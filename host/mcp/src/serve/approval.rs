@@ -6,12 +6,13 @@
 
 use super::client_sender::ClientSender;
 use super::revision::{ProtocolEra, RequestMetadata};
-use super::rpc::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
 use super::session::{ClientSession, ElicitationOutcome};
+use crate::rpc::{INTERNAL_ERROR, MISSING_CAPABILITY, RpcError};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolhold_agent::calls::{CallApprover, NoDecision};
@@ -91,15 +92,15 @@ pub struct CallerApprover {
 impl CallerApprover {
     pub fn new(
         asking: Arc<ApprovalPrompts>,
-        terms: &RequestMetadata,
+        metadata: &RequestMetadata,
         session: Option<Arc<ClientSession>>,
         client_sender: ClientSender,
         params: Map<String, Value>,
     ) -> Self {
         Self {
             asking,
-            era: terms.era,
-            elicits: terms.elicits,
+            era: metadata.era,
+            elicits: metadata.elicits,
             session,
             client_sender,
             is_nested: false,
@@ -110,19 +111,13 @@ impl CallerApprover {
 
     /// Takes the question that the client is to be sent instead of a result.
     pub fn handed_back(&self) -> Result<Value, RpcError> {
-        let mut answer = self
-            .handed_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut answer = self.handed_back.lock();
         let nothing = || Err(RpcError::new(INTERNAL_ERROR, "the question got lost"));
         answer.take().unwrap_or_else(nothing)
     }
 
     fn hand_back(&self, answer: Result<Value, RpcError>) -> NoDecision {
-        *self
-            .handed_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *self.handed_back.lock() = Some(answer);
         NoDecision::HandedBack
     }
 
@@ -142,7 +137,9 @@ impl CallerApprover {
         if !self.elicits {
             let why = "the client offers no elicitation";
             return Err(match self.era {
-                ProtocolEra::Modern if !self.is_nested => self.hand_back(Err(incapable(tool))),
+                ProtocolEra::Modern if !self.is_nested => {
+                    self.hand_back(Err(needs_elicitation(tool)))
+                }
                 _ => unasked(why),
             });
         }
@@ -152,7 +149,7 @@ impl CallerApprover {
             let Ok(_room) = asking.room.try_acquire() else {
                 return Err(NoDecision::Refused(too_many()));
             };
-            let put = put(pending, session, &self.client_sender, time);
+            let put = ask_session_user(pending, session, &self.client_sender, time);
             return put.await.map_err(NoDecision::Refused);
         }
         if self.is_nested {
@@ -161,7 +158,7 @@ impl CallerApprover {
             ));
         }
         match asking.questions.answered(pending, &self.params) {
-            Ok(Some(said)) => judged(said).map_err(NoDecision::Refused),
+            Ok(Some(said)) => approval_of(said).map_err(NoDecision::Refused),
             Ok(None) => {
                 let form = form(pending).map_err(NoDecision::Refused)?;
                 Err(match asking.questions.ask(pending, form, time) {
@@ -201,7 +198,7 @@ impl CallApprover for CallerApprover {
 pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
     let arguments = serde_json::to_string_pretty(&pending.arguments).unwrap_or_default();
     if arguments.len() > MAX_SHOWN_BYTES {
-        return Err(refused(&format!(
+        return Err(refusal(&format!(
             "its arguments have {} bytes, and {MAX_SHOWN_BYTES} are the most that is shown to a person",
             arguments.len()
         )));
@@ -248,7 +245,7 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
 }
 
 /// Reads the result of `elicitation/create`. An unknown action counts as no decision.
-pub fn said(answer: &Value) -> PersonReply {
+pub fn parse_reply(answer: &Value) -> PersonReply {
     let content = |key: &str| answer.pointer(&format!("/content/{key}"))?.as_str();
     let reason = || match content("reason").map(|reason| visible(reason.trim(), MAX_REASON_CHARS)) {
         Some(reason) if !reason.is_empty() => reason,
@@ -268,40 +265,40 @@ pub fn said(answer: &Value) -> PersonReply {
 ///
 /// # Errors
 /// Why the call is not made.
-pub async fn put(
+pub async fn ask_session_user(
     pending: &Pending,
     session: &ClientSession,
     client_sender: &ClientSender,
     time: Duration,
 ) -> Result<(), ToolFailure> {
     match session.ask(form(pending)?, client_sender, time).await {
-        ElicitationOutcome::Given(answer) => judged(said(&answer)),
-        ElicitationOutcome::Nothing => judged(PersonReply::Nothing),
+        ElicitationOutcome::Given(answer) => approval_of(parse_reply(&answer)),
+        ElicitationOutcome::Nothing => approval_of(PersonReply::Nothing),
         ElicitationOutcome::TooLate => Err(too_late(time)),
-        ElicitationOutcome::TooMany => Err(refused("too many calls of this client wait already")),
+        ElicitationOutcome::TooMany => Err(refusal("too many calls of this client wait already")),
     }
 }
 
 /// # Errors
 /// The reply is no approval.
-pub fn judged(said: PersonReply) -> Result<(), ToolFailure> {
+pub fn approval_of(said: PersonReply) -> Result<(), ToolFailure> {
     match said {
         PersonReply::Approve => Ok(()),
-        PersonReply::Refuse(reason) => Err(refused(&format!("the user refused it: {reason}"))),
-        PersonReply::Nothing => Err(refused("the user did not decide")),
+        PersonReply::Refuse(reason) => Err(refusal(&format!("the user refused it: {reason}"))),
+        PersonReply::Nothing => Err(refusal("the user did not decide")),
     }
 }
 
 pub fn too_late(time: Duration) -> ToolFailure {
-    refused(&format!("no decision within {} s", time.as_secs()))
+    refusal(&format!("no decision within {} s", time.as_secs()))
 }
 
 pub fn too_many() -> ToolFailure {
-    refused("too many calls wait already")
+    refusal("too many calls wait already")
 }
 
 /// Why the call is not made.
-pub fn refused(reason: &str) -> ToolFailure {
+pub fn refusal(reason: &str) -> ToolFailure {
     ToolFailure::correctable(
         "not_approved",
         format!("this call waits for a person, and is not made: {reason}"),
@@ -317,7 +314,7 @@ pub fn no_person(tool: &str, why: &str) -> String {
 }
 
 /// The failure for a client of revision 2026-07-28 without elicitation.
-pub fn incapable(tool: &str) -> RpcError {
+pub fn needs_elicitation(tool: &str) -> RpcError {
     let message = no_person(tool, "the client offers no elicitation");
     RpcError::new(MISSING_CAPABILITY, message)
         .with(json!({"requiredCapabilities": {"elicitation": {"form": {}}}}))
@@ -334,8 +331,8 @@ impl Questions {
         form: Value,
         time: Duration,
     ) -> Result<Option<Value>, RpcError> {
-        let state = unguessable()?;
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = random_token()?;
+        let mut waiting = self.0.lock();
         let now = Instant::now();
         if waiting.len() >= MAX_OPEN_QUESTIONS {
             waiting.retain(|_, asked| asked.until > now);
@@ -369,7 +366,7 @@ impl Questions {
             (Some(Value::String(state)), answers) => (state, answers),
             _ => return Err(RpcError::params("inputResponses need their requestState")),
         };
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let is_ours = waiting
             .get(state)
             .is_some_and(|asked| asked.digest == pending.digest && asked.until > Instant::now());
@@ -382,7 +379,7 @@ impl Questions {
             return Ok(None);
         };
         waiting.remove(state);
-        Ok(Some(said(answer)))
+        Ok(Some(parse_reply(answer)))
     }
 }
 
@@ -390,7 +387,7 @@ impl Questions {
 ///
 /// # Errors
 /// The system gives no random bytes.
-pub fn unguessable() -> Result<String, RpcError> {
+pub fn random_token() -> Result<String, RpcError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|_| {
         let message = "there is no randomness to be had; try again";
@@ -469,7 +466,7 @@ mod tests {
             ),
             (json!("accept"), PersonReply::Nothing),
         ] {
-            assert_eq!(said(&answer), expect, "{answer}");
+            assert_eq!(parse_reply(&answer), expect, "{answer}");
         }
     }
 
@@ -522,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_that_nobody_answers_make_room() {
+    fn unanswered_questions_expire_and_make_room() {
         let questions = Questions::default();
         let ask = |time| questions.ask(&pending(json!({})), json!({}), time).unwrap();
         for _ in 0..MAX_OPEN_QUESTIONS {

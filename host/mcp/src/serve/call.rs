@@ -2,15 +2,15 @@
 
 use super::approval::CallerApprover;
 use super::catalog::ListedTool;
-use super::client_sender::{ClientSender, ear, telling};
-use super::elicitation::{ElicitationApprover, asking};
+use super::client_sender::{ClientSender, forward_notes, guest_listener};
+use super::elicitation::{ElicitationApprover, run_with_questions};
 use super::request::{OfferedRequest, note_run};
 use super::result;
 use super::revision::RequestMetadata;
-use super::rpc::{INTERNAL_ERROR, RpcError};
 use super::seams::{RecordedCaller, RequestCall};
-use super::service::{Rules, Service, cut};
+use super::service::{Rules, Service, shorten};
 use super::session::ClientSession;
+use crate::rpc::{INTERNAL_ERROR, RpcError};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Service {
     pub(super) async fn call(
         &self,
         mut params: Map<String, Value>,
-        terms: &RequestMetadata,
+        metadata: &RequestMetadata,
         session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
     ) -> Result<Value, RpcError> {
@@ -48,21 +48,21 @@ impl Service {
         let id = run.to_string();
         let approver = Arc::new(CallerApprover::new(
             self.asking.clone(),
-            terms,
+            metadata,
             session.cloned(),
             client_sender.clone(),
             params,
         ));
         let pipeline = CallPipeline {
             toolbox: match &offered.request {
-                None => self.modules.toolbox(&terms.session),
+                None => self.modules.toolbox(&metadata.session),
                 Some(request) => Arc::new(RequestTool {
                     run,
                     request: request.clone(),
                     rules: rules.clone(),
-                    terms: terms.clone(),
+                    metadata: metadata.clone(),
                     session: session
-                        .filter(|_| terms.elicits && self.settings.ask)
+                        .filter(|_| metadata.elicits && self.settings.ask)
                         .cloned(),
                     client_sender: client_sender.clone(),
                     answer_timeout: self.settings.answer_timeout,
@@ -75,10 +75,10 @@ impl Service {
                 slots: self.slots.clone(),
                 most: self.settings.calls,
             }),
-            recorder: self.records.of(caller(&rules, terms)),
+            recorder: self.records.of(caller(&rules, metadata)),
             hiding: Some(rules.mask.clone()),
         };
-        let (listener, heard) = ear(terms).unzip();
+        let (listener, heard) = guest_listener(metadata).unzip();
         let call = pipeline.call(CallRequest {
             id: id.clone(),
             tool: offered.callable.clone(),
@@ -93,11 +93,11 @@ impl Service {
         });
         let came = match heard {
             Some(heard) => {
-                telling(
+                forward_notes(
                     call,
                     heard,
                     &offered.name,
-                    terms,
+                    metadata,
                     &rules.mask,
                     client_sender,
                 )
@@ -114,7 +114,7 @@ impl Service {
             }
             Err(NotCalled::Lost { was_made }) => return Err(lost(was_made)),
         };
-        let mut result = told(end, offered, terms);
+        let mut result = told(end, offered, metadata);
         if offered.request.is_some() {
             note_run(&mut result, &id);
         }
@@ -122,7 +122,7 @@ impl Service {
     }
 
     fn unknown(&self, name: &str) -> String {
-        let shown = cut(name);
+        let shown = shorten(name);
         let module = name
             .rsplit_once('.')
             .and_then(|(module, _)| self.modules.disabled(module));
@@ -138,28 +138,28 @@ impl Service {
 }
 
 /// The caller, for the record.
-fn caller(rules: &Rules, terms: &RequestMetadata) -> RecordedCaller {
+fn caller(rules: &Rules, metadata: &RequestMetadata) -> RecordedCaller {
     let mut way = Map::from_iter([
         ("via".to_owned(), "mcp".into()),
-        ("session".to_owned(), Value::from(&*terms.session)),
+        ("session".to_owned(), Value::from(&*metadata.session)),
     ]);
-    if let Some(client) = &terms.client {
+    if let Some(client) = &metadata.client {
         way.insert("client".into(), client.clone());
     }
     RecordedCaller {
         policy: rules.policy.clone(),
-        owner: terms.owner.to_owned(),
+        owner: metadata.owner.to_owned(),
         way,
-        trace: terms.trace.clone(),
+        trace: metadata.trace.clone(),
     }
 }
 
 /// The result of an ended call, as the client gets it.
-fn told(end: CallEnd, offered: &ListedTool, terms: &RequestMetadata) -> Value {
+fn told(end: CallEnd, offered: &ListedTool, metadata: &RequestMetadata) -> Value {
     match end.result.outcome {
         Ok(output) => {
             tracing::info!(tool = offered.name, "called");
-            result::complete(terms.era, offered, output.value)
+            result::complete(metadata.era, offered, output.value)
         }
         Err(failure) => {
             tracing::info!(
@@ -213,7 +213,7 @@ struct RequestTool {
     run: Uuid,
     request: OfferedRequest,
     rules: Arc<Rules>,
-    terms: RequestMetadata,
+    metadata: RequestMetadata,
     /// The session whose user is asked.
     session: Option<Arc<ClientSession>>,
     client_sender: ClientSender,
@@ -239,13 +239,13 @@ impl Toolbox for RequestTool {
                 name: &self.request.name,
                 saved: &self.request.saved,
                 input: self.request.input(call.arguments.clone()),
-                session: &self.terms.session,
-                owner: self.terms.owner,
-                trace: &self.terms.trace,
+                session: &self.metadata.session,
+                owner: self.metadata.owner,
+                trace: &self.metadata.trace,
                 listener: call.listener.clone(),
                 approver: Arc::new(ElicitationApprover::new(questions, time)),
             });
-            asking(
+            run_with_questions(
                 run,
                 asked,
                 self.session.as_deref(),

@@ -3,8 +3,8 @@
 use super::mask::Mask;
 use super::request::{OfferedRequest, tool_name};
 use super::revision::ProtocolEra;
-use super::rpc::RpcError;
 use super::schema::{self, ObjectSchema, of_object};
+use crate::rpc::RpcError;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_told_of_with_its_claims() {
+    fn a_tool_is_listed_with_its_annotations() {
         let tool = listed(
             ToolSpec {
                 title: Some("Add".into()),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tools_make_short_pages_and_none_is_too_large() {
+    fn large_tools_make_short_pages() {
         let large = |n: usize| ToolSpec {
             description: "x".repeat(PAGE_BYTES / 3),
             ..spec(&format!("m.t{n}"))

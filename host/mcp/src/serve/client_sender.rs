@@ -2,7 +2,7 @@
 
 use super::mask::Mask;
 use super::revision::{RequestMetadata, level_name};
-use super::rpc;
+use crate::rpc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::future::Future;
@@ -80,14 +80,14 @@ impl Listener for GuestLogSink {
 }
 
 /// The log sink of a call, if its client wants log lines or progress.
-pub fn ear(terms: &RequestMetadata) -> Option<(Arc<dyn Listener>, GuestNotes)> {
-    if terms.least.is_none() && terms.progress.is_none() {
+pub fn guest_listener(metadata: &RequestMetadata) -> Option<(Arc<dyn Listener>, GuestNotes)> {
+    if metadata.least.is_none() && metadata.progress.is_none() {
         return None;
     }
     let (lines, heard_lines) = mpsc::channel(LOG_BACKLOG);
     let (progress, heard_progress) = watch::channel(None);
     let ear = GuestLogSink {
-        least: terms.least,
+        least: metadata.least,
         lines,
         progress,
     };
@@ -99,18 +99,18 @@ pub fn ear(terms: &RequestMetadata) -> Option<(Arc<dyn Listener>, GuestNotes)> {
 }
 
 /// Runs `call`, and forwards its log lines and progress to the client meanwhile.
-pub async fn telling<T>(
+pub async fn forward_notes<T>(
     call: impl Future<Output = T>,
     mut heard: GuestNotes,
     tool: &str,
-    terms: &RequestMetadata,
+    metadata: &RequestMetadata,
     mask: &Mask,
     client_sender: &ClientSender,
 ) -> T {
     let mut call = pin!(call);
     let mut teller = ProgressSender {
         tool,
-        token: terms.progress.as_ref(),
+        token: metadata.progress.as_ref(),
         mask,
         client_sender,
         last: None,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use crate::serve::revision::ProtocolEra;
 
-    fn terms(least: Option<LogLevel>, progress: Option<Value>) -> RequestMetadata {
+    fn metadata(least: Option<LogLevel>, progress: Option<Value>) -> RequestMetadata {
         RequestMetadata {
             era: ProtocolEra::Modern,
             elicits: false,
@@ -208,15 +208,15 @@ mod tests {
         }
     }
 
-    async fn told(terms: RequestMetadata, say: impl Fn(&dyn Listener)) -> Vec<Value> {
+    async fn told(metadata: RequestMetadata, say: impl Fn(&dyn Listener)) -> Vec<Value> {
         let (client_sender, mut told) = ClientSender::new(1_000);
-        let (ear, heard) = ear(&terms).unwrap();
+        let (ear, heard) = guest_listener(&metadata).unwrap();
         let mask = Mask::default();
-        telling(
+        forward_notes(
             async { say(&*ear) },
             heard,
             "m.f",
-            &terms,
+            &metadata,
             &mask,
             &client_sender,
         )
@@ -231,7 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_hears_what_it_asked_for() {
-        let messages = told(terms(Some(LogLevel::Warn), Some(json!("t"))), |ear| {
+        let messages = told(metadata(Some(LogLevel::Warn), Some(json!("t"))), |ear| {
             for level in [LogLevel::Info, LogLevel::Error] {
                 let message = "said".into();
                 ear.logged(LogLine { level, message });
@@ -252,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flood_is_cut_and_the_last_progress_is_told() {
-        let messages = told(terms(Some(LogLevel::Trace), Some(json!(1))), |ear| {
+        let messages = told(metadata(Some(LogLevel::Trace), Some(json!(1))), |ear| {
             for n in 0..10_000 {
                 ear.progressed(progress(n));
                 let message = n.to_string();
@@ -270,15 +270,23 @@ mod tests {
     #[tokio::test]
     async fn progress_that_does_not_grow_is_not_told() {
         let (client_sender, mut told) = ClientSender::new(1_000);
-        let terms = terms(None, Some(json!(1)));
-        let (ear, heard) = ear(&terms).unwrap();
+        let metadata = metadata(None, Some(json!(1)));
+        let (ear, heard) = guest_listener(&metadata).unwrap();
         let call = async {
             for done in [2, 1, 2, 5] {
                 ear.progressed(progress(done));
                 tokio::time::sleep(2 * PROGRESS_INTERVAL).await;
             }
         };
-        telling(call, heard, "m.f", &terms, &Mask::default(), &client_sender).await;
+        forward_notes(
+            call,
+            heard,
+            "m.f",
+            &metadata,
+            &Mask::default(),
+            &client_sender,
+        )
+        .await;
         let mut seen = Vec::new();
         while let Ok(message) = told.try_recv() {
             let message: Value = serde_json::from_slice(&message).unwrap();
@@ -288,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_nothing_is_told_nothing() {
-        assert!(ear(&terms(None, None)).is_none());
+    fn a_client_that_asked_for_nothing_gets_nothing() {
+        assert!(guest_listener(&metadata(None, None)).is_none());
     }
 }

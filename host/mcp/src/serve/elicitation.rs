@@ -1,7 +1,7 @@
 //! Calls within a run of a saved Request that wait for a person. The run continues meanwhile, and the
 //! session's user is asked, if there is a session.
 
-use super::approval::{PersonReply, form, judged, said, too_late};
+use super::approval::{PersonReply, approval_of, form, parse_reply, too_late};
 use super::client_sender::ClientSender;
 use super::session::{ClientSession, ElicitationOutcome};
 use futures_util::future::BoxFuture;
@@ -30,7 +30,7 @@ pub struct ElicitationApprover {
 }
 
 /// Drives `run`, and asks the session's user its questions meanwhile.
-pub async fn asking<'a, T>(
+pub async fn run_with_questions<'a, T>(
     mut run: BoxFuture<'a, T>,
     mut questions: mpsc::Receiver<Question>,
     session: Option<&'a ClientSession>,
@@ -72,9 +72,9 @@ fn ask<'a>(
         let ElicitationOutcome::Given(answer) = answer else {
             return;
         };
-        let said = said(&answer);
+        let said = parse_reply(&answer);
         if said != PersonReply::Nothing {
-            let _ = decided.send(judged(said).map_or_else(refuse, |()| Verdict::Approve));
+            let _ = decided.send(approval_of(said).map_or_else(refuse, |()| Verdict::Approve));
         }
     })
 }

@@ -1,9 +1,10 @@
 //! The requests of one client that are in progress, so that the client can cancel them.
 
-use super::rpc::{INTERNAL_ERROR, INVALID_REQUEST, Id, RpcError};
+use crate::rpc::{INTERNAL_ERROR, INVALID_REQUEST, Id, RpcError};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{Notify, oneshot};
 
 /// Most requests of one client in progress.
@@ -37,7 +38,7 @@ impl InFlightRequests {
     /// # Errors
     /// A request with this id is in progress, or there are too many.
     pub fn begin(self: &Arc<Self>, id: &Id) -> Result<InFlightRequest, RpcError> {
-        let mut by_id = self.lock();
+        let mut by_id = self.by_id.lock();
         if by_id.contains_key(id) {
             let reason = "a request with this id is being worked on";
             return Err(RpcError::new(INVALID_REQUEST, reason));
@@ -58,11 +59,11 @@ impl InFlightRequests {
 
     /// Cancels a request. An unknown id is ignored: the request has ended.
     pub fn cancel(&self, id: &Id) {
-        self.lock().remove(id);
+        self.by_id.lock().remove(id);
     }
 
     pub fn cancel_all(&self) {
-        self.lock().clear();
+        self.by_id.lock().clear();
     }
 
     /// Cancels all requests when dropped.
@@ -71,7 +72,7 @@ impl InFlightRequests {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.by_id.lock().is_empty()
     }
 
     /// Waits until no request is in progress.
@@ -83,10 +84,6 @@ impl InFlightRequests {
             }
             landed.await;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, oneshot::Sender<()>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,7 +101,7 @@ impl InFlightRequest {
 impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.cancelled.close();
-        let mut by_id = self.requests.lock();
+        let mut by_id = self.requests.by_id.lock();
         // After a cancellation another request may have the id.
         if by_id.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
             by_id.remove(&self.id);

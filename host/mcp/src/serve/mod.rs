@@ -9,7 +9,7 @@
 //! `futures-util` below wasmtime, which is built in the other order. What it would save is the small part: how many
 //! calls there may be, what stops them and who decides about them is this host's either way.
 //!
-//! Read it in this order: `rpc` (messages), `revision` (what a request says of itself), `catalog` (the tools as
+//! Read it in this order: `revision` (what a request says of itself), `catalog` (the tools as
 //! they are listed) and `schema` (what of their schemas), `service` (methods), `call` with `approval`, `mask` and
 //! `result`, `seams` (what the program brings along), and `request` with `elicitation` (a saved Request that is
 //! called). Then who talks: `client_sender` (what a request says while it runs), `in_flight` (requests that can be
@@ -27,7 +27,6 @@ mod mask;
 mod request;
 mod result;
 mod revision;
-mod rpc;
 mod schema;
 mod seams;
 mod service;
@@ -42,5 +41,5 @@ pub use mask::Mask;
 pub use request::tool_name as request_tool;
 pub use seams::{CallRecords, Disabled, ModuleHost, RecordedCaller, RequestCall, RequestRunner};
 pub use service::{Rules, Service};
-pub use settings::{AuditMode, Offer, Settings, Table};
+pub use settings::{AuditMode, Offer, Settings};
 pub use stdio::serve as serve_stdio;

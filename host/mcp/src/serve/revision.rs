@@ -1,6 +1,6 @@
 //! The protocol revision of a request, and the metadata of its sender.
 
-use super::rpc::{INVALID_REQUEST, RpcError, RpcRequest, UNSUPPORTED_VERSION};
+use crate::rpc::{INVALID_REQUEST, RpcError, RpcRequest, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct RequestMetadata {
 }
 
 /// The version in a request's `_meta`, which only requests of the modern era have.
-pub fn named(request: &RpcRequest) -> Option<&Value> {
+pub fn requested_version(request: &RpcRequest) -> Option<&Value> {
     meta(&request.params)?.get(VERSION_KEY)
 }
 
@@ -102,7 +102,7 @@ pub fn unsupported(version: &str) -> RpcError {
 }
 
 /// The version of a session: the requested one if it is supported, else our newest.
-pub fn agreed(asked: &str) -> &'static str {
+pub fn negotiated_version(asked: &str) -> &'static str {
     let same = LEGACY.into_iter().find(|own| *own == asked);
     same.unwrap_or(LEGACY[0])
 }
@@ -132,7 +132,7 @@ pub fn client(info: &Value) -> Option<Value> {
 pub fn trace(params: &Map<String, Value>) -> Context {
     let said = |key: &str| meta(params)?.get(key)?.as_str();
     match said("traceparent") {
-        Some(parent) => telemetry::named(parent, said("tracestate").unwrap_or_default()),
+        Some(parent) => telemetry::parse_context(parent, said("tracestate").unwrap_or_default()),
         None => Context::default(),
     }
 }
@@ -187,7 +187,7 @@ fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::{INVALID_PARAMS, Id};
+    use crate::rpc::{INVALID_PARAMS, Id};
 
     fn request(params: Value) -> RpcRequest {
         RpcRequest {
@@ -203,13 +203,13 @@ mod tests {
             json!({"_meta": {VERSION_KEY: version, CAPABILITIES_KEY: capabilities,
                 "progressToken": 7, LOG_LEVEL_KEY: "warning"}})
         };
-        let terms = modern(
+        let metadata = modern(
             &request(full(MODERN.into(), json!({"elicitation": {}}))),
             "s".into(),
         )
         .unwrap();
-        assert!(terms.elicits && terms.progress == Some(json!(7)));
-        assert_eq!(terms.least, Some(LogLevel::Warn));
+        assert!(metadata.elicits && metadata.progress == Some(json!(7)));
+        assert_eq!(metadata.least, Some(LogLevel::Warn));
         for (params, code) in [
             (json!({}), INVALID_PARAMS),
             (json!({"_meta": 5}), INVALID_PARAMS),
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn versions_are_agreed() {
         for version in LEGACY {
-            assert_eq!(agreed(version), version);
+            assert_eq!(negotiated_version(version), version);
         }
         for unknown in ["", "1900-01-01", MODERN] {
-            assert_eq!(agreed(unknown), "2025-11-25", "{unknown}");
+            assert_eq!(negotiated_version(unknown), "2025-11-25", "{unknown}");
         }
     }
 }

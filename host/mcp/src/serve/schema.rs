@@ -397,7 +397,7 @@ mod tests {
     proptest! {
         /// Arguments that satisfy the shown schema also satisfy the loosened parts of the original.
         #[test]
-        fn what_fits_a_schema_fits_what_is_told_of_it(
+        fn values_that_fit_a_schema_fit_its_masked_form(
             mut schema in schemas(),
             own in prop_oneof![Just(json!({"const": MAIL})), Just(json!({"type": "string"}))],
             value in prop_oneof![
@@ -413,7 +413,7 @@ mod tests {
             let fits = |schema: &Value| Validator::new(schema).map(|own| own.check(&value).is_ok());
             prop_assert!(fits(&told).is_ok(), "{told}");
             if fits(&schema) == Ok(true) {
-                prop_assert_eq!(fits(&told), Ok(true), "{} is told as {}", schema, told);
+                prop_assert_eq!(fits(&told), Ok(true), "{} is shown as {}", schema, told);
             }
         }
     }

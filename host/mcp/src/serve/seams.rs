@@ -55,7 +55,7 @@ pub struct RequestCall<'a> {
     /// The trace to continue.
     pub trace: &'a opentelemetry::Context,
     pub listener: Option<Arc<dyn Listener>>,
-    /// The client's user. The first decision counts, whoever makes it.
+    /// Asks the client's user. The first decision counts, here or by `toolhold approvals`.
     pub approver: Arc<dyn Approver>,
 }
 

@@ -7,12 +7,13 @@ use super::mask::Mask;
 use super::revision::{
     MODERN, ProtocolEra, RequestMetadata, SERVER_INFO_KEY, SUBSCRIPTION_KEY, level, server_info,
 };
-use super::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
 use super::seams::{CallRecords, ModuleHost, RequestRunner};
 use super::session::ClientSession;
 use super::settings::Settings;
+use crate::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
+use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use toolhold_agent::calls::{CallRules, CallableTools};
 
@@ -68,7 +69,7 @@ impl Service {
             rules: RwLock::new(Arc::new(rules)),
             allowed,
             asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
-            slots: Arc::new(Semaphore::new(settings.calls)),
+            slots: Arc::new(Semaphore::new(settings.calls.min(Semaphore::MAX_PERMITS))),
             tools: Arc::default(),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
@@ -77,15 +78,12 @@ impl Service {
 
     /// The settings for a call that begins now.
     pub(super) fn rules(&self) -> Arc<Rules> {
-        self.rules
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.rules.read().clone()
     }
 
     /// Replaces the settings for later calls.
     pub fn renew(&self, rules: Rules) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+        *self.rules.write() = Arc::new(rules);
     }
 
     pub fn settings(&self) -> &Settings {
@@ -128,14 +126,16 @@ impl Service {
     pub async fn answer(
         &self,
         request: RpcRequest,
-        terms: RequestMetadata,
+        metadata: RequestMetadata,
         session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
     ) -> Result<Value, RpcError> {
         let RpcRequest { id, method, params } = request;
-        let result = match (terms.era, method.as_str()) {
-            (_, "tools/list") => self.list(terms.era, &params),
-            (_, "tools/call") => Box::pin(self.call(params, &terms, session, client_sender)).await,
+        let result = match (metadata.era, method.as_str()) {
+            (_, "tools/list") => self.list(metadata.era, &params),
+            (_, "tools/call") => {
+                Box::pin(self.call(params, &metadata, session, client_sender)).await
+            }
             (ProtocolEra::Legacy, "ping") => Ok(json!({})),
             (ProtocolEra::Legacy, "logging/setLevel") => {
                 let least = level(params.get("level").unwrap_or(&Value::Null))?;
@@ -150,10 +150,10 @@ impl Service {
             }
             _ => Err(RpcError::new(
                 METHOD_NOT_FOUND,
-                format!("there is no method {:?} here", cut(&method)),
+                format!("there is no method {:?} here", shorten(&method)),
             )),
         };
-        match terms.era {
+        match metadata.era {
             ProtocolEra::Legacy => result,
             ProtocolEra::Modern => result.map(signed),
         }
@@ -234,6 +234,6 @@ fn signed(mut result: Value) -> Value {
 }
 
 /// The beginning of a client's text.
-pub fn cut(text: &str) -> String {
+pub fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }

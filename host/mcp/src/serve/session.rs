@@ -3,14 +3,16 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{
-    BATCHED, ProtocolEra, RequestMetadata, agreed, client, elicits, progress, server_info, trace,
+    BATCHED, ProtocolEra, RequestMetadata, client, elicits, negotiated_version, progress,
+    server_info, trace,
 };
-use super::rpc::{self, Id, RpcError, RpcRequest};
 use super::service::INSTRUCTIONS;
+use crate::rpc::{self, Id, RpcError, RpcRequest};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use toolhold_policy::LogLevel;
@@ -56,7 +58,7 @@ impl ClientSession {
         let capabilities = request.params.get("capabilities");
         Ok(Self {
             id,
-            version: agreed(version),
+            version: negotiated_version(version),
             elicits: capabilities.is_some_and(elicits),
             client: request.params.get("clientInfo").and_then(client),
             least: Mutex::new(LogLevel::Info),
@@ -82,11 +84,11 @@ impl ClientSession {
     }
 
     /// The metadata of a request of this session.
-    pub fn terms(&self, params: &Map<String, Value>) -> RequestMetadata {
+    pub fn metadata(&self, params: &Map<String, Value>) -> RequestMetadata {
         RequestMetadata {
             era: ProtocolEra::Legacy,
             elicits: self.elicits,
-            least: Some(*self.least.lock().unwrap_or_else(PoisonError::into_inner)),
+            least: Some(*self.least.lock()),
             progress: progress(params),
             session: self.id.clone(),
             owner: "",
@@ -96,7 +98,7 @@ impl ClientSession {
     }
 
     pub fn set_level(&self, least: LogLevel) {
-        *self.least.lock().unwrap_or_else(PoisonError::into_inner) = least;
+        *self.least.lock() = least;
     }
 
     /// Asks the client's user to fill in a form. Dropping the future withdraws the question.
@@ -109,7 +111,7 @@ impl ClientSession {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         {
-            let mut questions = self.questions();
+            let mut questions = self.questions.lock();
             if questions.len() >= MAX_OPEN_QUESTIONS {
                 return ElicitationOutcome::TooMany;
             }
@@ -134,17 +136,10 @@ impl ClientSession {
 
     /// Takes the answer to a question. An answer with an unknown id is ignored.
     pub fn answer(&self, id: &Id, result: Option<Value>) {
-        let Id::Number(number) = id else { return };
-        let asked = number.as_u64().and_then(|id| self.questions().remove(&id));
+        let asked = id.number().and_then(|id| self.questions.lock().remove(&id));
         if let Some(asked) = asked {
             let _ = asked.send(result);
         }
-    }
-
-    fn questions(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Option<Value>>>> {
-        self.questions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,7 +152,7 @@ struct Question<'a> {
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        if self.session.questions().remove(&self.id).is_some() {
+        if self.session.questions.lock().remove(&self.id).is_some() {
             let params = json!({"requestId": self.id, "reason": "the call is over"});
             self.client_sender
                 .note(rpc::notification("notifications/cancelled", params));

@@ -1,7 +1,7 @@
 //! Settings of serving MCP.
 
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use toolhold_connections::web_origin;
@@ -29,12 +29,13 @@ pub enum Offer {
 }
 
 /// `[mcp_server]`, fixed when the server starts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Settings {
     pub audit: AuditMode,
     /// Whether the client's user may decide about calls that wait.
     pub ask: bool,
     /// Time to answer a question.
+    #[serde(rename = "answer_timeout_ms", deserialize_with = "milliseconds")]
     pub answer_timeout: Duration,
     pub requests: Offer,
     pub message_bytes: usize,
@@ -42,77 +43,37 @@ pub struct Settings {
     pub calls: usize,
     pub connections: usize,
     pub sessions: usize,
+    #[serde(rename = "session_idle_ms", deserialize_with = "milliseconds")]
     pub session_idle: Duration,
     /// Accepted values of `Host` and `Origin`.
     pub hosts: Vec<String>,
     pub origins: Vec<String>,
     /// The variable that holds the bearer token, and the token.
     pub token_env: String,
+    #[serde(skip)]
     pub token: Option<SecretString>,
 }
 
-/// `[mcp_server]` as it is written.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Table {
-    token_env: String,
-    hosts: Vec<String>,
-    origins: Vec<String>,
-    ask: bool,
-    audit: AuditMode,
-    answer_timeout_ms: u64,
-    requests: Offer,
-    message_bytes: usize,
-    calls: usize,
-    connections: usize,
-    sessions: usize,
-    session_idle_ms: u64,
-}
-
-impl Table {
-    /// The variable that holds the bearer token.
-    pub fn token_env(&self) -> &str {
-        &self.token_env
-    }
-
-    /// Checks the table. `token` is the value of the variable that it names.
-    ///
-    /// # Errors
+impl Settings {
     /// The first key with a wrong value, and the reason.
-    pub fn settings(
-        &self,
-        token: Option<SecretString>,
-    ) -> Result<Settings, (&'static str, String)> {
+    pub fn fault(&self) -> Option<(&'static str, String)> {
         let zeros = [
-            ("answer_timeout_ms", self.answer_timeout_ms == 0),
+            ("answer_timeout_ms", self.answer_timeout.is_zero()),
             ("message_bytes", self.message_bytes == 0),
             ("calls", self.calls == 0),
             ("connections", self.connections == 0),
             ("sessions", self.sessions == 0),
-            ("session_idle_ms", self.session_idle_ms == 0),
+            ("session_idle_ms", self.session_idle.is_zero()),
         ];
         if let Some((key, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
-            return Err((key, "must be at least 1".into()));
+            return Some((key, "must be at least 1".into()));
         }
-        if let Some(reason) = web_origin::fault(&self.origins) {
-            return Err(("origins", reason));
-        }
-        Ok(Settings {
-            token,
-            audit: self.audit,
-            ask: self.ask,
-            answer_timeout: Duration::from_millis(self.answer_timeout_ms),
-            requests: self.requests.clone(),
-            message_bytes: self.message_bytes,
-            // The bound of tokio's semaphore.
-            calls: self.calls.min(tokio::sync::Semaphore::MAX_PERMITS),
-            connections: self.connections.min(tokio::sync::Semaphore::MAX_PERMITS),
-            sessions: self.sessions,
-            session_idle: Duration::from_millis(self.session_idle_ms),
-            hosts: self.hosts.clone(),
-            origins: self.origins.clone(),
-            token_env: self.token_env.clone(),
-        })
+        web_origin::fault(&self.origins).map(|reason| ("origins", reason))
     }
+}
+
+fn milliseconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
 /// The bearer token that every request needs; only its digest is kept.

@@ -6,13 +6,13 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
-use super::rpc::{
-    self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
-    Transmission,
-};
 use super::service::Service;
 use super::session::ClientSession;
 use super::work::{Batch, RequestOutcome, RequestTask};
+use crate::rpc::{
+    self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
+    Transmission,
+};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value, json};
@@ -135,8 +135,8 @@ impl StdioClient {
                 self.notified(&method, params);
                 None
             }
-            Message::Answer { id, result } => {
-                self.answered(&id, result);
+            Message::Answer { id, outcome } => {
+                self.answered(&id, outcome.ok());
                 None
             }
         }
@@ -162,7 +162,7 @@ impl StdioClient {
                     batch.begun(id, work);
                 }
                 Ok(Message::Notification { method, params }) => self.notified(&method, params),
-                Ok(Message::Answer { id, result }) => self.answered(&id, result),
+                Ok(Message::Answer { id, outcome }) => self.answered(&id, outcome.ok()),
                 Err(malformed) => batch.refused(malformed),
             }
         }
@@ -212,11 +212,11 @@ impl StdioClient {
         ),
         RpcError,
     > {
-        let (terms, session) = if revision::named(&request).is_some() {
+        let (metadata, session) = if revision::requested_version(&request).is_some() {
             (revision::modern(&request, self.id.clone())?, None)
         } else {
             let session = self.session.get().ok_or_else(not_initialized)?;
-            (session.terms(&request.params), Some(session.clone()))
+            (session.metadata(&request.params), Some(session.clone()))
         };
         let unanswered = self.unanswered.clone().try_acquire_owned();
         let unanswered = unanswered.map_err(|_| {
@@ -229,7 +229,7 @@ impl StdioClient {
         let work = async move {
             let answer = client
                 .service
-                .answer(request, terms, session.as_ref(), &client.sender);
+                .answer(request, metadata, session.as_ref(), &client.sender);
             flight.run(answer).await
         };
         Ok((work, unanswered))

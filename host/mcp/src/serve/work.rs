@@ -1,7 +1,7 @@
 //! Requests in progress, each in a task of its own, and batches of them.
 
-use super::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
 use super::{revision, session::ClientSession};
+use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -69,7 +69,7 @@ impl Batch {
         let mut waits = self.waits.iter();
         let reason = if request.method == "initialize" {
             "\"initialize\" is no part of a batch"
-        } else if revision::named(request).is_some() {
+        } else if revision::requested_version(request).is_some() {
             "a request that names its revision is no part of a batch"
         } else if waits
             .any(|reply| matches!(reply, BatchReply::Awaited(id, _) if *id == request.id))

@@ -107,7 +107,7 @@ async fn a_token_is_sent_and_a_missing_one_is_told() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_retryable() {
+async fn an_unreachable_server_is_retryable() {
     let bench = McpFixture::new(&[]).with(|settings| {
         settings.launch = Launch::Url {
             url: "http://127.0.0.1:9/mcp".into(),

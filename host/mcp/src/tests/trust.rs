@@ -113,7 +113,7 @@ async fn another_command_needs_another_approval_and_is_not_started() {
 }
 
 #[tokio::test]
-async fn what_stands_in_a_file_that_was_found_is_not_started() {
+async fn a_server_from_a_found_file_is_not_started() {
     for trust in [Trust::FirstSight, Trust::Always, Trust::Never] {
         let bench = McpFixture::new(&[]).with(|settings| settings.found = true);
         let server = bench.server(trust);

@@ -1,23 +1,26 @@
 //! A server as a process: one message a line on its stdin and stdout.
 
 use crate::error::Failure;
+use crate::rpc;
 use crate::settings::Settings;
-use crate::wire::rpc::{self, Incoming};
+use crate::wire::rpc::{Incoming, cancelled, parse};
 use crate::wire::stderr::Stderr;
+use bytes::{Buf as _, Bytes};
+use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::io::{
-    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
 
 /// Variables that programs need to find their own parts. No other variable of our environment is passed on.
 const INHERITED: [&str; 2] = ["PATH", "HOME"];
@@ -36,7 +39,7 @@ const EXIT_STATUS_TIMEOUT: Duration = Duration::from_millis(200);
 pub struct Process {
     group: Arc<Mutex<Group>>,
     shared: Arc<ProcessState>,
-    queue: mpsc::Sender<Vec<u8>>,
+    queue: mpsc::Sender<Bytes>,
     next: AtomicU64,
     writer: JoinHandle<()>,
     reader: JoinHandle<()>,
@@ -122,7 +125,7 @@ impl Process {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         {
-            let mut waiting = self.shared.waiting();
+            let mut waiting = self.shared.waiting.lock();
             if let Some(failure) = &waiting.ended {
                 return Err(failure.clone());
             }
@@ -134,8 +137,7 @@ impl Process {
             queue: &self.queue,
             is_sent: false,
         };
-        self.send(rpc::message(Some(id), method, Some(params)))
-            .await?;
+        self.send(rpc::request(id, method, params)).await?;
         // The protocol forbids cancelling `initialize`.
         guard.is_sent = method != "initialize";
         answer
@@ -144,19 +146,19 @@ impl Process {
     }
 
     pub async fn notify(&self, method: &str) -> Result<(), Failure> {
-        self.send(rpc::message(None, method, None)).await
+        self.send(rpc::notification(method, None)).await
     }
 
-    async fn send(&self, message: Vec<u8>) -> Result<(), Failure> {
+    async fn send(&self, message: Bytes) -> Result<(), Failure> {
         let sent = self.queue.send(message).await;
         sent.map_err(|_| {
-            let ended = self.shared.waiting().ended.clone();
+            let ended = self.shared.waiting.lock().ended.clone();
             ended.unwrap_or_else(|| Failure::Ended(": it takes no input any more".into()))
         })
     }
 
     pub fn is_open(&self) -> bool {
-        self.shared.waiting().ended.is_none() && !self.writer.is_finished()
+        self.shared.waiting.lock().ended.is_none() && !self.writer.is_finished()
     }
 
     /// Whether the server announced a change of its tools since the previous call.
@@ -166,7 +168,7 @@ impl Process {
 
     /// Kills the process at once; open requests fail.
     pub fn kill(&self) {
-        locked(&self.group).kill();
+        self.group.lock().kill();
     }
 
     /// Closes stdin, which ends a correct server, then kills what remains.
@@ -197,13 +199,9 @@ impl Group {
 }
 
 impl ProcessState {
-    fn waiting(&self) -> MutexGuard<'_, PendingReplies> {
-        locked(&self.waiting)
-    }
-
     /// Fails all open and later requests.
     fn end(&self, failure: &Failure) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.ended.get_or_insert_with(|| failure.clone());
         for (_, request) in std::mem::take(&mut waiting.requests) {
             let _ = request.send(Err(failure.clone()));
@@ -211,24 +209,26 @@ impl ProcessState {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A request with a waiting caller.
 struct SentRequest<'a> {
     id: u64,
     shared: &'a ProcessState,
-    queue: &'a mpsc::Sender<Vec<u8>>,
+    queue: &'a mpsc::Sender<Bytes>,
     is_sent: bool,
 }
 
 impl Drop for SentRequest<'_> {
     fn drop(&mut self) {
-        let waited = self.shared.waiting().requests.remove(&self.id).is_some();
+        let waited = self
+            .shared
+            .waiting
+            .lock()
+            .requests
+            .remove(&self.id)
+            .is_some();
         if waited && self.is_sent {
             // A server that does not read its input cannot be told.
-            let _ = self.queue.try_send(rpc::cancelled(self.id));
+            let _ = self.queue.try_send(cancelled(self.id));
         }
     }
 }
@@ -236,15 +236,15 @@ impl Drop for SentRequest<'_> {
 struct StdoutReader {
     group: Arc<Mutex<Group>>,
     shared: Arc<ProcessState>,
-    queue: mpsc::Sender<Vec<u8>>,
+    queue: mpsc::Sender<Bytes>,
     message_bytes: usize,
     result_bytes: usize,
 }
 
 impl StdoutReader {
     async fn run(self, stdout: ChildStdout) {
-        let failure = self.read(BufReader::new(stdout)).await;
-        locked(&self.group).kill();
+        let failure = self.read(stdout).await;
+        self.group.lock().kill();
         let failure = match failure {
             Some(failure) => failure,
             None => Failure::Ended(self.status().await),
@@ -253,21 +253,24 @@ impl StdoutReader {
     }
 
     /// Reads until the stream ends or the session does.
-    async fn read(&self, mut stdout: impl AsyncBufRead + Unpin) -> Option<Failure> {
+    async fn read(&self, stdout: impl AsyncRead + Unpin) -> Option<Failure> {
+        let mut lines = lines(stdout, self.message_bytes);
         let mut unasked = 0;
         loop {
-            let line = match line(&mut stdout, self.message_bytes).await {
-                Ok(Some(line)) => line,
-                Ok(None) => return Some(Failure::TooLarge(self.result_bytes)),
-                Err(_) => return None,
+            let line = match lines.next().await {
+                Some(Ok(line)) => line,
+                Some(Err(AnyDelimiterCodecError::MaxChunkLengthExceeded)) => {
+                    return Some(Failure::TooLarge(self.result_bytes));
+                }
+                Some(Err(AnyDelimiterCodecError::Io(_))) | None => return None,
             };
-            let is_answer = match rpc::parse(&line) {
+            let is_answer = match parse(&line) {
                 Ok(Incoming::Answer { id, outcome }) => {
-                    let request = self.shared.waiting().requests.remove(&id);
+                    let request = self.shared.waiting.lock().requests.remove(&id);
                     request.is_some_and(|request| request.send(outcome).is_ok())
                 }
                 Ok(Incoming::Asked(reply)) => {
-                    let _ = self.queue.try_send(reply.to_string().into_bytes());
+                    let _ = self.queue.try_send(reply);
                     false
                 }
                 Ok(Incoming::ToolsChanged) => {
@@ -288,7 +291,7 @@ impl StdoutReader {
     async fn status(&self) -> String {
         let until = tokio::time::Instant::now() + EXIT_STATUS_TIMEOUT;
         loop {
-            if let Ok(Some(status)) = locked(&self.group).0.try_wait() {
+            if let Ok(Some(status)) = self.group.lock().0.try_wait() {
                 return format!(" ({status})");
             }
             if tokio::time::Instant::now() >= until {
@@ -299,36 +302,16 @@ impl StdoutReader {
     }
 }
 
-/// The next line without its line break; `None` if it is longer than `max` bytes. The end of the stream is an
-/// error.
-async fn line(
-    source: &mut (impl AsyncBufRead + Unpin),
-    max: usize,
-) -> std::io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    loop {
-        let chunk = source.fill_buf().await?;
-        if chunk.is_empty() {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let end = chunk.iter().position(|byte| *byte == b'\n');
-        let taken = &chunk[..end.unwrap_or(chunk.len())];
-        if line.len() + taken.len() > max {
-            return Ok(None);
-        }
-        line.extend_from_slice(taken);
-        let consumed = taken.len() + usize::from(end.is_some());
-        source.consume(consumed);
-        if end.is_some() {
-            return Ok(Some(line));
-        }
-    }
+/// The lines of a stream without their line breaks; one of more than `most` bytes is an error.
+fn lines<S: AsyncRead>(source: S, most: usize) -> FramedRead<S, AnyDelimiterCodec> {
+    let codec = AnyDelimiterCodec::new_with_max_length(b"\n".into(), Vec::new(), most);
+    FramedRead::new(source, codec)
 }
 
-async fn write(mut stdin: ChildStdin, mut messages: mpsc::Receiver<Vec<u8>>) {
-    while let Some(mut message) = messages.recv().await {
-        message.push(b'\n');
-        if stdin.write_all(&message).await.is_err() || stdin.flush().await.is_err() {
+async fn write(mut stdin: ChildStdin, mut messages: mpsc::Receiver<Bytes>) {
+    while let Some(message) = messages.recv().await {
+        let mut line = message.chain(&b"\n"[..]);
+        if stdin.write_all_buf(&mut line).await.is_err() || stdin.flush().await.is_err() {
             return;
         }
     }
@@ -347,13 +330,14 @@ mod tests {
 
     #[tokio::test]
     async fn lines_are_read_to_their_end_and_no_further_than_allowed() {
-        let mut source: &[u8] = b"one\n\ntwo two\nfar too long\nend";
-        let mut next = async || line(&mut source, 8).await;
-        assert_eq!(next().await.unwrap(), Some(b"one".to_vec()));
-        assert_eq!(next().await.unwrap(), Some(Vec::new()));
-        assert_eq!(next().await.unwrap(), Some(b"two two".to_vec()));
-        assert_eq!(next().await.unwrap(), None);
-        let mut cut: &[u8] = b"no end";
-        assert!(line(&mut cut, 8).await.is_err());
+        let source: &[u8] = b"one\n\ntwo two\nno end";
+        let read: Vec<_> = lines(source, 8).map(Result::unwrap).collect().await;
+        assert_eq!(read, ["one", "", "two two", "no end"]);
+        let long: &[u8] = b"one\nfar too long\nend";
+        let mut long = lines(long, 8);
+        assert_eq!(long.next().await.unwrap().unwrap(), "one");
+        let refused = long.next().await.unwrap();
+        let is_too_long = |error| matches!(error, AnyDelimiterCodecError::MaxChunkLengthExceeded);
+        assert!(refused.is_err_and(is_too_long));
     }
 }

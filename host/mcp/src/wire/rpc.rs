@@ -1,11 +1,9 @@
-//! JSON-RPC 2.0, as far as MCP uses it: messages in and out, no batches.
+//! What a server's messages mean to a client.
 
-use crate::error::{Failure, words};
-use serde_json::{Map, Value, json};
-
-/// Bytes of a server's request id; a request with a longer one is ignored.
-const MAX_ID: usize = 256;
-const METHOD_NOT_FOUND: i64 = -32_601;
+use crate::error::{Failure, one_line};
+use crate::rpc::{self, METHOD_NOT_FOUND, Message, RpcError, RpcRequest};
+use bytes::Bytes;
+use serde_json::{Value, json};
 
 /// A message of a server.
 #[derive(Debug, PartialEq)]
@@ -16,31 +14,17 @@ pub enum Incoming {
         outcome: Result<Value, Failure>,
     },
     /// A request to us, with our answer.
-    Asked(Value),
+    Asked(Bytes),
     /// The list of tools changed.
     ToolsChanged,
     /// A message without an answer.
     Notice,
 }
 
-/// A request, or without `id` a notification.
-pub fn message(id: Option<u64>, method: &str, params: Option<Value>) -> Vec<u8> {
-    let mut message = Map::new();
-    message.insert("jsonrpc".into(), "2.0".into());
-    if let Some(id) = id {
-        message.insert("id".into(), id.into());
-    }
-    message.insert("method".into(), method.into());
-    if let Some(params) = params {
-        message.insert("params".into(), params);
-    }
-    Value::Object(message).to_string().into_bytes()
-}
-
 /// The notification that cancels the request `id`.
-pub fn cancelled(id: u64) -> Vec<u8> {
+pub fn cancelled(id: u64) -> Bytes {
     let params = json!({"requestId": id, "reason": "the caller does not wait for it any more"});
-    message(None, "notifications/cancelled", Some(params))
+    rpc::notification("notifications/cancelled", params)
 }
 
 /// Reads one message.
@@ -48,30 +32,18 @@ pub fn cancelled(id: u64) -> Vec<u8> {
 /// # Errors
 /// It is no message of JSON-RPC.
 pub fn parse(bytes: &[u8]) -> Result<Incoming, String> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    let Value::Object(mut message) = value else {
-        return Err("a message is an object".into());
-    };
-    if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err("\"jsonrpc\" must be \"2.0\"".into());
-    }
-    let id = message.remove("id");
-    if let Some(method) = message.get("method").and_then(Value::as_str) {
-        return Ok(match id {
-            Some(id) => reply(id, method).map_or(Incoming::Notice, Incoming::Asked),
-            None if method == "notifications/tools/list_changed" => Incoming::ToolsChanged,
-            None => Incoming::Notice,
-        });
-    }
-    let id = id
-        .and_then(|id| id.as_u64())
-        .ok_or("an answer needs the id of a request")?;
-    let outcome = match (message.remove("result"), message.remove("error")) {
-        (Some(result), None) => Ok(result),
-        (None, Some(error)) => Err(failure(&error)),
-        _ => return Err("an answer holds either a result or an error".into()),
-    };
-    Ok(Incoming::Answer { id, outcome })
+    let message = rpc::parse_one(bytes).map_err(|malformed| malformed.reason)?;
+    Ok(match message {
+        Message::Answer { id, outcome } => Incoming::Answer {
+            id: id.number().ok_or("an answer needs the id of a request")?,
+            outcome: outcome.map_err(|error| failure(&error)),
+        },
+        Message::Request(request) => Incoming::Asked(reply(&request)),
+        Message::Notification { method, .. } if method == "notifications/tools/list_changed" => {
+            Incoming::ToolsChanged
+        }
+        Message::Notification { .. } => Incoming::Notice,
+    })
 }
 
 fn failure(error: &Value) -> Failure {
@@ -81,24 +53,21 @@ fn failure(error: &Value) -> Failure {
         (Some(code), Some(message)) => Failure::of_rpc(code, message),
         _ => Failure::Protocol(format!(
             "an error without code and message: {}",
-            words(&error.to_string())
+            one_line(&error.to_string())
         )),
     }
 }
 
 /// Answers a server's request: we support `ping` only.
-fn reply(id: Value, method: &str) -> Option<Value> {
-    let fits = match &id {
-        Value::String(text) => text.len() <= MAX_ID,
-        other => other.is_number(),
-    };
-    fits.then(|| match method {
-        "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
+fn reply(request: &RpcRequest) -> Bytes {
+    let outcome = match request.method.as_str() {
+        "ping" => Ok(json!({})),
         _ => {
-            let error = json!({"code": METHOD_NOT_FOUND, "message": "this client offers nothing to servers"});
-            json!({"jsonrpc": "2.0", "id": id, "error": error})
+            let reason = "this client offers nothing to servers";
+            Err(RpcError::new(METHOD_NOT_FOUND, reason))
         }
-    })
+    };
+    rpc::reply(Some(&request.id), &outcome)
 }
 
 #[cfg(test)]
@@ -121,7 +90,7 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#,
                 Ok(Incoming::Asked(
-                    json!({"jsonrpc": "2.0", "id": "p", "result": {}}),
+                    r#"{"jsonrpc":"2.0","id":"p","result":{}}"#.into(),
                 )),
             ),
             (
@@ -139,6 +108,7 @@ mod tests {
         let Ok(Incoming::Asked(reply)) = asked else {
             panic!("{asked:?}");
         };
+        let reply: Value = serde_json::from_slice(&reply).unwrap();
         assert_eq!(reply["error"]["code"], METHOD_NOT_FOUND);
     }
 

@@ -1,6 +1,6 @@
 //! A conversation with one server: `initialize`, `tools/list`, `tools/call`, over either transport.
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, one_line};
 use crate::settings::{Launch, Settings};
 use crate::wire::process::Process;
 use crate::wire::stderr::Stderr;
@@ -57,7 +57,7 @@ impl McpSession {
         if !KNOWN.contains(&version) {
             return Err(Failure::Protocol(format!(
                 "it speaks the version {:?}, and we {}",
-                words(version),
+                one_line(version),
                 KNOWN.join(", ")
             )));
         }
@@ -70,7 +70,7 @@ impl McpSession {
         connection.notify("notifications/initialized").await?;
         let text = |key| {
             let text = welcome.pointer(key).and_then(Value::as_str);
-            words(text.unwrap_or_default())
+            one_line(text.unwrap_or_default())
                 .chars()
                 .take(64)
                 .collect::<String>()

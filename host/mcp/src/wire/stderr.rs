@@ -1,6 +1,6 @@
 //! The stderr of a server's process: shown to people, bounded, and never given to a model.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use toolhold_policy::{Redactor, visible};
 
 /// Most bytes kept until they are read; further lines are counted and dropped.
@@ -21,7 +21,7 @@ struct StderrTail {
 
 impl Stderr {
     pub fn write(&self, bytes: &[u8]) {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock();
         let room = MAX_KEPT_BYTES
             .saturating_sub(written.bytes.len())
             .min(bytes.len());
@@ -31,8 +31,7 @@ impl Stderr {
 
     /// The lines since the previous read, each labelled, without the secrets that `redactor` knows.
     pub fn take(&self, redactor: &Redactor) -> Vec<String> {
-        let StderrTail { bytes, dropped } =
-            std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        let StderrTail { bytes, dropped } = std::mem::take(&mut *self.written.lock());
         let bytes = redactor
             .clean(&bytes)
             .map_or(bytes, |cleaned| cleaned.bytes);

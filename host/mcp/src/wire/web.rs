@@ -1,16 +1,19 @@
 //! A server over streamable HTTP: each message is a POST, answered with JSON or an event stream.
 
-use crate::error::{Failure, words};
+use crate::error::{Failure, one_line};
+use crate::rpc;
 use crate::settings::Settings;
-use crate::wire::rpc::{self, Incoming};
+use crate::wire::rpc::{Incoming, cancelled, parse};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_model::sse::SseDecoder;
 
@@ -89,10 +92,7 @@ impl HttpSession {
             line: (method != "initialize").then(|| self.line.clone()),
             id,
         };
-        let response = self
-            .line
-            .post(rpc::message(Some(id), method, Some(params)))
-            .await;
+        let response = self.line.post(rpc::request(id, method, params)).await;
         let answer = match response {
             Ok(response) => {
                 self.line.keep_session(&response)?;
@@ -106,7 +106,7 @@ impl HttpSession {
 
     pub async fn notify(&self, method: &str) -> Result<(), Failure> {
         self.line
-            .post(rpc::message(None, method, None))
+            .post(rpc::notification(method, None))
             .await
             .map(drop)
     }
@@ -114,7 +114,7 @@ impl HttpSession {
     /// Sets the version header of all later messages.
     pub fn agree(&self, version: &str) {
         if let Ok(value) = HeaderValue::from_str(version) {
-            self.line.headers().insert(VERSION, value);
+            self.line.agreed.lock().insert(VERSION, value);
         }
     }
 
@@ -129,7 +129,7 @@ impl HttpSession {
 
     /// Ends the session; does not wait for a server that does not respond.
     pub async fn close(&self) {
-        let headers = self.line.headers().clone();
+        let headers = self.line.agreed.lock().clone();
         if headers.contains_key(SESSION) {
             let request = self.line.client.delete(self.line.url.clone());
             let _ =
@@ -184,7 +184,7 @@ impl HttpSession {
             }
             other => Err(Failure::Protocol(format!(
                 "it answered with the content type {:?}",
-                words(other)
+                one_line(other)
             ))),
         }
     }
@@ -198,10 +198,10 @@ impl HttpSession {
         if message.is_empty() {
             return Ok(None);
         }
-        match rpc::parse(message).map_err(Failure::Protocol)? {
+        match parse(message).map_err(Failure::Protocol)? {
             Incoming::Answer { id: other, outcome } if other == id => return Ok(Some(outcome)),
             Incoming::Asked(reply) => {
-                let posted = self.line.post(reply.to_string().into_bytes());
+                let posted = self.line.post(reply);
                 let _ = tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, posted).await;
             }
             Incoming::ToolsChanged => self.tools_changed.store(true, Ordering::Relaxed),
@@ -219,8 +219,8 @@ impl HttpSession {
 }
 
 impl HttpLine {
-    async fn post(&self, message: Vec<u8>) -> Result<Response, Failure> {
-        let headers = self.headers().clone();
+    async fn post(&self, message: Bytes) -> Result<Response, Failure> {
+        let headers = self.agreed.lock().clone();
         let in_session = headers.contains_key(SESSION);
         let response = self
             .client
@@ -264,12 +264,8 @@ impl HttpLine {
                 "the id of its session is too long".into(),
             ));
         }
-        self.headers().entry(SESSION).or_insert(session.clone());
+        self.agreed.lock().entry(SESSION).or_insert(session.clone());
         Ok(())
-    }
-
-    fn headers(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
-        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -290,7 +286,7 @@ impl Drop for PostedRequest {
         // Closing the connection does not cancel a request: the server needs a notification.
         if let (Some(line), Ok(runtime)) = (self.line.take(), tokio::runtime::Handle::try_current())
         {
-            let message = rpc::cancelled(self.id);
+            let message = cancelled(self.id);
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(UNAWAITED_REQUEST_TIMEOUT, line.post(message)).await;
             });
@@ -331,7 +327,7 @@ fn unreachable(error: reqwest::Error) -> Failure {
     while let Some(next) = cause.source() {
         cause = next;
     }
-    Failure::Unreachable(words(&cause.to_string()))
+    Failure::Unreachable(one_line(&cause.to_string()))
 }
 
 #[cfg(test)]

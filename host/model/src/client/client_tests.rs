@@ -80,7 +80,6 @@ impl Transport for Wire {
                             let error = TransportError::Broken {
                                 url: "http://endpoint/v1".into(),
                                 reason: "connection reset".into(),
-                                source: None,
                             };
                             return Some((Err(error), steps));
                         }

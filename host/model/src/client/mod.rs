@@ -16,10 +16,10 @@ use self::tokenize::TokenCounter;
 use crate::chat::{ChatRequest, Delivery};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
-use crate::error_body::from_status;
+use crate::error_body::{from_status, from_value};
 use crate::model::{CompletionObserver, Model};
 use crate::tokenizer::{Counter, Tokenizer};
-use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
+use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 use toolhold_protocol::completion::Completion;
 
 /// Default maximum of an answer, in bytes: about two million tokens, far more than any legitimate
@@ -181,6 +181,16 @@ impl OpenAiModel {
             }))
     }
 
+    /// The JSON of an answer that reports no error; `null` if it is no JSON.
+    pub(crate) fn accepted(&self, answer: &HttpAnswer) -> Result<Value, ModelError> {
+        let value = answer.json().unwrap_or_default();
+        if answer.is_success() && from_value(&value).is_none() {
+            Ok(value)
+        } else {
+            Err(self.refused(answer))
+        }
+    }
+
     /// The error that an answer with this status is.
     pub(crate) fn refused(&self, answer: &HttpAnswer) -> ModelError {
         ModelError::Status {
@@ -265,11 +275,7 @@ impl OpenAiModel {
                 fields.entry(key).or_insert_with(|| value.clone());
             }
         }
-        HttpRequest {
-            method: Method::Post,
-            path: "chat/completions".into(),
-            body: Some(body),
-        }
+        HttpRequest::post("chat/completions", body)
     }
 
     async fn refusal(&self, response: HttpResponse) -> ModelError {

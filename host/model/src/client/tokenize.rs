@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{HttpAnswer, OpenAiModel};
 use crate::error::ModelError;
-use crate::error_body::excerpt;
+use crate::error_body::unreadable;
 use crate::model::Model as _;
 use crate::tokenizer::{Counter, Form, TokenizeRoute, Tokenizer};
-use crate::transport::{HttpRequest, Method};
+use crate::transport::HttpRequest;
 
 /// Tokenizing a whole window takes milliseconds, but a busy server may queue the request.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,11 +47,8 @@ impl OpenAiModel {
         if !answer.is_success() {
             return Err(self.refused(&answer));
         }
-        count(&answer).ok_or_else(|| ModelError::Decode {
-            what: "a count of tokens",
-            excerpt: excerpt(&answer.body),
-            source: None,
-        })
+        let error = || unreadable("a count of tokens", &answer.body, None);
+        count(&answer).ok_or_else(error)
     }
 
     async fn tokenized(&self, with: Tokenizer, text: &str) -> Result<HttpAnswer, ModelError> {
@@ -68,12 +65,7 @@ impl OpenAiModel {
             Form::Content => json!({"content": text}),
             Form::Inputs => json!({"inputs": text}),
         };
-        let request = HttpRequest {
-            method: Method::Post,
-            path: path.into(),
-            body: Some(body),
-        };
-        self.ask(request, COUNT_TIMEOUT).await
+        self.ask(HttpRequest::post(path, body), COUNT_TIMEOUT).await
     }
 }
 

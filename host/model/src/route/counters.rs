@@ -19,7 +19,7 @@ struct AnyOf {
 
 /// The token counter of a pool, if all members tokenize alike: they serve the same model, count in the same
 /// way, and no other model may answer instead.
-pub(super) fn of(members: &[Member], policy: &PoolPolicy) -> Option<Arc<dyn Counter>> {
+pub(super) fn pool_counter(members: &[Member], policy: &PoolPolicy) -> Option<Arc<dyn Counter>> {
     let (first, others) = members.split_first()?;
     let counter = first.endpoint.counter()?;
     let alike = |member: &Member| {

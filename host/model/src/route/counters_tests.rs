@@ -97,7 +97,7 @@ fn a_pool_counts_where_its_members_count_alike() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_reached_is_not_missed() {
+async fn an_unreachable_member_does_not_prevent_counting() {
     let (mut first, mut second) = (counting("m", "prompt"), counting("m", "prompt"));
     first.is_there = false;
     let members = || [endpoint(first.clone()), endpoint(second.clone())];

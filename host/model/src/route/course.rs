@@ -63,8 +63,8 @@ impl<'a> PooledRequest<'a> {
         }
     }
 
-    /// Asks members until one answers or none is left. The loop ends because each pass uses up a member or a
-    /// relief.
+    /// Asks members until one answers or all have failed. The loop ends because each pass uses up a member
+    /// or a relief.
     async fn round(&mut self, watch: &mut ObserverRelay<'_>) -> Result<Completion, ModelError> {
         let mut round = AttemptSummary::default();
         loop {

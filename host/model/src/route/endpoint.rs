@@ -14,7 +14,7 @@ use super::later;
 use crate::chat::ChatRequest;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::model::{CompletionObserver, Model};
-use crate::side::CancelledHedge;
+use crate::side::{CancelledHedge, millis};
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_policy::ErrorClass;
@@ -325,10 +325,6 @@ pub(super) fn tell_wait(endpoint: &str, asked: Instant, watch: &mut dyn Completi
             wait_ms: millis(waited),
         });
     }
-}
-
-pub(super) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether the endpoint, or our own limits for it, said that there is too much to do just now.

@@ -9,11 +9,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::sleep;
 
-use super::endpoint::{EndpointLease, millis};
+use super::endpoint::EndpointLease;
 use super::listening::ObserverRelay;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
 use crate::model::CompletionObserver;
+use crate::side::millis;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;

@@ -47,8 +47,7 @@ fn overtaken(heard: &WatchRecorder) -> Vec<(&str, u64)> {
         .collect()
 }
 
-/// What an endpoint does with requests, when the answer comes and what it is, how often it is asked and
-/// what is told.
+/// By the endpoints' behaviour: the answer and its time, the number of requests, and the reported routing.
 #[tokio::test(start_paused = true)]
 async fn the_first_answer_wins_and_there_is_no_third_request() {
     for (acts, after, answer, asked, decisions, lost) in [

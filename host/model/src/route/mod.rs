@@ -6,7 +6,7 @@
 //!
 //! Three rules hold everywhere. Once a piece of an answer was given out, the request is never sent again,
 //! and what was sent twice (hedged) is dropped but for one: the loop acts on pieces. Every wait has a bound
-//! and ends when the future is dropped. Every decision is told, as a [`Routing`](toolhold_protocol::routing::Routing). Endpoints
+//! and ends when the future is dropped. Every decision is reported as a [`Routing`](toolhold_protocol::routing::Routing). Endpoints
 //! are shared by all runs of a process; what belongs to one run is in its
 //! [`session`](crate::model::Model::session).
 

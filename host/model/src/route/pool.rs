@@ -128,7 +128,7 @@ impl Model for Pool {
     }
 
     fn counter(&self) -> Option<Arc<dyn Counter>> {
-        counters::of(&self.shared.members, &self.shared.policy)
+        counters::pool_counter(&self.shared.members, &self.shared.policy)
     }
 }
 

@@ -8,13 +8,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use super::endpoint::{Endpoint, millis, need};
+use super::endpoint::{Endpoint, need};
 use super::estimate::prompt_tokens;
 use super::hedge::race;
 use super::listening::ObserverRelay;
 use crate::chat::ChatRequest;
 use crate::error::ModelError;
 use crate::model::{CompletionObserver, Model};
+use crate::side::millis;
 use crate::tokenizer::Counter;
 use crate::unavailable::Unavailable;
 use toolhold_admission::Backoff;

@@ -74,7 +74,7 @@ async fn waits_grow_and_end() {
     );
     assert!(error.to_string().contains("after 4 attempts"), "{error}");
     assert_eq!(error.class(), ErrorClass::Retryable);
-    // 1 + 2 + 4, of which up to a half is left to chance.
+    // 1 + 2 + 4, up to half of it random.
     let waited = started.elapsed().as_secs_f64();
     assert!((3.5..=7.0).contains(&waited), "{waited}");
     assert_eq!(scripted.asked(), 4);

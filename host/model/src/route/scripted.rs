@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -10,12 +10,10 @@ use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use crate::chat::{ChatMessage, ChatRequest};
-use crate::error::ErrorDetail;
-use crate::error::ModelError;
+use crate::error::{ErrorDetail, ModelError};
 use crate::model::{CompletionObserver, Model};
 use crate::transport::TransportError;
-use toolhold_protocol::completion::ContextOverflow;
-use toolhold_protocol::completion::{Completion, Delta, Usage};
+use toolhold_protocol::completion::{Completion, ContextOverflow, Delta, Usage};
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::side_request::SideRequest;
 
@@ -45,46 +43,44 @@ pub struct Scripted(Arc<ScriptedState>);
 
 #[derive(Debug, Default)]
 struct ScriptedState {
-    acts: Mutex<VecDeque<Act>>,
-    /// Reaction to requests after the last act.
-    last: Mutex<Option<Act>>,
-    requests: Mutex<Vec<ChatRequest>>,
+    script: Mutex<Script>,
     busy: AtomicUsize,
     most_busy: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    acts: VecDeque<Act>,
+    /// Reaction to requests after the last act.
+    last: Option<Act>,
+    requests: Vec<ChatRequest>,
 }
 
 impl Scripted {
     /// Does these, and then the last one for ever.
     pub fn new(acts: impl IntoIterator<Item = Act>) -> Self {
         let acts: VecDeque<Act> = acts.into_iter().collect();
-        let scripted = Self::default();
-        *scripted
-            .0
-            .last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = acts.back().cloned();
-        *scripted
-            .0
-            .acts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = acts;
-        scripted
+        let script = Script {
+            last: acts.back().cloned(),
+            acts,
+            requests: Vec::new(),
+        };
+        Self(Arc::new(ScriptedState {
+            script: Mutex::new(script),
+            ..ScriptedState::default()
+        }))
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.0.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn requests(&self) -> Vec<ChatRequest> {
-        self.0
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.script().requests.clone()
     }
 
     pub fn asked(&self) -> usize {
-        self.0
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        self.script().requests.len()
     }
 
     pub fn busy(&self) -> usize {
@@ -106,24 +102,11 @@ impl Model for Scripted {
         request: &'a ChatRequest,
         watch: &'a mut dyn CompletionObserver,
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
-        self.0
-            .requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(request.clone());
-        let next = self
-            .0
-            .acts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front();
-        let act = next.or_else(|| {
-            self.0
-                .last
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
-        });
+        let act = {
+            let mut script = self.script();
+            script.requests.push(request.clone());
+            script.acts.pop_front().or_else(|| script.last.clone())
+        };
         let busy = Busy::enter(self.0.clone());
         async move {
             let _busy = busy;
@@ -139,7 +122,6 @@ impl Model for Scripted {
                 Act::Unreachable => Err(TransportError::Broken {
                     url: "http://scripted".into(),
                     reason: "connection reset".into(),
-                    source: None,
                 }
                 .into()),
                 Act::Break(text) => Err(ModelError::Truncated {

@@ -17,7 +17,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// The JSON, of whichever kind.
+    /// The JSON of either kind.
     pub fn into_value(self) -> Value {
         let (Self::Value(value) | Self::Message(value)) = self;
         value

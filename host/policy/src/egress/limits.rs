@@ -2,8 +2,8 @@
 
 use crate::limits::Limits;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
+use thiserror::Error;
 
 /// The limits of outbound HTTP. All but `timeout_ms` hold for one tool call as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,24 +51,17 @@ impl From<&Limits> for HttpLimits {
 }
 
 /// A limit of HTTP that fired, and its bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum HttpLimit {
+    #[error("{0} HTTP requests")]
     Requests(u32),
+    #[error("{0} bytes in HTTP request bodies")]
     RequestBytes(u64),
+    #[error("{0} bytes of HTTP responses")]
     ResponseBytes(u64),
+    #[error("{} ms for one HTTP request", .0.as_millis())]
     Time(Duration),
+    #[error("{0} HTTP requests at a time")]
     Concurrent(u32),
-}
-
-impl fmt::Display for HttpLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Requests(limit) => write!(f, "{limit} HTTP requests"),
-            Self::RequestBytes(limit) => write!(f, "{limit} bytes in HTTP request bodies"),
-            Self::ResponseBytes(limit) => write!(f, "{limit} bytes of HTTP responses"),
-            Self::Time(limit) => write!(f, "{} ms for one HTTP request", limit.as_millis()),
-            Self::Concurrent(limit) => write!(f, "{limit} HTTP requests at a time"),
-        }
-    }
 }

@@ -5,10 +5,13 @@ use crate::egress::HttpGrant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
+use strum::{IntoStaticStr, VariantArray};
 
 /// A kind of what a grant gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Capability {
     Directories,
     Scratch,
@@ -22,29 +25,11 @@ pub enum Capability {
 }
 
 impl Capability {
-    pub const ALL: [Self; 8] = [
-        Self::Directories,
-        Self::Scratch,
-        Self::Environment,
-        Self::Http,
-        Self::Secrets,
-        Self::KeyValue,
-        Self::Tools,
-        Self::Clocks,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// As in the configuration.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Directories => "directories",
-            Self::Scratch => "scratch",
-            Self::Environment => "environment",
-            Self::Http => "http",
-            Self::Secrets => "secrets",
-            Self::KeyValue => "key_value",
-            Self::Tools => "tools",
-            Self::Clocks => "clocks",
-        }
+        self.into()
     }
 }
 
@@ -138,7 +123,7 @@ impl Share {
             Capability::Tools => !self.tools.is_empty(),
             Capability::Clocks => self.clocks != Clocks::default(),
         };
-        let named = Capability::ALL.into_iter().filter(is_named);
+        let named = Capability::ALL.iter().copied().filter(is_named);
         named.filter(|kind| !left.has(*kind)).collect()
     }
 }
@@ -147,7 +132,7 @@ impl Grant {
     /// The same without the kinds that `permits` does not name.
     pub(crate) fn only(&self, permits: impl Fn(Capability) -> bool) -> Self {
         let mut left = self.clone();
-        for kind in Capability::ALL.into_iter().filter(|kind| !permits(*kind)) {
+        for &kind in Capability::ALL.iter().filter(|kind| !permits(**kind)) {
             match kind {
                 Capability::Directories => left.directories.clear(),
                 Capability::Scratch => left.scratch = None,

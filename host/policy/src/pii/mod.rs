@@ -12,10 +12,13 @@ mod tests;
 pub use detect::{Finding, find};
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// A kind of personal data, or of secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// Mail addresses.
     Email,
@@ -39,31 +42,11 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
-        Self::Email,
-        Self::Phone,
-        Self::Card,
-        Self::Iban,
-        Self::NationalId,
-        Self::ApiKey,
-        Self::Jwt,
-        Self::PrivateKey,
-        Self::Authorization,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The name in the configuration and in placeholders.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Email => "email",
-            Self::Phone => "phone",
-            Self::Card => "card",
-            Self::Iban => "iban",
-            Self::NationalId => "national_id",
-            Self::ApiKey => "api_key",
-            Self::Jwt => "jwt",
-            Self::PrivateKey => "private_key",
-            Self::Authorization => "authorization",
-        }
+        self.into()
     }
 
     /// Whether it is a credential: its holder can act with it, and not only know it.

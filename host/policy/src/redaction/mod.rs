@@ -5,9 +5,10 @@ mod masking;
 pub use masking::{Masking, without};
 
 use crate::redact::Redactor;
+use parking_lot::RwLock;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// Replaces secrets and personal data in texts and JSON: everything that [`pii::find`](crate::pii::find) finds, the
 /// values of members with a name such as `password`, and the secrets that this host knows. Clones share the known
@@ -69,7 +70,7 @@ impl Redaction {
             tracing::error!(%error, "the host's secrets cannot be looked for");
             Redactor::default()
         });
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.known.write() = known;
     }
 
     /// A redacted copy of `value`.
@@ -83,11 +84,7 @@ impl Masking for Redaction {
     const DEEPEST: usize = 128;
 
     fn masked<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let known = self
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let known = self.known.read().clone();
         match known.clean(text.as_bytes()) {
             None => without(text, |_| true),
             Some(cleaned) => {

@@ -516,7 +516,7 @@ mod tests {
                     prop_assert!(voted.insert(&vote.tool));
                 }
             }
-            // A seat is heard, or the model is told.
+            // Every due opinion is counted, or a fault is reported.
             prop_assert!(council.opinions.len() == 3 || !council.faults.is_empty());
             prop_assert_eq!(read(&value), council);
         }

@@ -1,35 +1,43 @@
 //! Arguments with their references replaced by what they refer to.
 
-use super::missing::place;
+use super::missing::{listed, place};
 use super::size::{self, SizeLimit};
 use super::{Data, MAX_BYTES, MAX_LEVELS, MissingPaths};
 use crate::reference::{Argument, Path, ReferenceError, Source};
 use serde_json::Value;
-use std::error::Error;
-use std::fmt::{self, Display, Formatter, Write as _};
+use std::fmt::Write as _;
+use thiserror::Error;
 
 /// Maximum faults reported; a model does not repair more at once.
 const MAX_REPORTED_FAULTS: usize = 8;
 
 /// Arguments that cannot be filled, with everything that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", listed(.0, MAX_REPORTED_FAULTS))]
 pub struct UnfillableArguments(pub Vec<FillFault>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}: {cause}", owner(at))]
 pub struct FillFault {
     /// JSON pointer of the string; the whole is "".
     pub at: String,
     pub cause: FillFaultKind,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FillFaultKind {
     /// It begins like a reference and is none.
+    #[error("{0}; write a literal dagger as ††")]
     Reference(ReferenceError),
+    #[error("{0}")]
     Missing(MissingPaths),
     /// The reference, or its value, is nested too deep.
+    #[error(
+        "with what it refers to it is nested deeper than {MAX_LEVELS} levels; refer to a part of it"
+    )]
     Levels,
     /// The values of this reference and those before it are too large.
+    #[error("the references together stand for more than {} MiB; refer to the parts that are needed", MAX_BYTES >> 20)]
     Size,
 }
 
@@ -149,43 +157,10 @@ impl UnfillableArguments {
     }
 }
 
-impl Error for UnfillableArguments {}
-
-impl Display for UnfillableArguments {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.0.iter().take(MAX_REPORTED_FAULTS).enumerate() {
-            if index > 0 {
-                f.write_str("; ")?;
-            }
-            fault.fmt(f)?;
-        }
-        match self.0.len().saturating_sub(MAX_REPORTED_FAULTS) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
-    }
-}
-
-impl Display for FillFault {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.at.as_str() {
-            "" => f.write_str("the arguments: ")?,
-            at => write!(f, "{}: ", place(at))?,
-        }
-        match &self.cause {
-            FillFaultKind::Reference(error) => write!(f, "{error}; write a literal dagger as ††"),
-            FillFaultKind::Missing(missing) => missing.fmt(f),
-            FillFaultKind::Levels => write!(
-                f,
-                "with what it refers to it is nested deeper than {MAX_LEVELS} levels; refer to a \
-                 part of it"
-            ),
-            FillFaultKind::Size => write!(
-                f,
-                "the references together stand for more than {} MiB; refer to the parts that are \
-                 needed",
-                MAX_BYTES >> 20
-            ),
-        }
+/// What the string at a pointer is called.
+fn owner(at: &str) -> String {
+    match at {
+        "" => "the arguments".into(),
+        at => place(at),
     }
 }

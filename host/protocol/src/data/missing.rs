@@ -2,8 +2,8 @@
 
 use crate::reference::Path;
 use serde_json::Value;
-use std::error::Error;
 use std::fmt::{self, Display, Formatter};
+use thiserror::Error;
 
 /// Maximum names listed: enough to see a typing error, too few to fill a context.
 const MAX_NAMES: usize = 8;
@@ -15,7 +15,8 @@ const MAX_PATH_CHARS: usize = 200;
 const MAX_EXPLAINED_PATHS: usize = 4;
 
 /// Paths that must exist first, and do not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", listed(.0, MAX_EXPLAINED_PATHS))]
 pub struct MissingPaths(pub Vec<MissingPath>);
 
 /// One path that does not exist.
@@ -57,23 +58,6 @@ pub struct NameList {
 impl MissingPaths {
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.0.iter().map(|absent| &absent.path)
-    }
-}
-
-impl Error for MissingPaths {}
-
-impl Display for MissingPaths {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (index, absent) in self.0.iter().take(MAX_EXPLAINED_PATHS).enumerate() {
-            if index > 0 {
-                f.write_str("; ")?;
-            }
-            absent.fmt(f)?;
-        }
-        match self.0.len().saturating_sub(MAX_EXPLAINED_PATHS) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
     }
 }
 
@@ -153,6 +137,15 @@ impl Display for NameList {
 }
 
 /// A path in a message: the model wrote it, at any length.
+/// The first `most` of these, and how many more there are.
+pub(super) fn listed(all: &[impl Display], most: usize) -> String {
+    let mut list: Vec<_> = all.iter().take(most).map(ToString::to_string).collect();
+    if all.len() > most {
+        list.push(format!("and {} more", all.len() - most));
+    }
+    list.join("; ")
+}
+
 pub(super) fn shown(path: &Path) -> String {
     place(&path.to_string())
 }

@@ -2,7 +2,7 @@
 //!
 //! The log is authoritative. Reading a path goes through it from newest to oldest: a `set` at the
 //! path or above it ends the search, everything else that touches the path is collected and then
-//! applied from oldest to newest. [`naive`] does exactly that. [`Data`] keeps the value of every
+//! applied from oldest to newest. `tests/naive.rs` does exactly that. [`Data`] keeps the value of every
 //! (kind, instance) beside the log instead, so that a write costs what is written and a read costs
 //! the path; a property test holds the two equal.
 //!
@@ -22,8 +22,6 @@
 mod fill;
 mod holes;
 mod missing;
-#[doc(hidden)]
-pub mod naive;
 mod refusal;
 mod size;
 mod tree;
@@ -41,7 +39,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt::{self, Display, Formatter};
 use tree::Tree;
 use view::DataView;
 
@@ -55,6 +52,8 @@ pub const MAX_LEVELS: usize = 100;
 /// How a value joins what its path already has (docs/protocol.md, 3).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Method {
     /// Replaces it.
     #[default]
@@ -67,18 +66,6 @@ pub enum Method {
     Push,
     /// More elements of a list, or more of a text.
     Concat,
-}
-
-impl Display for Method {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Set => "set",
-            Self::Merge => "merge",
-            Self::Assign => "assign",
-            Self::Push => "push",
-            Self::Concat => "concat",
-        })
-    }
 }
 
 /// One entry of the log.

@@ -20,7 +20,7 @@ pub struct SharedWithPrevious {
     pub fields: Vec<String>,
 }
 
-/// Makes bodies whole again: it is told every event of a record, in their order.
+/// Restores whole bodies. Pass it every event of a record, in order.
 ///
 /// ```
 /// # use toolhold_protocol::event::Event;
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shares_more_than_there_was_is_told() {
+    fn a_body_that_shares_more_than_the_previous_one_is_an_error() {
         for same in [
             json!({"messages": 2, "fields": []}),
             json!({"messages": 18_446_744_073_709_551_615_u64, "fields": []}),

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_told_what_one_is() {
+    fn an_invalid_plan_gets_the_expected_form() {
         for (value, expect) in [
             (json!("x"), "this is \"x\""),
             (json!(null), "this is null"),

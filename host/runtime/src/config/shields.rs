@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shield_blocks_when_it_fails_unless_somebody_says_otherwise() {
+    fn a_failing_shield_blocks_unless_configured_otherwise() {
         let shield = read("kind = \"wasm\"\nmodule = \"guard\"").unwrap();
         assert_eq!(
             (shield.on_failure, shield.places.len()),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_shield_screens_is_about_what_it_blocks() {
+    fn the_places_of_a_shield_follow_from_what_it_blocks() {
         let shield =
             "kind = \"pii\"\nhide = [\"email\"]\nblock = [\"card\"]\nplaces = [\"output\"]";
         assert_eq!(read(shield).unwrap().places, [ShieldPlace::Output].into());

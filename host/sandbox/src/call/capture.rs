@@ -5,9 +5,10 @@
 
 use super::meter::{Gauge, TooManyBytes};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use toolhold_policy::Captured;
@@ -38,7 +39,7 @@ impl CapturePipe {
     }
 
     pub fn captured(&self) -> Captured {
-        let buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let buffer = self.buffer.lock();
         Captured {
             text: String::from_utf8_lossy(&buffer.kept).into_owned(),
             dropped_bytes: buffer.dropped,
@@ -48,7 +49,7 @@ impl CapturePipe {
     /// Keeps what fits. Dropped bytes count as moved too: a flood ends at its limit.
     fn accept(&self, bytes: &[u8]) -> Result<(), TooManyBytes> {
         self.gauge.moved(bytes.len() as u64)?;
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = self.buffer.lock();
         let room = self
             .limit
             .saturating_sub(buffer.kept.len())

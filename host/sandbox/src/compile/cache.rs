@@ -7,6 +7,7 @@
 //! component is compiled again. `docs/security.md`, promise 5.
 
 use super::process::Artefact;
+use crate::disk::private_folder;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use std::fs::{self, OpenOptions};
@@ -51,9 +52,9 @@ impl Cache {
     /// # Errors
     /// What the file system says, with the path at fault in the message.
     pub fn open(folder: &Path, key_file: &Path) -> io::Result<Self> {
-        private_folder(folder).map_err(|e| at(folder, &e))?;
+        own_folder(folder).map_err(|e| at(folder, &e))?;
         if let Some(parent) = key_file.parent() {
-            private_folder(parent).map_err(|e| at(parent, &e))?;
+            own_folder(parent).map_err(|e| at(parent, &e))?;
         }
         let key = read_or_make_key(key_file).map_err(|e| at(key_file, &e))?;
         Ok(Self {
@@ -228,23 +229,18 @@ fn unfinished(path: &Path) -> PathBuf {
     path.with_extension(format!("{}-{number}.tmp", std::process::id()))
 }
 
-fn private_folder(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
+/// A folder that only this user may write to.
+fn own_folder(path: &Path) -> io::Result<()> {
+    private_folder(path)?;
     #[cfg(unix)]
     {
-        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-        builder.mode(0o700).create(path)?;
-        let mode = fs::metadata(path)?.permissions().mode();
-        if mode & 0o022 != 0 {
-            return Err(io::Error::other(
-                "others can write to this folder; make it 0700",
-            ));
+        use std::os::unix::fs::PermissionsExt as _;
+        if fs::metadata(path)?.permissions().mode() & 0o022 != 0 {
+            let reason = "others can write to this folder; make it 0700";
+            return Err(io::Error::other(reason));
         }
-        Ok(())
     }
-    #[cfg(not(unix))]
-    builder.create(path)
+    Ok(())
 }
 
 fn options(truncate: bool) -> OpenOptions {

@@ -95,11 +95,7 @@ impl Namespace {
     }
 
     fn open(&self) -> io::Result<Dir> {
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.folder)?;
+        super::private_folder(&self.folder)?;
         Dir::open_ambient_dir(&self.folder, ambient_authority())
     }
 }

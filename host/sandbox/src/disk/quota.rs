@@ -8,11 +8,12 @@
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -44,7 +45,7 @@ static LEDGERS: LazyLock<Mutex<HashMap<PathBuf, Weak<Ledger>>>> = LazyLock::new(
 impl Ledger {
     fn of(root: &Path) -> Arc<Self> {
         let path = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let mut ledgers = LEDGERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledgers = LEDGERS.lock();
         if let Some(ledger) = ledgers.get(&path).and_then(Weak::upgrade) {
             return ledger;
         }
@@ -127,11 +128,11 @@ impl Quota {
         }
         // What is unwritten now, and what is admitted meanwhile, the measurement may miss.
         let (unwritten, admitted) = {
-            let count = self.count();
+            let count = self.ledger.count.lock();
             (self.ledger.unwritten.load(Ordering::SeqCst), count.admitted)
         };
         let measured = measure(&self.root).map_err(|_| QuotaExceeded { limit: self.limit })?;
-        let mut count = self.count();
+        let mut count = self.ledger.count.lock();
         let missed = unwritten.saturating_add(count.admitted.wrapping_sub(admitted));
         count.used = Some(measured.saturating_add(missed));
         self.admit(&mut count, bytes)
@@ -139,7 +140,7 @@ impl Quota {
 
     /// As [`Self::take`], from what is known already.
     pub fn try_take(&self, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
-        self.admit(&mut self.count(), bytes)
+        self.admit(&mut self.ledger.count.lock(), bytes)
     }
 
     fn admit(&self, count: &mut QuotaUsage, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
@@ -155,13 +156,6 @@ impl Quota {
             unwritten: self.ledger.unwritten.clone(),
             written: false,
         })
-    }
-
-    fn count(&self) -> MutexGuard<'_, QuotaUsage> {
-        self.ledger
-            .count
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,7 +193,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_there_counts_and_what_was_freed_is_noticed() {
+    fn existing_bytes_count_and_freed_ones_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), vec![0; 10_000]).unwrap();
         let quota = Quota::new(folder.path(), 30_000);
@@ -215,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_written_yet_counts_beside_what_is_measured() {
+    fn unwritten_bytes_count_beside_measured_ones() {
         let folder = tempfile::tempdir().unwrap();
         let quota = Quota::new(folder.path(), 30_000);
         let first = quota.take(20_000).unwrap();

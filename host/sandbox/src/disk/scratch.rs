@@ -1,5 +1,6 @@
 //! Scratch directories: a place for a call's own files.
 
+use super::private_folder;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ impl Scratch {
             session_folder(module, caller)
         };
         let path = root.join(name);
-        private(&path)?;
+        private_folder(&path)?;
         if !temporary {
             touch(&path)?;
         }
@@ -73,7 +74,7 @@ impl SessionFiles {
 
 /// Copies a folder with everything in it. Links are made anew as they are: a guest chose where they point to.
 fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    private(to)?;
+    private_folder(to)?;
     let mut pending = vec![(from.to_owned(), to.to_owned())];
     while let Some((from, to)) = pending.pop() {
         for entry in std::fs::read_dir(&from)? {
@@ -81,7 +82,7 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
             let (source, target) = (entry.path(), to.join(entry.file_name()));
             let kind = entry.file_type()?;
             if kind.is_dir() {
-                private(&target)?;
+                private_folder(&target)?;
                 pending.push((source, target));
             } else if kind.is_file() {
                 std::fs::copy(source, target)?;
@@ -139,14 +140,6 @@ fn session_folder(module: &str, caller: Caller<'_>) -> String {
         hasher.update(part.as_bytes());
     }
     format!("session-{}", &hasher.finalize().to_hex()[..32])
-}
-
-fn private(path: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
 }
 
 impl Drop for Scratch {

@@ -1,8 +1,9 @@
 //! Finds the `.wit` files that belong to a module, within bounds and without leaving its folder.
 
 use super::wit::WitPackage;
+use crate::disk::read_capped;
 use cap_std::fs::Dir;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// One package. The largest that is published, wasi:http with all it uses, has half of this.
@@ -94,25 +95,10 @@ fn named(folder: &Dir, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
 }
 
 fn read(folder: &Dir, file: &Path, limit: u64) -> io::Result<String> {
-    let metadata = folder.metadata(file)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let too_large = || {
+    let bytes = read_capped(folder, file, limit)?.map_err(|_| {
         io::Error::other(format!(
             "a package has at most {MAX_PACKAGE_BYTES} bytes of WIT"
         ))
-    };
-    if metadata.len() > limit {
-        return Err(too_large());
-    }
-    let mut text = String::new();
-    folder
-        .open(file)?
-        .take(limit + 1)
-        .read_to_string(&mut text)?;
-    if text.len() as u64 > limit {
-        return Err(too_large());
-    }
-    Ok(text)
+    })?;
+    String::from_utf8(bytes).map_err(io::Error::other)
 }

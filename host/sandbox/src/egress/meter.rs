@@ -54,7 +54,7 @@ impl HttpMeter {
         self.redactions.fetch_add(count, Relaxed);
     }
 
-    /// Notes that `limit` fired; the answer is what the guest is told.
+    /// Notes that `limit` fired; returns the error for the guest.
     pub fn fire(&self, limit: HttpLimit) -> Error {
         let _ = self.fired.set(limit);
         error_code(limit)

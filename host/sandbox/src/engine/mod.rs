@@ -12,9 +12,10 @@ pub use config::{Compiler, CompilerProcess, EngineConfig};
 pub use ticker::TickingCall;
 
 use crate::error::LoadError;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use tokio::sync::Semaphore;
 use toolhold_admission::{FairQueue, Rate};
@@ -107,10 +108,7 @@ impl Engine {
             return Ok(self.clone());
         }
         let family = &self.inner.family;
-        let mut siblings = family
-            .siblings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut siblings = family.siblings.lock();
         if let Some(inner) = siblings.get(&variant).and_then(Weak::upgrade) {
             return Ok(Self { inner });
         }

@@ -8,9 +8,10 @@ use crate::egress::{Egress, Resolve};
 use crate::error::LoadError;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use toolhold_policy::Caller;
 use toolhold_policy::{Access, Grant};
 use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
@@ -147,10 +148,7 @@ impl PreparedGrant {
     }
 
     fn scratch_quota(&self, path: &Path, limit: u64) -> Arc<Quota> {
-        let mut quotas = self
-            .scratch_quotas
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut quotas = self.scratch_quotas.lock();
         // Budgets that only this map still knows belong to calls that are over; measuring anew is
         // cheap, remembering every session for ever is not.
         quotas.retain(|_, quota| Arc::strong_count(quota) > 1);

@@ -1,8 +1,8 @@
 //! What became of a module's calls, counted.
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use toolhold_policy::CallReport;
 
 /// Totals since the module was loaded.
@@ -24,7 +24,7 @@ pub(crate) struct SharedCounters(Mutex<Counters>);
 
 impl SharedCounters {
     pub fn add(&self, report: &CallReport) {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counters = self.0.lock();
         counters.calls += 1;
         counters.fuel = counters.fuel.saturating_add(report.usage.fuel);
         counters.host_bytes += report.usage.host_bytes;
@@ -37,9 +37,6 @@ impl SharedCounters {
     }
 
     pub fn read(&self) -> Counters {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.lock().clone()
     }
 }

@@ -19,12 +19,13 @@ use crate::grant::PreparedGrant;
 use crate::host;
 use crate::policy::{EffectivePolicy, Policy};
 use counters::{Counters, SharedCounters};
+use parking_lot::RwLock;
 use semver::Version;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 pub use toolhold_policy::Digest;
 use toolhold_policy::{Approval, ApprovedBy, Grant, Limits, Manifest, Standing, ToolSpec};
 use typed::TypedFunction;
@@ -112,7 +113,7 @@ impl fmt::Debug for Module {
 
 impl Module {
     /// Compiles (or takes from `cache`) and links `source`, and asks it for its tools.
-    /// `compiling` is told when a compilation begins; it is the only slow part.
+    /// `compiling` is called when a compilation begins, which is the only slow part.
     pub(crate) async fn load(
         engine: &Engine,
         cache: Option<&Cache>,
@@ -253,15 +254,12 @@ impl Module {
 
     /// What holds for a call that begins now.
     pub(crate) fn policy(&self) -> Arc<EffectivePolicy> {
-        self.policy
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.policy.read().clone()
     }
 
     /// Holds for calls that begin from now on.
     pub(crate) fn set_policy(&self, policy: Arc<EffectivePolicy>) {
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.policy.write() = policy;
     }
 
     /// What `policy` means for the module, ready for calls; absent if nothing changes. Blocks on the file

@@ -1,5 +1,6 @@
 //! Approvals on disk: one JSON file for each module, which several processes may read and write.
 
+use crate::disk::private_folder;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
@@ -38,11 +39,7 @@ impl ApprovalStore for ApprovalFolder {
     fn put(&self, approval: &Approval) -> io::Result<()> {
         let unfit = || io::Error::other("its name cannot be a file's");
         let name = file(&approval.slot).ok_or_else(unfit)?;
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&self.folder)?;
+        private_folder(&self.folder)?;
         let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
         let temporary = format!(".{name}.{}", std::process::id());
         folder.write(&temporary, serde_json::to_vec_pretty(approval)?)?;

@@ -5,9 +5,10 @@
 
 use crate::disk::same_directory;
 use crate::grant::PreparedGrant;
+use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::Rate;
 use toolhold_policy::CallError;
 use toolhold_policy::CallReport;
@@ -119,7 +120,7 @@ impl EffectivePolicy {
         if self.granted.grant.is_empty() {
             return Ok(None);
         }
-        if let Some(known) = self.narrows().get(restrictions.key()) {
+        if let Some(known) = self.narrowed.lock().get(restrictions.key()) {
             return Ok(Some(known.clone()));
         }
         let (this, restrictions, module) = (self.clone(), restrictions.clone(), module.to_owned());
@@ -134,7 +135,7 @@ impl EffectivePolicy {
                     reason: error.to_string(),
                 })?;
             let narrow = Arc::new(NarrowedPolicy { granted, withheld });
-            let mut known = this.narrows();
+            let mut known = this.narrowed.lock();
             if known.len() >= MAX_CACHED_NARROWED {
                 known.clear();
             }
@@ -145,10 +146,6 @@ impl EffectivePolicy {
             reason: error.to_string(),
         })?;
         made.map(Some)
-    }
-
-    fn narrows(&self) -> MutexGuard<'_, HashMap<String, Arc<NarrowedPolicy>>> {
-        self.narrowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the module has its grant.
@@ -170,10 +167,7 @@ impl EffectivePolicy {
     }
 
     pub fn standing(&self) -> Standing {
-        self.standing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.standing.lock().clone()
     }
 
     pub fn may_run(&self) -> bool {
@@ -182,6 +176,6 @@ impl EffectivePolicy {
 
     pub fn set_standing(&self, standing: Standing) {
         self.may_run.store(standing.may_run(), Ordering::Release);
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+        *self.standing.lock() = standing;
     }
 }

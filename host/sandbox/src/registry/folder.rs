@@ -1,11 +1,12 @@
 //! What lies in a modules folder: names, files, and whether they changed.
 
+use crate::disk;
 use crate::docs::{files, wit};
 use crate::error::LoadError;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use semver::Version;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolhold_policy::manifest::Manifest;
@@ -327,27 +328,10 @@ fn stamp_file(folder: &Dir, name: &Path, hasher: &mut blake3::Hasher) {
     }
 }
 
-/// Reads a regular file that has at most `limit` bytes; one that grows while it is read is cut off
-/// and refused. Opened without blocking on a FIFO, because only regular files get that far.
 fn read_capped(folder: &Dir, file: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
-    let failed = |source| LoadError::Read { source };
-    let metadata = folder.metadata(file).map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(failed(io::Error::other("it is not a regular file")));
-    }
-    let too_large = |size| LoadError::TooLarge { size, limit };
-    if metadata.len() > limit {
-        return Err(too_large(metadata.len()));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    let file = folder.open(file).map_err(failed)?;
-    file.take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64));
-    }
-    Ok(bytes)
+    disk::read_capped(folder, file, limit)
+        .map_err(|source| LoadError::Read { source })?
+        .map_err(|size| LoadError::TooLarge { size, limit })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::{Registry, RegistryState};
 use crate::error::LoadError;
 use crate::module::Module;
 use crate::policy::Policy;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 impl Registry {
     /// Replaces the policy. Every call that begins after this returns is under the new one, also calls of
@@ -18,10 +18,7 @@ impl Registry {
         // A load in progress ends first, under the old policy.
         let _turn = shared.loading.lock().await;
         let policy = Arc::new(policy);
-        *shared
-            .policy
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = policy.clone();
+        *shared.policy.write() = policy.clone();
         let mut snapshot = (*shared.snapshot()).clone();
         snapshot.look_again(|module| !module.is_compiled_for(&policy));
         for (module, reason) in shared.apply_policy(policy).await {
@@ -66,7 +63,7 @@ impl RegistryState {
 
     /// Every module that is still held.
     fn held(&self) -> Vec<Arc<Module>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         known
             .values()
             .filter_map(std::sync::Weak::upgrade)
@@ -74,7 +71,7 @@ impl RegistryState {
     }
 
     pub(super) fn remember(&self, modules: &[Arc<Module>]) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.retain(|_, module| module.strong_count() > 0);
         for module in modules {
             known

@@ -25,11 +25,12 @@ use crate::module::shield::{Screening, ScreeningVerdict};
 use crate::policy::CallPolicy;
 use crate::policy::Policy;
 use crate::policy::{ApproveError, Trust};
+use parking_lot::{Mutex, RwLock};
 use snapshot::{FailedModule, ModuleSnapshot};
 use standing::approval;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use toolhold_policy::CallError;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{ApprovedBy, GrantChange};
@@ -212,17 +213,11 @@ impl Registry {
 
 impl RegistryState {
     fn snapshot(&self) -> Arc<ModuleSnapshot> {
-        self.snapshot
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.snapshot.read().clone()
     }
 
     fn policy(&self) -> Arc<Policy> {
-        self.policy
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.policy.read().clone()
     }
 
     /// Puts `snapshot` in the old one's place, its modules judged.
@@ -231,10 +226,7 @@ impl RegistryState {
         let modules = snapshot.modules();
         self.remember(&modules);
         self.judge(modules).await;
-        *self
-            .snapshot
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = snapshot;
+        *self.snapshot.write() = snapshot;
     }
 
     async fn invoke(self: &Arc<Self>, invocation: &Invocation<'_>) -> CallReport {

@@ -90,7 +90,7 @@ impl FromRequestParts<App> for Client {
         let connection = parts.extensions.get::<Connection>();
         let peer = connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.peer);
         let mut client = client(&parts.headers, peer, app).await?;
-        client.trace = telemetry::remote(&parts.headers);
+        client.trace = telemetry::client_context(&parts.headers);
         app.key_rate.take(&client.name).map_err(|wait| {
             let what = "more requests than this key may make in a minute";
             ApiError::too_many_in_a_minute(what, wait)

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_it_was_compiled_is_not_replaced() {
+    fn a_module_that_appeared_during_compilation_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         put(folder, "a", None, b"first").unwrap();

@@ -76,7 +76,7 @@ export async function begin(path, body) {
   const abort = new AbortController();
   const response = await request("POST", path, { ...body, stream: true },
     { signal: abort.signal, headers: { accept: "text/event-stream", "idempotency-key": crypto.randomUUID?.() ?? String(Math.random()) } });
-  // The run goes on without this connection; whoever shows it watches it by its id.
+  // The run goes on without this connection; the view of the run watches it by its id.
   for await (const event of events(response.body)) {
     abort.abort();
     if (event.event === "error") throw new ApiError(500, JSON.parse(event.data).error.message);

@@ -39,7 +39,7 @@ function page(description) {
   fill(main,
     h("div", { class: "page-head" }, h("h1", {}, "API"), h("a", { href: "/openapi.json" }, "openapi.json")),
     h("p", { class: "docs-intro" }, "Keys go with every request, as ", h("code", {}, "Authorization: Bearer KEY"),
-      ", where the server wants one. What is wrong is told in the form of OpenAI’s API: ", h("code", {}, '{"error": {"message": …, "type": …}}'), "."),
+      ", where the server requires one. Errors have the form of OpenAI’s API: ", h("code", {}, '{"error": {"message": …, "type": …}}'), "."),
     h("div", { class: "docs-find" }, filter), shown.map((part) => part.element), none);
 }
 

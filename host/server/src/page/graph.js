@@ -5,7 +5,7 @@ import { oneLine } from "./format.js";
 import { flow } from "./trace.js";
 
 const NODE = { width: 168, height: 40, x: 56, y: 14 };
-/** More than this nobody reads as a graph. */
+/** Nodes above which a graph is unreadable. */
 const MOST = 200;
 
 export class Graph {
@@ -134,7 +134,7 @@ function columns(nodes, edges) {
     }
     first = Math.max(...own.map((node) => column.get(node.key))) + 1;
   }
-  // Data from outside stands just before whoever reads it first.
+  // External data stands right before the first call that reads it.
   for (const node of nodes) {
     if (node.call) continue;
     column.set(node.key, Math.min(...edges.filter((edge) => edge.from === node.key).map((edge) => column.get(edge.to))) - 1);

@@ -58,7 +58,7 @@ function askForKey(error, wasWrong) {
       keys();
     };
     return h("form", { class: "key", onsubmit: enter },
-      h("p", {}, wasWrong ? error.message : ["Whoever runs it makes one with ", h("code", {}, "toolhold keys create"), ". It is kept in this tab and forgotten with it."]),
+      h("p", {}, wasWrong ? error.message : ["The server's operator creates one with ", h("code", {}, "toolhold keys create"), ". It is kept in this tab and forgotten with it."]),
       key, h("div", { class: "buttons" }, h("span", { class: "grow" }), h("button", { type: "button", onclick: () => close(false) }, "Cancel"),
         h("button", { type: "submit", class: "primary" }, "Enter")));
   }).then(Boolean);

@@ -50,7 +50,7 @@ function slot(module) {
   return module.version ? `${module.name}@${module.version}` : module.name;
 }
 
-/** A key without the scope `admin` is told a module's name, version and tools, and no more. */
+/** A key without the scope `admin` gets only a module's name, version and tools. */
 function card(module, isOpen, again) {
   const state = module.standing?.state;
   const pill = { pending: ["warn", "waits for approval"], approved: ["good", "approved"], trusted: ["dim", "trusted"] }[state] ?? ["dim", state ?? "ready"];

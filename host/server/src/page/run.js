@@ -73,7 +73,7 @@ class RunView {
   soon() {
     if (this.isDirty) return;
     this.isDirty = true;
-    // Not requestAnimationFrame alone: it rests in a tab that nobody looks at.
+    // Not requestAnimationFrame alone: it does not fire in hidden tabs.
     const paint = () => {
       if (!this.isDirty) return;
       this.isDirty = false;

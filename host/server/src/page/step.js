@@ -35,7 +35,7 @@ export class StepView {
       setText(this.live, written || "…");
       if (atEnd) this.live.scrollTop = this.live.scrollHeight;
     }
-    // The calls of a saved plan are asked for by nobody.
+    // The calls of a saved plan belong to no request to a model.
     setText(this.title, model ? `Step ${step.number}` : "Calls");
     const said = facts(step, model);
     if (said.join() !== this.said) {

@@ -8,7 +8,7 @@ const MAX_DEPTH = 8;
 const PACE = 120;
 
 export class Timeline {
-  /** `onPick(call)` is told which call somebody wants to see. */
+  /** `onPick(call)` is called with the selected call. */
   constructor(onPick) {
     this.onPick = onPick;
     this.axis = h("div", { class: "tl-axis", "aria-hidden": "true" });

@@ -14,7 +14,7 @@ export class Trace {
     this.tokens = 0;
     this.total = null;
     this.lastBody = null;
-    /** Where a tool's results go, whoever calls it. */
+    /** The default output path of each tool's results. */
     this.outputPaths = new Map();
   }
 

@@ -36,8 +36,8 @@ pub struct Limits {
     pub places: usize,
     /// The most of them for one owner.
     pub places_of_one: usize,
-    /// The most runs that wait for a place; and as many again may wait for a person without a place. In both
-    /// cases one owner may have as many as it leaves free for others.
+    /// The most runs that wait for a place, and the most that wait for a person without a place. In both
+    /// cases one owner may take at most half of what the other owners leave, rounded up.
     pub waiting: usize,
     /// Longest wait of a run for a place.
     pub patience: Duration,
@@ -138,7 +138,7 @@ impl Dispatcher {
         self.inner.closing.is_cancelled()
     }
 
-    /// Begins a run as soon as there is a place for it: a turn of a session, a response (`asked`), or
+    /// Begins a run as soon as a place is free. The run is a turn of a session, a response (`asked`), or
     /// neither. Its first event is durable when this returns.
     pub async fn start(
         &self,
@@ -196,7 +196,7 @@ impl Dispatcher {
         Err(RunRefusal::NotRecorded)
     }
 
-    /// Prevents other turns of the session from beginning in this process.
+    /// Reserves the session, so that no other turn of it begins in this process.
     fn turning(&self, session: Uuid) -> Result<StartingTurn, RunRefusal> {
         if !self.inner.turning().insert(session) {
             return Err(RunRefusal::TurnTaken);

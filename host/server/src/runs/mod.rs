@@ -12,5 +12,5 @@ mod watcher;
 
 pub use dispatcher::{Dispatcher, Limits};
 pub use refused::RunRefusal;
-pub use resumption::end;
+pub use resumption::cancel_orphan;
 pub use watcher::Watcher;

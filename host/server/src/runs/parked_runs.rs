@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_all_of_it() {
+    fn one_owner_cannot_take_all_places() {
         let parked = ParkedRuns::new(8);
         let mut permits = Vec::new();
         for (owner, room) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_one_and_none_of_none() {
+    fn a_single_place_is_granted_once() {
         let parked = ParkedRuns::new(1);
         let park = parked.park(lane(1));
         assert!(park.is_some() && parked.park(lane(1)).is_none());

@@ -44,7 +44,7 @@ impl Dispatcher {
             run: row.id,
             agent: agent.name.clone(),
             conversation: row.turn.map(|(session, _)| session),
-            parent: telemetry::before(&self.inner.store, row.id).await,
+            parent: telemetry::recorded_trace(&self.inner.store, row.id).await,
         });
         let run = permit.take(driver).resume(replayed, Box::new(journal));
         Ok(self.go_on(run, permit, observer))
@@ -143,10 +143,13 @@ impl Dispatcher {
     /// Ends a run that no process drives. Completes even if the caller goes away.
     pub async fn end(&self, run: Uuid) -> Result<(), RunRefusal> {
         let store = self.inner.store.clone();
-        to_its_end(&self.inner.tasks, async move { end(&store, run).await }).await
+        to_its_end(&self.inner.tasks, async move {
+            cancel_orphan(&store, run).await
+        })
+        .await
     }
 
-    /// Ends a cancelled run that this process does not drive, if its lease is free: no other process would.
+    /// Ends a cancelled run that this process does not drive, if its lease is free: no other process does it.
     pub(super) async fn end_if_left(&self, run: Uuid) {
         match self.inner.store.lease_state(run).await {
             Ok(LeaseState::Free) => {}
@@ -158,7 +161,7 @@ impl Dispatcher {
         }
         let store = self.inner.store.clone();
         self.inner.tasks.spawn(async move {
-            match end(&store, run).await {
+            match cancel_orphan(&store, run).await {
                 Ok(()) => tracing::info!(%run, "was to be stopped, went on nowhere, and is ended"),
                 // Another process took it first.
                 Err(RunRefusal::Record(RecordError::Held | RecordError::Over { .. })) => {}
@@ -169,7 +172,7 @@ impl Dispatcher {
 }
 
 /// Ends a run that no process drives, as cancelled.
-pub async fn end(store: &Store, run: Uuid) -> Result<(), RunRefusal> {
+pub async fn cancel_orphan(store: &Store, run: Uuid) -> Result<(), RunRefusal> {
     let (journal, events) = store.reopen(run).await?;
     let replayed = replay(&events)?;
     let driver = Driver::new(Arc::new(NoModel), Arc::new(NoModules));
@@ -194,7 +197,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn work_comes_to_its_end_without_whoever_waited_for_it() {
+    async fn work_finishes_after_its_waiter_was_dropped() {
         let tasks = TaskTracker::new();
         let (go, goes) = oneshot::channel();
         let (done, is_done) = oneshot::channel();

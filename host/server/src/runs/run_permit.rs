@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_leaves_no_trace() {
+    async fn a_cancelled_wait_leaves_no_trace() {
         let admission = FairQueue::new(1, 9);
         let permit = permit(&admission, 1).await;
         let asking = permit.ask_a_person(0);

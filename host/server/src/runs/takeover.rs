@@ -63,7 +63,7 @@ struct OrphanedRuns(HashMap<Orphan, OrphanState>);
 #[derive(Debug)]
 enum OrphanState {
     Seen(Instant),
-    /// It waits for a place here, or cannot be resumed: another attempt would fail, too.
+    /// The run waits for a place here, or cannot be resumed, so that another attempt would fail too.
     Tried,
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_due_once_for_everybody_who_left_it() {
+    fn an_orphaned_run_is_due_once() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, two) = (orphan(1, Some("a")), orphan(2, None));
@@ -138,7 +138,7 @@ mod tests {
 
     /// A process that reconnects, and a database that was away.
     #[test]
-    fn whoever_is_back_in_time_loses_nothing() {
+    fn a_process_that_reconnects_in_time_keeps_its_runs() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (one, tried) = (orphan(1, Some("a")), orphan(2, Some("b")));

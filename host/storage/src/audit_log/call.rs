@@ -1,7 +1,7 @@
 //! Rows for calls: their arguments and outcomes, and calls outside of a run.
 
 use super::digest;
-use super::draft::{Draft, canonical, tool_name, who};
+use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use crate::time::now_ms;
 use serde_json::{Map, Value};
@@ -64,7 +64,7 @@ impl CallRecord {
         });
         Draft {
             at_ms: signed(now_ms()),
-            owner: who(&self.owner),
+            owner: logged_owner(&self.owner),
             action: "call",
             source: None,
             tool: Some(tool_name(&self.tool)),

@@ -128,7 +128,7 @@ impl Draft {
         };
         Self {
             at_ms: signed(now_ms()),
-            owner: who(owner),
+            owner: logged_owner(owner),
             action,
             source: None,
             tool: None,
@@ -177,7 +177,7 @@ pub(super) fn canonical(members: Map<String, Value>) -> BTreeMap<String, Value> 
 }
 
 /// The owner as the log names it: a key, or the user of this machine's terminal. Names of keys have no colon.
-pub(super) fn who(owner: &str) -> String {
+pub(super) fn logged_owner(owner: &str) -> String {
     if owner.is_empty() {
         format!("uid:{}", rustix::process::getuid().as_raw())
     } else {

@@ -1,12 +1,11 @@
 //! Rows that follow from a run's events.
 
 use super::call::{AuditedCall, audited, kept_arguments};
-use super::draft::{Draft, canonical, tool_name, who};
+use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use toolhold_policy::redaction::Redaction;
-use toolhold_protocol::approval::Verdict;
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind};
@@ -29,7 +28,7 @@ impl RunAudit {
     pub fn new(run: Uuid, owner: &str, redaction: Redaction) -> Self {
         Self {
             run,
-            owner: who(owner),
+            owner: logged_owner(owner),
             policy: String::new(),
             redaction,
             begun: HashMap::new(),
@@ -95,12 +94,7 @@ impl RunAudit {
                 ("call", Some(tool_name(tool)), details.into())
             }
             EventKind::Decided { id, decision, .. } => {
-                let verdict = match &decision.verdict {
-                    Verdict::Approve => "approve",
-                    Verdict::Edit { .. } => "edit",
-                    Verdict::Replace { .. } => "replace",
-                    Verdict::Refuse { .. } => "refuse",
-                };
+                let verdict: &str = (&decision.verdict).into();
                 let details = json!({
                     "call": id,
                     "verdict": verdict,

@@ -82,7 +82,7 @@ async fn faults(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_call_is_told_once_and_without_what_is_nobodys_business() {
+async fn a_call_is_logged_once_and_without_private_data() {
     for TestDatabase { location, .. } in databases().await {
         let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         let redaction = Redaction::new([("crm".to_owned(), SECRET.to_owned())]);

@@ -370,7 +370,7 @@ async fn no_event_comes_after_one_that_is_missing() {
 
 /// A promise that is kept, one that is broken, and one whose process is gone.
 #[tokio::test]
-async fn a_request_is_forgotten_when_nobody_begins_its_run() {
+async fn an_idempotency_key_is_released_when_its_run_never_begins() {
     for database in databases().await {
         let first = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await

@@ -55,7 +55,7 @@ async fn pruned(store: &Store) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_over_for_long_goes_and_nothing_else() {
+async fn only_records_that_ended_long_ago_are_deleted() {
     for database in databases().await {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await

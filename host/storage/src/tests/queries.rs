@@ -212,7 +212,7 @@ async fn a_turn_begins_in_a_session_that_is_there() {
     }
 }
 
-/// Lines of a megabyte: no page has many of them, and none is left out.
+/// Lines of a megabyte: each page has few of them, and all lines are returned.
 #[tokio::test]
 async fn a_page_of_a_record_has_a_size() {
     const MIB: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! What criterion left: a folder for each bench, with its name and its estimates.
+//! Reads criterion's results: a folder for each bench, with its name and its estimates.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ struct Estimate {
     point_estimate: f64,
 }
 
-/// The median times, by name, of what was measured since then, in nanoseconds.
+/// The median times since then, by name of the bench, in nanoseconds.
 pub fn times(folder: &Path, since: SystemTime) -> Result<BTreeMap<String, f64>> {
     let mut times = BTreeMap::new();
     collect(folder, since, &mut times)?;

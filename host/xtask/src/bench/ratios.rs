@@ -2,13 +2,12 @@
 
 pub struct Ratio {
     pub name: &'static str,
-    /// The bench, in whichever crate it is.
+    /// Name of the bench; unique in the workspace.
     pub bench: &'static str,
-    /// What is measured, and what it is divided by.
+    /// Names of the measurement and of the yardstick that divides it.
     pub of: &'static str,
     pub to: &'static str,
-    /// How many times the accepted ratio still is no fault: chance, and what else the machine does, move ratios
-    /// of short times most.
+    /// Factor on the accepted ratio up to which the guard passes. Noise moves the ratios of short times most.
     pub bound: f64,
 }
 

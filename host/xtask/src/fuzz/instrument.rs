@@ -16,11 +16,11 @@ use anyhow::{Context, Result};
 
 use crate::project;
 
-/// Set for the cargo that builds the targets, and so for us where it calls us: the crates to instrument, with
-/// commas.
+/// Environment variable with the crates to instrument, separated by commas. It is set for the cargo that builds
+/// the targets, and read by this program as cargo's wrapper.
 const IS_WRAPPER: &str = "TOOLHOLD_FUZZ_WRAPPER";
 
-/// What cargo-fuzz passes, less the sanitizer. Optimised, because the dev profile is not.
+/// cargo-fuzz's flags without the sanitizer, and with optimisation, which the dev profile lacks.
 const FLAGS: [&str; 9] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -37,8 +37,8 @@ const FLAGS: [&str; 9] = [
 pub fn build(targets: &[String], crates: &[String]) -> Result<()> {
     let wrapper = env::current_exe().context("could not find this program's own file")?;
     let mut build = project::cargo();
-    // Together with the binary: features are unified over what is built together, so that this finds
-    // the very dependencies that the binary is made of.
+    // Together with the binary: features are unified over all packages of a build, so that the binary's
+    // compiled dependencies are reused.
     build.args([
         "build",
         "--package",
@@ -57,10 +57,10 @@ pub fn build(targets: &[String], crates: &[String]) -> Result<()> {
     project::require(&mut build)
 }
 
-/// Fills `folder` with components of wasm-smith's, other ones each time unless there is a seed.
+/// Fills `folder` with components that wasm-smith generates; random ones unless there is a seed.
 ///
-/// A program of its own: wasm-smith turns on a feature of a crate deep in the compiler, and linked
-/// together the two would have the engine compiled a second time.
+/// wasm-smith runs in a separate program: it enables a feature of one of the engine's dependencies, and
+/// linking it here would compile the engine a second time.
 pub fn smith(binaries: &Path, folder: &Path, seed: Option<u32>) -> Result<()> {
     let mut build = project::cargo();
     build.args([
@@ -76,8 +76,8 @@ pub fn smith(binaries: &Path, folder: &Path, seed: Option<u32>) -> Result<()> {
     project::require(&mut smith)
 }
 
-/// Becomes rustc where cargo called us in its place; otherwise returns `None`. If rustc cannot be
-/// run, the reason.
+/// Runs rustc and exits, if cargo called this program as its wrapper; otherwise returns `None`. Returns an error
+/// if rustc cannot be run.
 pub fn become_rustc() -> Option<anyhow::Error> {
     let crates = env::var(IS_WRAPPER).ok()?;
     let mut arguments = env::args_os().skip(1);

@@ -1,4 +1,4 @@
-//! One target's run, and what libFuzzer said of it.
+//! One target's run, and libFuzzer's report about it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::project;
 
-/// Seconds for one input. The slowest promise is a component that is compiled.
+/// Seconds for one input. The slowest input is a component, which is compiled.
 const INPUT_TIMEOUT: u64 = 20;
 /// MiB of this process; the engine's reserved address space does not count.
 const MEMORY_MIB: u64 = 2_048;
@@ -26,7 +26,7 @@ pub struct Folders {
 }
 
 impl Folders {
-    /// Inputs that were found to reach something new, kept from run to run.
+    /// Inputs that reached new code, kept between runs.
     pub fn corpus(&self, target: &str) -> PathBuf {
         self.work.join("corpus").join(target)
     }

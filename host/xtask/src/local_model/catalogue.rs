@@ -1,4 +1,4 @@
-//! Which models there are. The facts stand in `local_model/models.json`, which `fetch.py` reads too.
+//! The available models, from `local_model/models.json`, which `fetch.py` reads, too.
 
 use std::sync::LazyLock;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde::Deserialize;
 
-/// What this side needs to know; `fetch.py` reads the rest.
+/// The fields that this program needs; `fetch.py` reads the others.
 #[derive(Debug, Deserialize)]
 pub struct Model {
     /// The name the server answers to, and the stem of the file.
     pub name: String,
-    /// What a person types.
+    /// Its name on the command line.
     short: String,
     /// Size, quantisation and licence in words.
     pub about: String,
@@ -23,7 +23,7 @@ pub enum Choice {
     /// 0.5 B parameters: 0.5 GB, the quicker one
     #[value(name = "0.5b")]
     Smaller,
-    /// 1.5 B parameters: 1.1 GB, the one that errs less
+    /// 1.5 B parameters: 1.1 GB, the more accurate one
     #[value(name = "1.5b")]
     Larger,
 }

@@ -25,8 +25,8 @@ enum Event {
 pub fn fetch(python: &Path, model: &Model) -> Result<PathBuf> {
     let folder = home::subfolder("models")?;
     let there = folder.join(format!("{}.gguf", model.name));
-    // Only a file whose SHA-256 was right ever got this name (fetch.py); half a gigabyte is not
-    // hashed again at every start, but a file that was cut since is noticed.
+    // fetch.py gives this name only to files with the right SHA-256. The size is compared instead of hashing
+    // half a gigabyte at every start; a truncated file is noticed.
     if there.metadata().is_ok_and(|file| file.len() == model.bytes) {
         return Ok(there);
     }

@@ -1,5 +1,5 @@
-//! llama.cpp's server from a wheel, in a virtual environment of its own. The wheel is pinned by
-//! hash in `local_model/requirements.txt`.
+//! llama.cpp's server from a wheel, in its own virtual environment. `local_model/requirements.txt` pins the
+//! wheel by hash.
 
 use std::path::PathBuf;
 

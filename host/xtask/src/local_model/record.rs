@@ -1,6 +1,5 @@
-//! Which detached servers we started. A process id alone says little, since ids are used again: the
-//! record also has a random-enough token that stands on the process's command line, and nothing is
-//! ended, nor called ours, without it.
+//! Records of the detached servers that this program started. Process ids are reused, so a record also has a
+//! token that is on the server's command line; a process without it is never ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Model, health, home};
 
-/// How long a server may take to end politely; it has nothing to save.
+/// Time for a server to end after SIGTERM; it has nothing to save.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -50,7 +49,7 @@ fn path(model: &Model) -> Result<PathBuf> {
 impl Record {
     pub fn write(&self, model: &Model) -> Result<()> {
         let path = path(model)?;
-        // Whole or not at all: a half-read record would be taken for a stale one and removed.
+        // Written atomically: a partial record would be taken for a stale one and removed.
         let new = path.with_extension("new");
         fs::write(&new, serde_json::to_vec(self)?)
             .and_then(|()| fs::rename(&new, &path))
@@ -103,7 +102,7 @@ fn send(signal: &str, pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// Where there is no /proc (macOS), `ps` is always there.
+/// Without /proc (macOS), `ps` is always available.
 fn command_line(pid: u32) -> Option<String> {
     let bytes = if Path::new("/proc/self/cmdline").exists() {
         fs::read(format!("/proc/{pid}/cmdline")).ok()?

@@ -14,16 +14,16 @@ use super::record::{self, Record};
 use super::{InstalledModel, health, home};
 use crate::{interrupt, narrate, project};
 
-/// Where `local-model start` listens if it can, so that the address is the same every time.
+/// Preferred port of `local-model start`, so that the address is usually the same.
 const USUAL_PORT: u16 = 18_080;
-/// Loading takes a second or two from a warm disk; a cold and busy one gets this long.
+/// Longest time to load the model: one or two seconds from the page cache, more from a cold, busy disk.
 const START_TIMEOUT: Duration = Duration::from_mins(3);
 /// How long an owned server may take to end after its lifeline is cut.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 /// Enough of the log to hold llama.cpp's reason.
 const LOG_LINES: usize = 20;
 
-/// A server that ends with this value, or with this process if that ends first.
+/// A server that ends when this is dropped, or when this process ends.
 #[derive(Debug)]
 pub struct LocalServer {
     port: u16,
@@ -71,7 +71,7 @@ impl Drop for LocalServer {
     }
 }
 
-/// Waits for a process that was asked to end, then insists.
+/// Waits for a process that was asked to end, then kills it.
 fn end(child: &mut Child) {
     let until = Instant::now() + EXIT_GRACE;
     while Instant::now() < until {
@@ -88,7 +88,7 @@ fn end(child: &mut Child) {
     }
 }
 
-/// Starts one that outlives this process.
+/// Starts a server that outlives this process.
 pub fn start_detached(installed: &InstalledModel, port: u16) -> Result<Record> {
     let token = token();
     let (mut command, log) = command(installed, port, &token)?;
@@ -148,8 +148,8 @@ fn command(installed: &InstalledModel, port: u16, token: &str) -> Result<(Comman
         .env("OMP_WAIT_POLICY", "passive")
         .stdout(output)
         .stderr(errors)
-        // A group of its own: Ctrl-C in the terminal is for the run, which may still need the model
-        // to end well.
+        // Its own process group: Ctrl-C in the terminal interrupts the run, which may still need the model to
+        // finish.
         .process_group(0);
     Ok((command, log))
 }
@@ -160,7 +160,7 @@ fn spawn(command: &mut Command) -> Result<Child> {
         .with_context(|| format!("could not run {command:?}"))
 }
 
-/// Unique per start on this machine, which is all `record` asks of it.
+/// A token that is unique per start on this machine; `record` needs no more.
 fn token() -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::ModuleFolder;
 use crate::{narrate, project};
 
-/// What is copied: the modules, and the interface that their bindings are made from.
+/// The copied folders: the modules, and the WIT of their bindings.
 const SOURCES: [&str; 4] = [
     "modules",
     "tests/components",
@@ -26,7 +26,7 @@ pub fn committed(toolhold: &Path, modules: Vec<ModuleFolder>) -> Result<()> {
             committed.push(module);
         }
     }
-    // Beside the other build outputs, where cargo finds the dependencies of the last check again.
+    // In the target folder, so that cargo reuses the dependencies of the last check.
     let copy = project::target_folder()?.join("modules-check");
     if copy.exists() {
         fs::remove_dir_all(&copy)
@@ -67,7 +67,7 @@ fn differing(root: &Path, copy: &Path, modules: &[ModuleFolder]) -> Result<Vec<S
     Ok(differing)
 }
 
-/// Everything but what builds leave behind: a component that was not built again must be missing.
+/// Copies everything but build outputs, so that a component that is not built is missing.
 fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("could not create {}", to.display()))?;
     let entries =

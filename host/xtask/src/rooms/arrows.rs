@@ -1,4 +1,4 @@
-//! Which room uses which, and where.
+//! The uses between rooms, with their places.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ impl Arrows {
             let mut named = Vec::new();
             walk(&source.tokens, &mut source.module.clone(), &mut named);
             for name in named {
-                // What stands in the root itself may use every room: it is the crate's door.
+                // The root itself may use every room, because it re-exports them.
                 let Some(from) = name.module.first() else {
                     continue;
                 };
@@ -64,7 +64,7 @@ impl Arrows {
     }
 }
 
-/// Modules whose bodies stand in the root file.
+/// Modules whose bodies are in the root file.
 fn inline_rooms(source: &SourceFile) -> Vec<String> {
     if !source.module.is_empty() {
         return Vec::new();
@@ -274,7 +274,7 @@ pub mod tests {
     }
 
     #[test]
-    fn text_comments_and_tests_are_no_arrows() {
+    fn strings_comments_and_tests_make_no_arrows() {
         let arrows = arrows(&[
             ("lib.rs", "mod a; mod b; fn f() { crate::b::g() }"),
             (

@@ -1,5 +1,5 @@
-//! The order of crates: each uses only those that stand before it. And what some of them must not be
-//! made of, however deep it lies.
+//! The order of crates: each uses only earlier ones. Some crates must not depend on certain packages, directly or
+//! indirectly.
 
 use anyhow::Result;
 
@@ -31,7 +31,7 @@ pub const ORDER: [&str; 18] = [
 /// Crates for developers: they may use all, and none of the others may use them.
 pub const DEVELOPERS: [&str; 2] = ["fuzz", "xtask"];
 
-/// What must not be linked into a crate: heavy, and a sign that a wall has a hole.
+/// Packages that must not be linked into a crate: they compile slowly, and are a sign of a wrong dependency.
 const FORBIDDEN: [(&str, &[&str]); 11] = [
     ("json", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("admission", &["wasmtime", "sqlx", "axum", "reqwest"]),
@@ -53,7 +53,7 @@ pub fn position(name: &str) -> Option<usize> {
     ORDER.iter().position(|each| *each == name)
 }
 
-/// What `Cargo.toml` files alone tell.
+/// The faults that the `Cargo.toml` files show.
 pub fn violations<'a>(crates: impl Iterator<Item = &'a Crate>) -> Vec<String> {
     let mut violations = Vec::new();
     for each in crates {
@@ -78,10 +78,10 @@ pub fn violations<'a>(crates: impl Iterator<Item = &'a Crate>) -> Vec<String> {
     violations
 }
 
-/// Uses of crates that stand in the same place or later.
+/// Uses of crates in the same place or later.
 fn upward(each: &Crate, place: usize) -> Vec<String> {
     let uses = each.uses.iter().filter(|used| {
-        // A crate of no place is told of on its own, and a developers' one is later than all.
+        // A crate without a place is reported separately; crates for developers come after all others.
         match position(used) {
             Some(other) => other >= place,
             None => DEVELOPERS.contains(&used.as_str()),
@@ -96,7 +96,7 @@ fn upward(each: &Crate, place: usize) -> Vec<String> {
     .collect()
 }
 
-/// What a crate is linked with and must not be, as `cargo tree` knows it.
+/// The forbidden packages that a crate is linked with, by `cargo tree`.
 pub fn forbidden(each: &Crate) -> Result<Vec<String>> {
     let Some((_, forbidden)) = FORBIDDEN.iter().find(|(name, _)| *name == each.name) else {
         return Ok(Vec::new());

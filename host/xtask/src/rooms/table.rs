@@ -13,12 +13,12 @@ const DOCUMENT: &str = "host/ARCHITECTURE.md";
 const BEGIN: &str = "<!-- The table below is written by `cargo xtask rooms --write`. -->";
 const END: &str = "<!-- End of the written table. -->";
 
-/// How far a written number of lines may be from the true one, in parts of it and in lines: were it exact,
-/// every change anywhere would have to write the table, and any two would be in each other's way.
+/// How far a written number of lines may be from the true one, as a share and in lines: with exact numbers every
+/// change would rewrite the table, and concurrent changes would conflict.
 const STALE_SHARE: usize = 10;
 const STALE_LINES: usize = 300;
 
-/// Whether the table says what is so; with `write`, makes it say so.
+/// Checks that the table is fresh; with `write`, writes it.
 pub fn check(root: &Path, plans: &[CrateRooms], write: bool) -> Result<Option<String>> {
     let path = root.join(DOCUMENT);
     let text =
@@ -44,7 +44,7 @@ pub fn check(root: &Path, plans: &[CrateRooms], write: bool) -> Result<Option<St
     Ok(None)
 }
 
-/// What stands before the table, the table, and what stands after.
+/// The text before the table, the table, and the text after it.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (table, after) = rest.split_once(END)?;
@@ -53,7 +53,7 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
 
 /// One crate.
 struct CrateRow {
-    /// All but the lines of code.
+    /// The row without its number of lines.
     fixed: String,
     lines: usize,
 }
@@ -92,7 +92,7 @@ fn render(rows: &[CrateRow]) -> String {
     let mut table =
         "\n| | crate | what it does | rooms | lines |\n|---|---|---|---|---|\n".to_owned();
     for row in rows {
-        // Hundreds are what a reader wants.
+        // Rounded to hundreds for readers.
         let lines = row.lines.div_ceil(100) * 100;
         let _ = writeln!(table, "{} {lines} |", row.fixed);
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_fresh_until_it_says_what_is_not_so() {
+    fn a_table_is_stale_when_it_differs() {
         let rows = [
             row("| 1 | `json` | Strict JSON | 4 |", 8123),
             row("| 2 | `cli` | The binary | 2 |", 90),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_around_the_table_stays() {
+    fn text_around_the_table_is_kept() {
         let text = format!("head\n{BEGIN}\nold\n{END}\ntail\n");
         let (before, table, after) = split(&text).unwrap();
         assert_eq!((before, table, after), ("head\n", "\nold\n", "\ntail\n"));

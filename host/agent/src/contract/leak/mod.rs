@@ -63,7 +63,7 @@ use toolhold_json::repair::RepairKind;
 
 /// Closing marks that are tried for one call: a value may quote one.
 const MAX_CLOSES: usize = 8;
-/// Calls of one reply; more are none but a model that goes round in circles.
+/// Most calls of one reply; a model that writes more is in a loop.
 const MAX_CALLS: usize = 64;
 /// Marks behind prose that are looked at, from the last, and how far from the end of the text: each may
 /// take a look at all that follows.
@@ -109,7 +109,7 @@ enum TextOpening<'t> {
     Nothing,
     /// A mark that is not complete, or a call without an end.
     Open,
-    /// A call, of which the text that follows says whether it is quoted.
+    /// A call; the following text decides whether it is quoted.
     Waits,
     /// Something else.
     Other,

@@ -17,7 +17,7 @@ fn kinds(text: &str) -> Vec<(Kind, &str)> {
 
 fn vault() -> Vault {
     Vault::new(Privacy {
-        hide: Kind::ALL.into(),
+        hide: Kind::ALL.iter().copied().collect(),
         ..Privacy::default()
     })
 }

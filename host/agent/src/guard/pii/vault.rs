@@ -120,7 +120,7 @@ impl Vault {
             else {
                 continue;
             };
-            let kind = Kind::ALL.into_iter().find(|kind| kind.name() == label);
+            let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == label);
             let last = self
                 .numbers
                 .entry(kind.map_or(TEXT, Kind::name))

@@ -20,7 +20,7 @@ use toolhold_protocol::shield::ShieldPlace;
 /// `unsafe` and all categories.
 const MAX_TOKENS: u32 = 100;
 
-/// A forbidden category, as the model is told.
+/// A forbidden category, as the prompt describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Category {
     /// `S1`.

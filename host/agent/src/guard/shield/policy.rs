@@ -85,8 +85,8 @@ impl Shields {
         self.posts.iter().any(|post| post.screens(place, tool))
     }
 
-    /// Asks every shield that stands there, each about what the one before left. The first that
-    /// blocks ends it. `watch` is told of requests to models that they make.
+    /// Asks the shields of that place in order, each about what the previous one left; the first block ends
+    /// the screening. `watch` receives the requests that shields make to models.
     pub async fn screen(
         &self,
         mut screening: Screening,

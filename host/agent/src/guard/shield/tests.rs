@@ -325,7 +325,7 @@ fn guard(says: &'static str) -> (GuardModel, Arc<Parrot>) {
         ],
         max_chars: 100,
         privacy: Privacy {
-            hide: Kind::ALL.into(),
+            hide: Kind::ALL.iter().copied().collect(),
             ..Privacy::default()
         },
     };

@@ -5,7 +5,7 @@ use super::nested::{RunApprover, RunBudget, RunRecorder};
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::privacy::revealed;
-use crate::calls::screen::{released, screen};
+use crate::calls::screen::{screen, screen_result};
 use crate::calls::{
     CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
 };
@@ -383,7 +383,7 @@ impl Performer {
             let ToolCall { id, tool, .. } = work.call;
             let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(&tool));
             let check = is_screened.then_some(&*work.check);
-            let (outcome, said) = released(&shields, &id, &tool, outcome, check).await;
+            let (outcome, said) = screen_result(&shields, &id, &tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = outcome;
             Input::Called { id, result }

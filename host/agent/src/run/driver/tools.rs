@@ -56,7 +56,7 @@ impl RunTools {
             },
             Runner::Client => ToolResult::failed(ToolFailure::correctable(
                 "activity",
-                "whoever asked for the run makes this call, once the run is over",
+                "the client makes this call itself, after the run has ended",
             )),
             Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
                 let time = self.deadline.saturating_duration_since(Instant::now());

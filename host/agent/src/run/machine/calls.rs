@@ -3,7 +3,7 @@
 use super::results::{Ending, some_of};
 use super::scopes::{consultation, scopes};
 use super::{Action, Effects, Machine, Work};
-use crate::calls::screen::admitted;
+use crate::calls::screen::screened_arguments;
 use crate::guard::shield::Screening;
 use crate::run::Budgets;
 use crate::toolbox::ToolCall;
@@ -368,7 +368,7 @@ impl Machine {
             screened: screened.clone(),
         });
         let check = self.checks.of(&call.tool).map(AsRef::as_ref);
-        let next = match admitted(screened, at.arguments, check) {
+        let next = match screened_arguments(screened, at.arguments, check) {
             Ok((arguments, false)) => self.approve(index, arguments, at.is_approved, effects),
             // It is another call than the one that was checked, and than the one that was approved.
             Ok((left, true)) => match self.checks.check(&call, &left) {
@@ -452,7 +452,7 @@ impl Machine {
         });
         self.spent.calls = self.spent.calls.saturating_add(1);
         Budgets::of(&self.request.settings).allows(self.spent.calls)?;
-        // A sub-agent is told what is left without this call.
+        // A sub-agent's budget is what remains without this call.
         let work = self.prepared(index, &arguments)?;
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
@@ -469,7 +469,10 @@ impl Machine {
         self.running += 1;
         effects.actions.push(Action::Call(Box::new(work.clone())));
         if let Some(open) = self.step.open.get_mut(index).filter(|_| is_background) {
-            open.answer = Some(("started; nobody waits for its result".into(), false));
+            open.answer = Some((
+                "started in the background; its result is not reported".into(),
+                false,
+            ));
             self.step.schedule.done(index, &[]);
             self.background
                 .insert(call.id.clone(), Background { call, work });

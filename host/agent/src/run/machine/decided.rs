@@ -2,7 +2,7 @@
 
 use super::results::Ending;
 use super::{Effects, Machine};
-use crate::calls::approve::{DecisionEffect, decided};
+use crate::calls::approve::{DecisionEffect, apply_decision};
 use serde_json::Value;
 use toolhold_protocol::approval::Decision;
 use toolhold_protocol::event::EventKind;
@@ -32,7 +32,7 @@ impl Machine {
         let call = &pending.call;
         let fits = |arguments: &Value| self.checks.check(call, arguments);
         let check = self.checks.of(&call.tool).map(AsRef::as_ref);
-        let made = match decided(pending.clone(), decision, fits, check) {
+        let made = match apply_decision(pending.clone(), decision, fits, check) {
             DecisionEffect::Make(arguments) => self.make(index, arguments, effects),
             DecisionEffect::Edited(arguments) => self.screen_call(index, arguments, true, effects),
             DecisionEffect::Replaced(result) => {

@@ -55,7 +55,7 @@ impl Machine {
         effects.actions.push(Action::Finish);
     }
 
-    /// Counted when it is told: whether there may be another Request is decided before each.
+    /// Counts the request at once; the budget is checked before each Request.
     pub(super) fn asked_beside(&mut self, request: SideRequest, effects: &mut Effects) {
         let counts_money = self.counts_money();
         self.spent = self.spent.plus(RunUsage::beside(&request, counts_money));

@@ -191,7 +191,7 @@ impl Machine {
         }
     }
 
-    /// All candidates failed: the run's own model is told the first error.
+    /// All candidates failed: the run's own model gets the first error.
     fn give_up(&mut self, effects: &mut Effects) {
         let Some((key, first)) = self.fallbacks.exhausted() else {
             return;

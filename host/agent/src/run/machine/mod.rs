@@ -321,6 +321,7 @@ impl Machine {
             });
         match (texts.next(), &self.request.plan) {
             (Some(text), _) => text.to_owned(),
+            (None, Some(plan)) if plan.len() == 1 => "a saved plan of 1 step".to_owned(),
             (None, Some(plan)) => format!("a saved plan of {} steps", plan.len()),
             (None, None) => String::new(),
         }

@@ -47,7 +47,7 @@ impl Machine {
         if let Some(message) = self.context.plan.clone() {
             let calls = read(message.plan).map_err(failed)?;
             if !calls.is_empty() {
-                // The model is told, and makes another.
+                // The model reads the fault and makes another plan.
                 self.progress.fault = self.check_plan(&calls).err();
             }
             let calls = calls.into_iter().map(|call| self.placed(call));
@@ -195,7 +195,7 @@ impl Machine {
                 Some(Runner::Model) => "a model writes its result (it is latent)",
                 Some(Runner::Request(_) | Runner::CleanRoom) => "a sub-agent answers it",
                 Some(Runner::Advisor) => "an advisor answers it",
-                Some(Runner::Client) => "whoever asks for the run makes it",
+                Some(Runner::Client) => "the client makes it itself",
                 Some(Runner::Module(_) | Runner::Activity(_)) | None => continue,
             };
             return Err(format!(

@@ -237,7 +237,7 @@ impl Machine {
             // As it is meant: its domain and path may be hidden.
             Some(before) => meta::check(before, &self.vault.reveal_all(after))
                 .map_err(|error| format!("its meta cannot be accepted: {error}")),
-            None => Err("nobody asked for \"meta\"".into()),
+            None => Err("the reply has \"meta\", which was not requested".into()),
         }
     }
 

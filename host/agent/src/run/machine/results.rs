@@ -17,7 +17,7 @@ use toolhold_protocol::turn::{Exchange, Turn};
 /// Maximum instances that a message names.
 const MAX_NAMED_INSTANCES: usize = 20;
 
-/// How a call ended, before it is told.
+/// How a call ended, before the result is passed on.
 pub(super) struct Ending {
     pub(super) outcome: Result<ToolOutput, ToolFailure>,
     pub(super) usage: ToolUsage,
@@ -214,7 +214,7 @@ impl Machine {
             return (outcome, places);
         };
         if let Err(failure) = outcome {
-            // What it would have said of the failure cannot be kept; the model is told all the same.
+            // The failure cannot be written to the data either; the model still reads it.
             return (Err(failure), Vec::new());
         }
         let failure = ToolFailure::correctable(

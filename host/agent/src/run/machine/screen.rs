@@ -138,7 +138,7 @@ impl Machine {
         self.finish(reason, output, error, effects);
     }
 
-    /// The model is told once, and may give another output.
+    /// The model learns of the block once, and may give another output.
     fn blocked_output(
         &mut self,
         end: StopReason,

@@ -444,7 +444,7 @@ fn find_tools(all: usize) -> Tool {
     own(
         toolbook::FIND_TOOLS,
         format!(
-            "There are {all} tools, of which only some are shown. Finds those that do what you need; call it before you \
+            "There are {all} tools, and only some are shown here. Finds those that do what you need; call it before you \
              say that something cannot be done."
         ),
         toolbook::parameters(),

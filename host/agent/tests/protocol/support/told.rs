@@ -97,7 +97,7 @@ pub async fn run_with(
     let events = rest(run).await;
     holds(&events);
     let left = script.left();
-    assert_eq!(left, 0, "replies that nobody asked for: {events:#?}");
+    assert_eq!(left, 0, "unused replies: {events:#?}");
     Ok(FinishedRun {
         events,
         requests: script.bodies(),

@@ -4,7 +4,7 @@ use super::Finding::{self, Broken, Fine, Lacking};
 use crate::commands::probe;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_model::OpenAiModel;
+use toolhold_model::{ModelError, OpenAiModel};
 use toolhold_runtime::config::{Configuration, EndpointTable};
 use toolhold_runtime::dialect::{AgreedContract, ONE_KIND};
 use toolhold_runtime::host;
@@ -141,6 +141,10 @@ async fn answers(config: &Configuration, name: &str, endpoint: &EndpointTable) -
                 )
             }
         }
-        Err(error) => Broken(format!("{error}"), remedy),
+        // Its own text sends its reader to this command.
+        Err(ModelError::Connect { url, source }) => {
+            Broken(format!("{url} cannot be reached: {source}"), remedy)
+        }
+        Err(error) => Broken(error.to_string(), remedy),
     }
 }

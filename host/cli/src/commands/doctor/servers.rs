@@ -2,7 +2,7 @@
 
 use super::Finding::{self, Broken, Fine, Lacking};
 use futures_util::future::join_all;
-use toolhold_mcp::{McpServer, ReadySession, Servers, reason};
+use toolhold_mcp::{McpServer, ReadySession, Servers};
 use toolhold_policy::{ApprovedBy, Standing};
 use toolhold_runtime::config::Configuration;
 
@@ -91,7 +91,7 @@ async fn usable(server: &McpServer, ready: &ReadySession) -> Finding {
 /// A server that needs a person's decision. A server without approval, or with a revoked one, is not an
 /// error.
 fn disabled(name: &str, before: &str, standing: &Standing) -> Finding {
-    let text = format!("{before}{}", reason(standing));
+    let text = format!("{before}{}", standing.reason());
     let approve = format!("toolhold mcp approve {name}");
     match standing {
         Standing::Pending { changes }

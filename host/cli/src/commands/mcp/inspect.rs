@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use toolhold_mcp::{McpServer, OfferedTool, ReadySession, reason};
+use toolhold_mcp::{McpServer, OfferedTool, ReadySession};
 use toolhold_policy::Standing;
 
 /// Starts the server if it may be started, and shows its tools.
@@ -30,7 +30,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
         println!(
             "  {} {}; it was not started, see `toolhold mcp approve {}`",
             warn("disabled:"),
-            plain(&reason(&launch)),
+            plain(&launch.reason()),
             settings.name
         );
         return Ok(Exit::Failed);
@@ -101,7 +101,7 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
             println!(
                 "  {} {}",
                 warn("disabled:"),
-                plain(&reason(&ready.standing))
+                plain(&ready.standing.reason())
             );
         }
     }

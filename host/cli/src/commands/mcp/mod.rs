@@ -16,7 +16,7 @@ use toolhold_mcp::{McpServer, Servers};
 pub const AFTER_HELP: &str = "\
 Without a command the modules are served: over stdin and stdout, for a client that starts this \
 program, or over streamable HTTP. Calls run under the limits, grants, shields and approvals of \
-every other call; [mcp_server] in the configuration says the rest.
+every other call; all other settings are in [mcp_server] of the configuration.
 
   toolhold mcp                              for a client that starts it
   toolhold mcp --http 127.0.0.1:8808        at http://127.0.0.1:8808/mcp
@@ -27,36 +27,45 @@ every other call; [mcp_server] in the configuration says the rest.
 pub struct McpArgs {
     #[command(flatten)]
     serve: serve::ServeArgs,
-    /// Of MCP servers whose tools are called from here.
+    /// Commands for the MCP servers whose tools runs may call.
     #[command(subcommand)]
     command: Option<McpCommand>,
 }
 
 #[derive(Debug, Subcommand)]
 enum McpCommand {
-    /// The configured servers and whether they may be used. Nothing is started.
+    /// List the configured servers and whether each may be used, without starting any.
     List {
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Start one server and show its tools: those that may be called, and those that the configuration does not name.
+    /// Start one server and list its tools: those that runs may call, and those that the configuration leaves out.
     Inspect {
+        /// Name of the server.
         name: String,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Allow a server to be used as it is now, after showing what is started and what changed.
+    /// Approve a server as it is now, after showing the command that starts it and what changed.
     Approve {
+        /// Name of the server.
         name: String,
-        /// Do not ask.
+        /// Approve without asking for confirmation.
         #[arg(long, short)]
         yes: bool,
     },
-    /// Take the approval back: the server is not started any more, and runs do not have its tools.
-    Revoke { name: String },
-    /// What changed in a server since it was approved or first seen. Exit code 1 if something did.
-    Diff {
+    /// Revoke a server's approval: it is no longer started, and runs lose its tools.
+    Revoke {
+        /// Name of the server.
         name: String,
+    },
+    /// Show what changed in a server since it was approved or first seen. Exit code 1 if anything did.
+    Diff {
+        /// Name of the server.
+        name: String,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },

@@ -1,7 +1,7 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, stopped};
+use crate::commands::serving::{Serving, wait_for_stop_signal};
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::style::{dim, plain, warn};
@@ -27,20 +27,20 @@ use toolhold_sandbox::Registry;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Serve over streamable HTTP at this address, at the path /mcp, and not over stdin and stdout. An
-    /// address that other machines reach needs a token.
+    /// Serve over streamable HTTP at this address and the path /mcp, instead of over stdin and stdout. An
+    /// address that other machines can reach requires a token.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Serve nothing but these tools: MODULE.TOOL, MODULE for all of its tools, or request-NAME for a saved
-    /// Request; with commas between them.
+    /// Serve only these tools, separated by commas: MODULE.TOOL, MODULE for all of its tools, or
+    /// request-NAME for a saved Request [default: all tools].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     tools: Option<Vec<String>>,
 }
 
-/// Serves until the client is gone or the process is told to stop.
+/// Serves until the client disconnects or the process gets a signal to stop.
 pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
-    let (registry, watch) = serving::loaded(loaded).await?;
+    let (registry, watch) = serving::load_and_watch(loaded).await?;
     let settings = loaded.mcp_server.clone();
     let requests = requests(config, &settings.requests).await?;
     let named = args.tools.iter().flatten();
@@ -83,7 +83,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
         failed = serving::keep_up(loaded, watch, &making.registry, &modules) => {
             failed.map(|never| match never {})
         }
-        stopped = stopped() => stopped.map(|()| Exit::Ok),
+        stopped = wait_for_stop_signal() => stopped.map(|()| Exit::Ok),
     };
     making.stop.cancel();
     recorder.close().await;
@@ -187,11 +187,11 @@ impl Serving for Modules<'_> {
 
     const WHAT: &'static str = "rules and grants";
 
-    async fn made(&self, config: &Configuration) -> Result<Rules> {
+    async fn build(&self, config: &Configuration) -> Result<Rules> {
         self.making.rules(config).await
     }
 
-    fn put(&self, rules: Rules) {
+    fn replace(&self, rules: Rules) {
         self.service.renew(rules);
     }
 

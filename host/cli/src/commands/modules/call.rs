@@ -318,6 +318,8 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
             plain(&failure.message)
         ),
     }
-    eprintln!("{}", dim(&view::cost(&result.usage)));
+    if reported.is_some() {
+        eprintln!("{}", dim(&view::cost(&result.usage)));
+    }
     Ok(exit)
 }

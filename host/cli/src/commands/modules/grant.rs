@@ -16,44 +16,48 @@ use toml::{Table, Value};
 use toolhold_policy::{Approval, ApprovalStore as _, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{Module, Registry};
+use toolhold_sandbox::{LoadError, Module, Registry};
 use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
 pub struct GrantArgs {
-    /// The module's name.
+    /// Name of the module.
     name: String,
     // Brackets in a doc comment would be links, here and below.
-    #[arg(long, value_name = "DIR", help = "A directory: HOST[:GUEST[:rw]]")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Grant a directory: HOST[:GUEST[:rw]]"
+    )]
     with_dir: Vec<String>,
-    /// The most bytes that the directories may hold.
+    /// Maximum size of the contents of each granted directory, in bytes.
     #[arg(long, value_name = "BYTES", requires = "with_dir")]
     quota: Option<i64>,
-    /// A variable: NAME=VALUE.
+    /// Grant an environment variable: NAME=VALUE.
     #[arg(long, value_name = "VARIABLE")]
     with_env: Vec<String>,
     #[arg(
         long,
         value_name = "REQUESTS",
-        help = "Requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'"
+        help = "Grant HTTP requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'"
     )]
     with_http: Vec<String>,
     #[arg(
         long,
         value_name = "SECRET",
-        help = "A secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as 'key=API_KEY https://api.example.com Authorization'"
+        help = "Grant a secret for such requests: NAME=VARIABLE ORIGIN HEADER, such as 'key=API_KEY https://api.example.com Authorization'"
     )]
     with_secret: Vec<String>,
-    /// A directory of its own for every call, or with --keep for every session.
+    /// Grant a scratch directory for every call, or with --keep for every session.
     #[arg(long)]
     scratch: bool,
     /// Keep scratch files between the calls of a session.
     #[arg(long, requires = "scratch")]
     keep: bool,
-    /// Keys and values that outlive a call.
+    /// Grant a key-value store that outlives a call.
     #[arg(long)]
     key_value: bool,
-    /// A tool of another module, or all of a module's.
+    /// Grant calls of a tool of another module, or of all of its tools.
     #[arg(long, value_name = "TOOL")]
     with_tool: Vec<String>,
 }
@@ -132,7 +136,10 @@ async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc
     let failures = registry.failures();
     let reason = failures.first().map_or_else(
         || "the module is gone".to_owned(),
-        |failed| plain(&failed.error.to_string()),
+        |failed| match &failed.error {
+            LoadError::Grant { reason } => plain(reason),
+            other => plain(&other.to_string()),
+        },
     );
     bail!("this cannot be granted: {reason}")
 }

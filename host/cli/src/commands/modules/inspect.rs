@@ -14,11 +14,9 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let manifest = &module.manifest;
-    println!(
-        "{} {}",
-        bold(&module.name),
-        manifest.version.as_deref().unwrap_or_default()
-    );
+    let version = manifest.version.as_deref();
+    let version = version.map_or(String::new(), |version| format!(" {version}"));
+    println!("{}{version}", bold(&module.name));
     if let Some(description) = &manifest.description {
         println!("{}", plain(description));
     }

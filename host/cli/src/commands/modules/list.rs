@@ -1,6 +1,6 @@
 //! `toolhold modules list`.
 
-use crate::commands::run::warn_of_failures;
+use crate::commands::run::warn_of_left_out;
 use crate::exit::Exit;
 use crate::terminal::style::{bold, bytes, dim, headline, plain, warn};
 use anyhow::Result;
@@ -59,6 +59,6 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
             );
         }
     }
-    warn_of_failures(registry);
+    warn_of_left_out(registry);
     Ok(Exit::Ok)
 }

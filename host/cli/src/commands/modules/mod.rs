@@ -24,27 +24,29 @@ use toolhold_sandbox::{Module, Registry};
 
 #[derive(Debug, Subcommand)]
 pub enum ModulesCommand {
-    /// The modules, their tools, and what could not be loaded.
+    /// List the modules, their tools, and the modules that could not be loaded.
     List {
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// One module: its tools with their schemas, its limits, what it asks for, what it was given and
-    /// what it may therefore do.
+    /// Show one module: its tools with their schemas, its limits, the capabilities that it requests, its
+    /// grants, and what it may do in effect.
     Inspect {
-        /// NAME or NAME@VERSION
+        /// Module: NAME or NAME@VERSION
         name: String,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
     /// Run one tool: `toolhold modules call calculator.evaluate '{"expression":"2^200 % 97"}'`.
     Call {
-        /// MODULE.TOOL
+        /// Tool: MODULE.TOOL
         tool: String,
-        /// A JSON object; - reads it from stdin.
+        /// Arguments as a JSON object; - reads them from stdin.
         #[arg(default_value = "{}")]
         arguments: String,
-        /// The session whose scratch files the call sees.
+        /// Session whose scratch files the call sees.
         #[arg(long, value_name = "NAME", default_value = "")]
         session: String,
         #[arg(
@@ -53,32 +55,37 @@ pub enum ModulesCommand {
             help = "Make calls that wait for a person ([approval]) without asking"
         )]
         yes: bool,
-        /// Everything about the call as one JSON object.
+        /// Print the whole report of the call as one JSON object.
         #[arg(long)]
         json: bool,
     },
     /// Fetch a component from a registry into the modules folder.
     Pull(pull::PullArgs),
-    /// Give a module something for good: a directory, scratch files, a variable…
+    /// Grant a module capabilities permanently: a directory, scratch files, a variable…
     Grant(Box<grant::GrantArgs>),
-    /// Take everything from a module that was given with `grant`, and disable it.
-    Revoke { name: String },
-    /// Allow a module to run as it is now, after showing what changed since it was last approved.
+    /// Revoke all grants that a module got with `grant`, and disable it.
+    Revoke {
+        /// Name of the module.
+        name: String,
+    },
+    /// Approve modules as they are now, after showing what changed since the last approval.
     Approve {
-        /// Names, or what a tool names as its module: ./path/to/file.wasm, oci://…; without any, all
-        /// that wait.
+        /// Names, or module references of tools: ./path/to/file.wasm, oci://… [default: all pending
+        /// modules].
         names: Vec<String>,
-        /// Do not ask.
+        /// Approve without asking for confirmation.
         #[arg(long, short)]
         yes: bool,
     },
-    /// What changed in a module since it was approved. Exit code 1 if something did.
+    /// Show what changed in a module since it was approved. Exit code 1 if anything did.
     Diff {
+        /// Name of the module.
         name: String,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Load the folder whenever it changes, and say what became of it: for authors.
+    /// Load the modules folder whenever it changes, and report the result; meant for authors of modules.
     Watch,
 }
 

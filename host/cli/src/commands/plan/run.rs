@@ -35,7 +35,7 @@ use toolhold_storage::Store;
 pub struct PlanRunArgs {
     #[command(flatten)]
     plan: PlanArgs,
-    /// One event a line on stdout, instead of the view for people.
+    /// Print one JSON event per line on stdout instead of the view for people.
     #[arg(long)]
     json: bool,
 }

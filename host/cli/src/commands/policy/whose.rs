@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_policy::{GrantRestrictions, NarrowedGrant, Permit, Restriction};
-use toolhold_runtime::agents::both;
+use toolhold_runtime::agents::intersect_names;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_sandbox::same_directory;
@@ -88,7 +88,7 @@ impl PolicySubject {
         }
         Ok(Self {
             key: Some(key.name),
-            tools: both(self.tools.as_deref(), key.permits.tools.as_deref()),
+            tools: intersect_names(self.tools.as_deref(), key.permits.tools.as_deref()),
             permits: key.permits.grants,
             ..self
         })

@@ -59,7 +59,7 @@ pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> 
     let requests = Requests::new(config.requests_folder());
     let path = PathBuf::from(&args.request);
     let saved = if path.is_file() {
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = input::file(&args.request)?;
         requests::parse(&text).map_err(|reason| anyhow!("{}: {reason}", path.display()))?
     } else {
         match requests.find(&args.request) {
@@ -114,7 +114,8 @@ pub fn requests(config: &Configuration) -> Exit {
             }
             Err(reason) => {
                 exit = Exit::Failed;
-                println!("{name}  {} {}", style::bad("✗"), style::plain(&reason));
+                let reason = reason.trim_start_matches(path).trim_start_matches(": ");
+                println!("{name}  {} {}", style::bad("✗"), style::plain(reason));
             }
         }
     }
@@ -271,7 +272,7 @@ pub async fn watch(
     if let Some(store) = store.cloned() {
         let (cancel, id) = (run.cancel.clone(), run.id);
         tokio::spawn(async move {
-            toolhold_runtime::cancellation::requested(&store, id).await;
+            toolhold_runtime::cancellation::wait_for_request(&store, id).await;
             cancel.cancel();
         });
     }
@@ -317,16 +318,9 @@ pub fn exit_of(reason: StopReason) -> Exit {
     }
 }
 
-/// A module that fails to load is reported, and does not hide the others.
+/// Modules that fail to load or may not run are reported, and do not hide the others.
 pub fn warn_of_failures(registry: &Registry) {
-    for failed in registry.failures() {
-        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
-        let mark = match failed.error {
-            LoadError::Missing { .. } => style::dim("not built:"),
-            _ => style::warn("left out:"),
-        };
-        eprintln!("{mark} {text}");
-    }
+    warn_of_left_out(registry);
     for module in registry.modules() {
         let standing = module.standing();
         if !standing.may_run() {
@@ -338,5 +332,17 @@ pub fn warn_of_failures(registry: &Registry) {
                 module.slot
             );
         }
+    }
+}
+
+/// Modules that fail to load are reported.
+pub fn warn_of_left_out(registry: &Registry) {
+    for failed in registry.failures() {
+        let text = style::plain(&format!("{}: {}", failed.origin, failed.error));
+        let mark = match failed.error {
+            LoadError::Missing { .. } => style::dim("not built:"),
+            _ => style::warn("left out:"),
+        };
+        eprintln!("{mark} {text}");
     }
 }

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// What is to be done; - reads it from stdin.
+    /// The task; - reads it from stdin.
     pub(super) task: String,
-    /// A file with context messages (data, state, tools, advisors, a plan…) that come before the task.
+    /// File with context messages (data, state, tools, advisors, a plan…), placed before the task.
     #[arg(long, value_name = "FILE")]
     pub(super) context: Option<PathBuf>,
-    /// What the model is told about its job, instead of the default.
+    /// Instructions for the model, instead of the default ones.
     #[arg(long, value_name = "TEXT")]
     pub(super) instructions: Option<String>,
-    /// A file with the JSON Schema that the answer must satisfy.
+    /// File with the JSON Schema that the answer must satisfy.
     #[arg(long, value_name = "FILE")]
     pub(super) output_schema: Option<PathBuf>,
     #[command(flatten)]
@@ -24,9 +24,9 @@ pub struct RunArgs {
 
 #[derive(Debug, Args)]
 pub struct RequestArgs {
-    /// A saved Request, {"context": […], "schema": {…}}, or its name in the requests folder.
+    /// File of a saved Request, {"context": […], "schema": {…}}, or its name in the requests folder.
     pub(super) request: String,
-    /// JSON that satisfies the Request's input schema; @FILE reads it from a file, - from stdin.
+    /// Input as JSON that satisfies the Request's input schema; @FILE reads a file, - reads stdin.
     #[arg(long, value_name = "JSON")]
     pub(super) input: Option<String>,
     #[command(flatten)]
@@ -35,7 +35,7 @@ pub struct RequestArgs {
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The run's id, the beginning of it, or last.
+    /// Id of the run, the beginning of the id, or last.
     pub(super) run: String,
     #[command(flatten)]
     pub means: EndpointAndOutput,
@@ -46,10 +46,10 @@ pub struct ResumeArgs {
 pub struct EndpointAndOutput {
     #[command(flatten)]
     pub endpoint: EndpointArgs,
-    /// One event a line on stdout, instead of the view for people.
+    /// Print one JSON event per line on stdout instead of the view for people.
     #[arg(long)]
     pub(super) json: bool,
-    /// Show what each part of a request takes of the model's window.
+    /// Show how many tokens of the model's window each part of a request takes.
     #[arg(long, conflicts_with = "json")]
     budget: bool,
     /// Append every exchange with the endpoint to this file.
@@ -60,7 +60,7 @@ pub struct EndpointAndOutput {
 /// How a run is shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OutputOptions {
-    /// One event a line.
+    /// One JSON event per line.
     pub json: bool,
     /// What each part of a request takes.
     pub budget: bool,
@@ -71,43 +71,43 @@ pub struct OutputOptions {
 pub struct Options {
     #[command(flatten)]
     pub means: EndpointAndOutput,
-    /// How the model is asked to call tools: auto, schema, tools or simple.
+    /// Contract by which the model calls tools: auto, schema, tools or simple.
     #[arg(long, value_name = "NAME")]
     contract: Option<String>,
-    /// exclusive: a reply holds calls or an answer; both: it may hold both.
+    /// Shape of a reply: exclusive (calls or an answer) or both [default: run.shape].
     #[arg(long, value_name = "NAME")]
     shape: Option<String>,
-    /// The most requests to the model.
+    /// Maximum number of requests to the model [default: run.max_steps].
     #[arg(long, value_name = "N")]
     max_steps: Option<i64>,
-    /// The most tokens of one reply.
+    /// Maximum number of tokens of one reply [default: run.max_tokens].
     #[arg(long, value_name = "N")]
     max_tokens: Option<i64>,
-    /// The most tokens of the whole run.
+    /// Maximum number of tokens of the whole run [default: run.token_budget].
     #[arg(long, value_name = "N")]
     token_budget: Option<i64>,
-    /// The most money of the whole run, in run.currency; the endpoint needs a price.
+    /// Maximum cost of the whole run, in run.currency; the endpoint needs a price [default: run.max_cost].
     #[arg(long, value_name = "AMOUNT")]
     max_cost: Option<String>,
-    /// The most tool calls of the whole run.
+    /// Maximum number of tool calls of the whole run [default: run.max_tool_calls].
     #[arg(long, value_name = "N")]
     max_tool_calls: Option<i64>,
-    /// The most seconds of the whole run.
+    /// Maximum duration of the whole run, in seconds [default: run.timeout_ms].
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
-    /// Failures in a row of one tool after which another model makes the call.
+    /// Number of failures of one tool in a row after which another model makes the call.
     #[arg(long, value_name = "N")]
     max_tool_failures: Option<i64>,
-    /// Never have another model make a call.
+    /// Never let another model make a call.
     #[arg(long, conflicts_with_all = ["max_tool_failures", "fallback_tool_models"])]
     no_fallback_tool: bool,
-    /// The models that make a call which the model keeps getting wrong, in this order.
+    /// Models that make a call after the run's own model failed repeatedly, in this order.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     fallback_tool_models: Option<Vec<String>>,
-    /// Only these tools, or all tools of these modules.
+    /// Offer only these tools, or all tools of these modules.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) tools: Option<Vec<String>>,
-    /// Have the model plan, check the plan and print it; nothing of it is run.
+    /// Let the model write a plan, check it and print it, without running it.
     #[arg(long)]
     pub(super) dry_run: bool,
 }

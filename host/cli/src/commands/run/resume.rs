@@ -67,7 +67,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let telemetry = host::telemetry(config, false)?;
     let run = driver.resume(replayed, Box::new(journal));
     let observer = telemetry.observe(ObservedRun {
-        parent: telemetry::before(&store, run.id).await,
+        parent: telemetry::recorded_trace(&store, run.id).await,
         ..subject(run.id)
     });
     let exit = watch(run, Some(&store), observer, means.shown()).await;

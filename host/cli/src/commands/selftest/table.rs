@@ -44,7 +44,7 @@ pub fn line(attack: &Attack, verdict: &AttackVerdict) {
     for line in lines(&mark, attack, verdict) {
         println!("{line}");
     }
-    // A pipe buffers; whoever reads it should see the attack that takes long begin.
+    // A pipe buffers; its reader should see when a long attack begins.
     let _ = std::io::stdout().flush();
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
 use uuid::Uuid;
@@ -64,7 +65,7 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let router = router(Arc::new(endpoint));
     // The clients are local programs and end with their connection.
     let stop = CancellationToken::new();
-    let settings = connections::Settings::new(settings.connections);
+    let settings = connections::Settings::new(settings.connections.min(Semaphore::MAX_PERMITS));
     connections::serve(bound.listener, router, settings, stop).await;
     Ok(())
 }

@@ -3,11 +3,11 @@
 use super::reply::{self, RequestWork};
 use super::sessions::{HeldSession, SessionRefusal};
 use super::{HttpEndpoint, HttpRejection, SESSION, VERSION, accepts, remote};
+use crate::rpc;
+use crate::rpc::{INTERNAL_ERROR, InvalidMessage, Message, RpcError, RpcRequest};
 use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, RequestMetadata};
-use crate::serve::rpc;
-use crate::serve::rpc::{INTERNAL_ERROR, InvalidMessage, Message, RpcError, RpcRequest};
 use crate::serve::service::Service;
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
@@ -39,8 +39,8 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
             notified(&held, &method, params);
             StatusCode::ACCEPTED.into_response()
         }
-        Message::Answer { id, result } => {
-            held.session.answer(&id, result);
+        Message::Answer { id, outcome } => {
+            held.session.answer(&id, outcome.ok());
             StatusCode::ACCEPTED.into_response()
         }
     }
@@ -59,7 +59,7 @@ pub async fn batch(
     if let Err(error) = Batch::may_come(Some(&held.session)) {
         return reply::error(StatusCode::BAD_REQUEST, None, error);
     }
-    let (client_sender, said) = reply::way();
+    let (client_sender, said) = reply::message_channel();
     let mut batch = Batch::default();
     for message in messages {
         match message {
@@ -76,7 +76,7 @@ pub async fn batch(
                 batch.begun(id, work);
             }
             Ok(Message::Notification { method, params }) => notified(&held, &method, params),
-            Ok(Message::Answer { id, result }) => held.session.answer(&id, result),
+            Ok(Message::Answer { id, outcome }) => held.session.answer(&id, outcome.ok()),
             Err(malformed) => batch.refused(malformed),
         }
     }
@@ -131,7 +131,7 @@ struct StartedRequest {
     service: Arc<Service>,
     held: Arc<HeldSession>,
     request: RpcRequest,
-    terms: RequestMetadata,
+    metadata: RequestMetadata,
     flight: InFlightRequest,
 }
 
@@ -145,24 +145,24 @@ impl StartedRequest {
         request: RpcRequest,
     ) -> Result<Self, RpcError> {
         let flight = held.session.in_flight.begin(&request.id)?;
-        let mut terms = held.session.terms(&request.params);
-        remote(&mut terms, headers);
+        let mut metadata = held.session.metadata(&request.params);
+        remote(&mut metadata, headers);
         // A client that takes no streams cannot be asked questions.
-        terms.elicits &= accepts(headers, "text/event-stream");
+        metadata.elicits &= accepts(headers, "text/event-stream");
         Ok(Self {
             service: endpoint.service.clone(),
             held: held.clone(),
             request,
-            terms,
+            metadata,
             flight,
         })
     }
 
     async fn work(self, client_sender: ClientSender) -> RequestOutcome {
         let session = &self.held.session;
-        let answer = self
-            .service
-            .answer(self.request, self.terms, Some(session), &client_sender);
+        let answer =
+            self.service
+                .answer(self.request, self.metadata, Some(session), &client_sender);
         let outcome = self.flight.run(answer).await;
         self.held.touch();
         outcome

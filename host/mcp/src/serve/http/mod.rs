@@ -14,8 +14,8 @@ mod sessions;
 pub use connections::{Bound, serve};
 
 use super::revision::RequestMetadata;
-use super::rpc::{self, INVALID_REQUEST, RpcError, Transmission};
 use super::service::Service;
+use crate::rpc::{self, INVALID_REQUEST, RpcError, Transmission};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
@@ -121,7 +121,7 @@ async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) ->
         }
         Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
     };
-    if modern::is(headers, &message) {
+    if modern::is_modern(headers, &message) {
         modern::post(endpoint, headers, message).await
     } else {
         legacy::post(endpoint, headers, message).await
@@ -129,10 +129,10 @@ async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) ->
 }
 
 /// Facts about the sender of a request over HTTP that the body does not hold.
-fn remote(terms: &mut RequestMetadata, headers: &HeaderMap) {
-    terms.owner = OWNER;
-    if !terms.trace.has_active_span() {
-        terms.trace = telemetry::remote(headers);
+fn remote(metadata: &mut RequestMetadata, headers: &HeaderMap) {
+    metadata.owner = OWNER;
+    if !metadata.trace.has_active_span() {
+        metadata.trace = telemetry::client_context(headers);
     }
 }
 

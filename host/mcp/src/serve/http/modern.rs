@@ -2,9 +2,9 @@
 
 use super::reply::{self, RequestWork};
 use super::{HttpEndpoint, VERSION, accepts, remote};
+use crate::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
-use crate::serve::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -17,14 +17,14 @@ const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// Whether a message is of this era, by its header or `_meta`. An unknown version counts as a later one.
-pub fn is(headers: &HeaderMap, message: &Message) -> bool {
+pub fn is_modern(headers: &HeaderMap, message: &Message) -> bool {
     let by_header = headers
         .get(VERSION)
         .and_then(|version| version.to_str().ok())
         .is_some_and(|version| version == MODERN || !LEGACY.contains(&version));
     match message {
         Message::Request(request) if request.method == "initialize" => false,
-        Message::Request(request) => by_header || revision::named(request).is_some(),
+        Message::Request(request) => by_header || revision::requested_version(request).is_some(),
         _ => by_header,
     }
 }
@@ -51,14 +51,14 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
             return reply::error(StatusCode::BAD_REQUEST, Some(&id), error);
         }
     };
-    let terms = revision::named(&request)
+    let metadata = revision::requested_version(&request)
         .map_or(Ok(()), |named| mirrored(headers, &request, named))
         .and_then(|()| revision::modern(&request, endpoint.id.clone()));
-    let mut terms = match terms {
-        Ok(terms) => terms,
+    let mut metadata = match metadata {
+        Ok(metadata) => metadata,
         Err(error) => return reply::error(reply::status(&error), Some(&request.id), error),
     };
-    remote(&mut terms, headers);
+    remote(&mut metadata, headers);
     let streams = accepts(headers, "text/event-stream");
     if request.method == "subscriptions/listen" && !streams {
         let error = RpcError::new(INVALID_REQUEST, "a subscription is a text/event-stream");
@@ -66,7 +66,11 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
     }
     let (service, id) = (endpoint.service.clone(), request.id.clone());
     let work = RequestWork::begin(id, streams, true, |client_sender| async move {
-        Some(service.answer(request, terms, None, &client_sender).await)
+        Some(
+            service
+                .answer(request, metadata, None, &client_sender)
+                .await,
+        )
     });
     work.answer().await
 }
@@ -126,7 +130,7 @@ fn decoded(value: &str) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::Id;
+    use crate::rpc::Id;
     use serde_json::json;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {

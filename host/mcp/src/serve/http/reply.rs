@@ -1,11 +1,11 @@
 //! The HTTP response of a request: JSON, or a stream of events that ends with the reply.
 
-use crate::serve::client_sender::ClientSender;
-use crate::serve::rpc;
-use crate::serve::rpc::{
+use crate::rpc;
+use crate::rpc::{
     HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, Id, METHOD_NOT_FOUND, MISSING_CAPABILITY,
     PARSE_ERROR, RpcError, UNSUPPORTED_VERSION,
 };
+use crate::serve::client_sender::ClientSender;
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -25,7 +25,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The channel for messages before a reply.
-pub fn way() -> (ClientSender, mpsc::Receiver<Bytes>) {
+pub fn message_channel() -> (ClientSender, mpsc::Receiver<Bytes>) {
     ClientSender::new(MAX_UNREAD_MESSAGES)
 }
 
@@ -56,7 +56,7 @@ impl RequestWork {
         has_status: bool,
         outcome: impl FnOnce(ClientSender) -> F,
     ) -> Self {
-        let (client_sender, said) = way();
+        let (client_sender, said) = message_channel();
         let task = RequestTask::spawn(&Handle::current(), outcome(client_sender));
         let asked = PendingWork::One {
             id,

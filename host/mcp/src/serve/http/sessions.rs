@@ -1,11 +1,12 @@
 //! Sessions of clients that began with `initialize`.
 
-use crate::serve::approval::unguessable;
+use crate::rpc::{RpcError, RpcRequest};
+use crate::serve::approval::random_token;
 use crate::serve::in_flight::InFlightRequests;
-use crate::serve::rpc::{RpcError, RpcRequest};
 use crate::serve::session::ClientSession;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -39,7 +40,7 @@ impl Sessions {
     /// # Errors
     /// The request is invalid, or every session is busy.
     pub fn begin(&self, request: &RpcRequest) -> Result<Arc<HeldSession>, SessionRefusal> {
-        let id: Arc<str> = unguessable().map_err(SessionRefusal::Request)?.into();
+        let id: Arc<str> = random_token().map_err(SessionRefusal::Request)?.into();
         let session =
             ClientSession::new(id.clone(), request, Arc::new(InFlightRequests::default()))
                 .map_err(SessionRefusal::Request)?;
@@ -48,7 +49,7 @@ impl Sessions {
             streams: watch::Sender::new(0),
             touched: Mutex::new(Instant::now()),
         });
-        let mut by_id = self.lock();
+        let mut by_id = self.by_id.lock();
         by_id.retain(|_, held| held.is_busy() || held.idle() < self.idle);
         if by_id.len() >= self.most {
             let quiet = by_id.iter().filter(|(_, held)| !held.is_busy());
@@ -63,7 +64,7 @@ impl Sessions {
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<HeldSession>> {
-        let mut by_id = self.lock();
+        let mut by_id = self.by_id.lock();
         let held = by_id.get(id)?.clone();
         if !held.is_busy() && held.idle() >= self.idle {
             by_id.remove(id);
@@ -75,16 +76,12 @@ impl Sessions {
 
     /// Ends a session and cancels its work.
     pub fn end(&self, id: &str) -> bool {
-        let ended = self.lock().remove(id);
+        let ended = self.by_id.lock().remove(id);
         if let Some(held) = &ended {
             held.session.in_flight.cancel_all();
             held.streams.send_modify(|streams| *streams += 1);
         }
         ended.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<HeldSession>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +94,7 @@ pub enum SessionRefusal {
 
 impl HeldSession {
     pub fn touch(&self) {
-        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.touched.lock() = Instant::now();
     }
 
     fn is_busy(&self) -> bool {
@@ -105,17 +102,14 @@ impl HeldSession {
     }
 
     fn idle(&self) -> Duration {
-        self.touched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .elapsed()
+        self.touched.lock().elapsed()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::rpc::Id;
+    use crate::rpc::Id;
     use serde_json::json;
 
     fn begin(sessions: &Sessions) -> Result<Arc<HeldSession>, SessionRefusal> {

@@ -1,6 +1,7 @@
 //! The context's data: the rules of section 2, and that the index beside the log keeps to them.
 
 mod instances;
+mod naive;
 mod random;
 mod reading;
 mod references;

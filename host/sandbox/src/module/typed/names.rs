@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_and_versions_tell_apart_what_interfaces_do_not() {
+    fn packages_and_versions_distinguish_equal_interface_names() {
         assert_eq!(
             names(&[(Some("a:x/api"), "get"), (Some("a:y/api"), "get")]),
             ["x_api_get", "y_api_get"]
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_refused() {
+    fn ambiguous_names_are_refused() {
         let twice = names(&[
             (Some("a:b/c-d"), "e"),
             (Some("a:b/c"), "d-e"),

@@ -15,7 +15,7 @@ use crate::http::client_tools::withdraw;
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::runs::Watcher;
-use crate::sessions::answered;
+use crate::sessions::answer_message;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -311,7 +311,7 @@ impl App {
                     context.push(Message::text(Role::Assistant, said));
                 }
             }
-            (_, Some(reason)) => context.push(answered(&turn.answer.output, reason)),
+            (_, Some(reason)) => context.push(answer_message(&turn.answer.output, reason)),
             (_, None) => {}
         }
         Ok(PreviousResponse {

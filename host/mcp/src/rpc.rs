@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 on the server's side: parses requests, notifications and responses, and writes replies.
+//! JSON-RPC 2.0 as MCP uses it, for both sides: parses requests, notifications and answers, and writes them.
 
 use bytes::Bytes;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -30,6 +30,16 @@ pub enum Id {
     Text(String),
 }
 
+impl Id {
+    /// The id as the number of a request that we made.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => number.as_u64(),
+            Self::Text(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcRequest {
     pub id: Id,
@@ -37,7 +47,7 @@ pub struct RpcRequest {
     pub params: Map<String, Value>,
 }
 
-/// One message of a client's.
+/// One message of the other side.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
     Request(RpcRequest),
@@ -45,10 +55,10 @@ pub enum Message {
         method: String,
         params: Map<String, Value>,
     },
-    /// The response to one of our requests: its result, or `None` for an error.
+    /// The response to one of our requests: its result or its error.
     Answer {
         id: Id,
-        result: Option<Value>,
+        outcome: Result<Value, Value>,
     },
 }
 
@@ -93,7 +103,7 @@ impl RpcError {
 pub struct InvalidMessage {
     id: Option<Id>,
     code: i64,
-    reason: String,
+    pub reason: String,
 }
 
 impl InvalidMessage {
@@ -110,13 +120,8 @@ impl InvalidMessage {
 /// # Errors
 /// It is neither a message nor a batch of at most [`MAX_BATCH`] messages.
 pub fn parse(bytes: &[u8]) -> Result<Transmission, InvalidMessage> {
-    let no_json = |error: serde_json::Error| {
-        let reason = format!("this is not JSON: {error}");
-        malformed(None, PARSE_ERROR, reason)
-    };
     if !bytes.trim_ascii_start().starts_with(b"[") {
-        let value: Value = serde_json::from_slice(bytes).map_err(no_json)?;
-        return read(value).map(Transmission::One);
+        return parse_one(bytes).map(Transmission::One);
     }
     let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
     let reason = match (first.len(), more) {
@@ -128,6 +133,18 @@ pub fn parse(bytes: &[u8]) -> Result<Transmission, InvalidMessage> {
         }
     };
     Err(malformed(None, INVALID_REQUEST, reason))
+}
+
+/// Parses one message.
+///
+/// # Errors
+/// It is no message, or a batch.
+pub fn parse_one(bytes: &[u8]) -> Result<Message, InvalidMessage> {
+    read(serde_json::from_slice(bytes).map_err(no_json)?)
+}
+
+fn no_json(error: serde_json::Error) -> InvalidMessage {
+    malformed(None, PARSE_ERROR, format!("this is not JSON: {error}"))
 }
 
 /// The first [`MAX_BATCH`] items of a JSON array, and the number of further items.
@@ -199,13 +216,15 @@ fn read(value: Value) -> Result<Message, InvalidMessage> {
         None => None,
     };
     let Some(method) = method else {
-        let result = message.remove("result");
-        return match (id, result, message.contains_key("error")) {
-            (Some(id), Some(result), false) => Ok(Message::Answer {
+        return match (id, message.remove("result"), message.remove("error")) {
+            (Some(id), Some(result), None) => Ok(Message::Answer {
                 id,
-                result: Some(result),
+                outcome: Ok(result),
             }),
-            (Some(id), None, true) => Ok(Message::Answer { id, result: None }),
+            (Some(id), None, Some(error)) => Ok(Message::Answer {
+                id,
+                outcome: Err(error),
+            }),
             (id, ..) => Err(malformed(
                 id,
                 INVALID_REQUEST,
@@ -260,12 +279,15 @@ pub fn reply(id: Option<&Id>, outcome: &Result<Value, RpcError>) -> Bytes {
     serde_json::to_vec(&reply).unwrap_or_default().into()
 }
 
-pub fn notification(method: &str, params: Value) -> Bytes {
-    let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+pub fn notification(method: &str, params: impl Into<Option<Value>>) -> Bytes {
+    let mut message = json!({"jsonrpc": "2.0", "method": method});
+    if let Some(params) = params.into() {
+        message["params"] = params;
+    }
     message.to_string().into_bytes().into()
 }
 
-/// A request to the client.
+/// A request to the other side.
 pub fn request(id: u64, method: &str, params: Value) -> Bytes {
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     message.to_string().into_bytes().into()
@@ -322,14 +344,14 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":-7,"result":{}}"#,
                 Message::Answer {
                     id: number(-7),
-                    result: Some(json!({})),
+                    outcome: Ok(json!({})),
                 },
             ),
             (
                 r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}"#,
                 Message::Answer {
                     id: number(7),
-                    result: None,
+                    outcome: Err(json!({"code": -1, "message": "no"})),
                 },
             ),
         ] {

@@ -1,4 +1,4 @@
-//! Circles: rooms each of which reaches all others.
+//! Cycles: sets of rooms in which each reaches all others.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::arrows::Arrows;
 pub struct ModuleCycle {
     pub rooms: BTreeSet<String>,
     /// The arrows between its rooms, the rarest first.
-    pub ties: Vec<CycleEdge>,
+    pub edges: Vec<CycleEdge>,
 }
 
 #[derive(Debug)]
@@ -21,20 +21,20 @@ pub struct CycleEdge {
     pub first: (PathBuf, usize),
 }
 
-pub fn knots(arrows: &Arrows) -> Vec<ModuleCycle> {
-    let mut knots: Vec<ModuleCycle> = Vec::new();
+pub fn cycles(arrows: &Arrows) -> Vec<ModuleCycle> {
+    let mut cycles: Vec<ModuleCycle> = Vec::new();
     for room in &arrows.rooms {
-        if knots.iter().any(|knot| knot.rooms.contains(room)) {
+        if cycles.iter().any(|cycle| cycle.rooms.contains(room)) {
             continue;
         }
         let back = |other: &&String| reached(arrows, other).contains(room);
         let rooms: BTreeSet<_> = reached(arrows, room).iter().filter(back).cloned().collect();
         if !rooms.is_empty() {
-            let ties = ties(arrows, &rooms);
-            knots.push(ModuleCycle { rooms, ties });
+            let edges = edges(arrows, &rooms);
+            cycles.push(ModuleCycle { rooms, edges });
         }
     }
-    knots
+    cycles
 }
 
 /// All rooms that can be reached from this one; itself only along a circle.
@@ -51,12 +51,12 @@ fn reached(arrows: &Arrows, room: &str) -> BTreeSet<String> {
     reached
 }
 
-fn ties(arrows: &Arrows, rooms: &BTreeSet<String>) -> Vec<CycleEdge> {
+fn edges(arrows: &Arrows, rooms: &BTreeSet<String>) -> Vec<CycleEdge> {
     let inside = arrows
         .lines
         .iter()
         .filter(|((from, to), _)| rooms.contains(from) && rooms.contains(to));
-    let mut ties: Vec<_> = inside
+    let mut edges: Vec<_> = inside
         .filter_map(|((from, to), lines)| {
             Some(CycleEdge {
                 from: from.clone(),
@@ -66,8 +66,8 @@ fn ties(arrows: &Arrows, rooms: &BTreeSet<String>) -> Vec<CycleEdge> {
             })
         })
         .collect();
-    ties.sort_by_key(|tie| tie.lines);
-    ties
+    edges.sort_by_key(|edge| edge.lines);
+    edges
 }
 
 #[cfg(test)]
@@ -83,11 +83,11 @@ mod tests {
             ("b.rs", "use crate::c;"),
             ("c.rs", ""),
         ]);
-        assert!(knots(&arrows).is_empty());
+        assert!(cycles(&arrows).is_empty());
     }
 
     #[test]
-    fn circles_are_told_apart_with_the_lines_that_tie_them() {
+    fn cycles_are_separate_and_list_their_edges() {
         let arrows = arrows(&[
             ("lib.rs", "mod a; mod b; mod c; mod x; mod y;"),
             ("a.rs", "use crate::b::One;\nuse crate::b::Two;"),
@@ -96,17 +96,17 @@ mod tests {
             ("x.rs", "use crate::y;"),
             ("y.rs", "use crate::x;"),
         ]);
-        let knots = knots(&arrows);
-        let rooms: Vec<_> = knots
+        let cycles = cycles(&arrows);
+        let rooms: Vec<_> = cycles
             .iter()
-            .map(|knot| knot.rooms.iter().cloned().collect::<Vec<_>>().join(" "))
+            .map(|cycle| cycle.rooms.iter().cloned().collect::<Vec<_>>().join(" "))
             .collect();
         assert_eq!(rooms, ["a b c", "x y"]);
-        let ties: Vec<_> = knots[0]
-            .ties
+        let edges: Vec<_> = cycles[0]
+            .edges
             .iter()
-            .map(|tie| format!("{}->{} {} {}", tie.from, tie.to, tie.lines, tie.first.1))
+            .map(|edge| format!("{}->{} {} {}", edge.from, edge.to, edge.lines, edge.first.1))
             .collect();
-        assert_eq!(ties, ["b->c 1 2", "c->a 1 1", "a->b 2 1"]);
+        assert_eq!(edges, ["b->c 1 2", "c->a 1 1", "a->b 2 1"]);
     }
 }

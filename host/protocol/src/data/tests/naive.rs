@@ -1,13 +1,10 @@
-//! The literal definition of reading (docs/protocol.md, 5 and 9), by searching the log: what [`Data`] is
-//! held to, and measured against. Nothing else uses it.
+//! The literal definition of reading (docs/protocol.md, 5 and 9), by searching the log: what `Data` is
+//! held to by a test, and measured against by a benchmark, which has this file as a module of its own.
 //!
 //! It shares no code with the index: a value is the flat set of its leaves, each under its path, so
 //! that an element that was never written is simply not there.
-//!
-//! [`Data`]: super::Data
 
-use super::{Method, Write};
-use crate::reference::{Path, Segment};
+use super::{Method, Path, Segment, Write};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;

@@ -1,0 +1,150 @@
+//! What an operator asks: `doctor`, `keys`, `audit`, `policy`, `config`.
+
+use super::Terminal;
+use serde_json::json;
+use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
+use support::sandbox::repository;
+
+#[test]
+fn keys_are_made_listed_and_revoked_and_it_is_on_the_audit_log() {
+    let mut terminal = Terminal::with(&["calculator"]);
+    terminal.run(&["keys", "list"]);
+    let may = [
+        "--scopes",
+        "run",
+        "--tools",
+        "text",
+        "--grants",
+        "http,files:directories",
+    ];
+    terminal
+        .run(&[&["keys", "create", "accounting"], &may[..]].concat())
+        .run(&["keys", "create", "bob", "--expires", "90d"])
+        .run(&["keys", "revoke", "bob"])
+        .run(&["keys", "list"])
+        .run(&[
+            "modules",
+            "call",
+            "calculator.evaluate",
+            r#"{"expression":"1+1"}"#,
+        ])
+        .run(&["audit", "search"])
+        .run(&["audit", "search", "nothing like it"])
+        .run(&["audit", "verify"])
+        .run(&["audit", "verify", "--expect", "abc"]);
+    terminal.is_as("keys_and_audit");
+}
+
+const POLICY: &str = r#"
+[shields.private]
+kind = "pii"
+hide = ["email", "api_key"]
+reveal = ["text.reverse"]
+block = ["card"]
+places = ["output"]
+
+[shields.hosts]
+kind = "domains"
+allow = ["example.com", "*.example.org"]
+tools = ["text"]
+
+[shields.words]
+kind = "wasm"
+module = "guard"
+order = -1
+on_failure = "pass"
+timeout_ms = 700
+settings = { block = ["bomb"] }
+
+[approval]
+default = "on-write"
+always = ["text.reverse"]
+never = ["text"]
+plans = true
+
+[module.text]
+scratch = { guest = "/tmp", quota_bytes = 4096 }
+"#;
+
+#[test]
+fn the_policy_is_shown() {
+    let mut terminal = Terminal::with(&["text"]);
+    terminal.run(&["policy"]);
+    let guard = repository().join("tests/components/guard/guard.wasm");
+    let guard = std::fs::read(guard).expect("the shield");
+    terminal
+        .host
+        .write("modules/guard.wasm", guard)
+        .write("toolhold.toml", POLICY);
+    terminal
+        .run(&["policy"])
+        .run(&["policy", "--agent", "default"]);
+    terminal.is_as("policy");
+}
+
+#[test]
+fn settings_that_are_no_defaults_say_where_they_come_from() {
+    let mut terminal = Terminal::new();
+    terminal
+        .host
+        .write("toolhold.toml", "[run]\nmax_steps = 3\nshape = \"both\"\n");
+    let mut command = terminal.host.command(&["--trust-all", "config"]);
+    command.env("TOOLHOLD_RUN__MAX_TOKENS", "77");
+    let shown = super::shown(command);
+    let own: Vec<&str> = shown
+        .lines()
+        .filter(|line| !line.ends_with("  default"))
+        .collect();
+    terminal.add("--trust-all config", &format!("{}\n", own.join("\n")));
+    terminal.is_as("config");
+}
+
+/// Without a `PATH` no toolchain is found, on any machine.
+fn doctor(terminal: &mut Terminal, arguments: &[&str]) {
+    let mut command = terminal.host.command(&[&["doctor"], arguments].concat());
+    command.env("PATH", "");
+    terminal.finish(command);
+}
+
+#[test]
+fn the_doctor_says_what_is_wrong_and_what_to_do() {
+    let mut terminal = Terminal::with(&["calculator"]);
+    terminal
+        .host
+        .write("modules/broken.wasm", "no component")
+        .write(
+            "modules/unbuilt/module.toml",
+            "[build]\nlanguage = \"rust\"\n",
+        )
+        .write(
+            "toolhold.toml",
+            "[endpoints.default]\nbase_url = \"http://127.0.0.1:1/v1\"\n",
+        );
+    doctor(&mut terminal, &[]);
+    let endpoint = Endpoint::start(probed());
+    terminal.ask(&endpoint, "");
+    std::fs::remove_file(terminal.host.path().join("modules/broken.wasm")).expect("it is there");
+    doctor(&mut terminal, &[]);
+    doctor(&mut terminal, &["--probe"]);
+    doctor(&mut terminal, &[]);
+    terminal.is_as("doctor");
+}
+
+/// A server that enforces schemas and refuses tools.
+fn probed() -> Scenario {
+    let tools = Expect {
+        tools: vec!["weather_of".into()],
+        ..Expect::default()
+    };
+    let schema = Expect {
+        response_format: Some("json_schema".into()),
+        ..Expect::default()
+    };
+    let refusal = json!({"detail": "tools are not supported"});
+    Scenario::new([
+        Reply::obedient().expecting(schema),
+        Reply::error(400, refusal).expecting(tools),
+        Reply::content("Hello!"),
+    ])
+    .in_order(ReplyOrder::FirstMatch)
+}
