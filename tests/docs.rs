@@ -13,6 +13,7 @@ mod commands;
 mod generated;
 mod links;
 mod markdown;
+mod places;
 
 use std::path::{Path, PathBuf};
 use support::sandbox::repository;

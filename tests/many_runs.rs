@@ -79,7 +79,7 @@ async fn two_hundred_runs() {
     let before = resident();
     let mut runs = Vec::new();
     for n in 0..RUNS {
-        let mut request = RunRequest::new(format!("task {n}"));
+        let mut request = RunRequest::new(uuid::Uuid::now_v7(), format!("task {n}"));
         request.context.extend(Message::parse_all(&tool).unwrap());
         runs.push(driver.start(request, Box::new(NoJournal)).await.unwrap());
     }

@@ -374,6 +374,54 @@ fn an_allow_list_is_all_that_the_model_sees() {
     assert!(done.stderr.contains("--tools calculater"), "{done:?}");
 }
 
+/// docs/security.md, row 29: a call that is refused before it is made has its row in the audit log, too.
+#[test]
+fn calls_that_are_refused_are_audited() {
+    let host = host();
+    host.write(
+        "context.json",
+        r#"[{"type": "data", "kind": "n", "data": 1, "_instance": "a"},
+            {"type": "data", "kind": "secret", "data": "2", "_instance": "b"}]"#,
+    );
+    let evaluate = |arguments: Value| calls("calculator.evaluate", arguments);
+    let endpoint = Endpoint::start(Scenario::new([
+        calls("bad.count", json!({})),
+        evaluate(json!({"formula": "1+1"})),
+        evaluate(json!({"expression": "†secret", "_instance": "a"})),
+        answers(json!("ok")),
+    ]));
+    let flags = [
+        "--tools",
+        "calculator",
+        "--context",
+        "context.json",
+        "--json",
+    ];
+    let done = run(&host, &endpoint, &flags);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let made = events(&done);
+    assert!(
+        made.iter().all(|event| event["event"] != "tool_start"),
+        "{done:?}"
+    );
+    let log = host.run(&["audit", "search", "--json"]);
+    let rows: Vec<Value> = events(&log);
+    let rows: Vec<_> = rows
+        .iter()
+        .filter(|row| row["action"] == "call")
+        .map(|row| json!([row["tool"], row["status"], row["error"]]))
+        .collect();
+    assert_eq!(
+        json!(rows),
+        json!([
+            ["bad.count", "error", "unknown_tool"],
+            ["calculator.evaluate", "error", "arguments"],
+            ["calculator.evaluate", "error", "blocked"],
+        ]),
+        "{log:?}"
+    );
+}
+
 /// Starts a run, sends it Ctrl-C as soon as its record has an event of this kind, and returns how it ended.
 fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
     let url = endpoint.base_url();

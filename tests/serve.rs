@@ -740,6 +740,16 @@ fn a_server_without_keys_is_this_machines_alone() {
     assert_eq!(get(&[]), 401, "and not open again");
 }
 
+/// A service manager may stop or reload a server as soon as it says that it serves.
+#[test]
+fn a_server_that_says_that_it_serves_handles_signals() {
+    let (host, endpoint) = (host(""), scripted([]));
+    let mut server = serve(&host, &endpoint);
+    assert!(server.handles(&[1, 2, 15]));
+    server.signal("HUP");
+    assert_eq!(server.terminate(), Some(0));
+}
+
 /// A run that was parked can be ended.
 #[test]
 fn parked_runs_can_be_cancelled() {

@@ -486,6 +486,15 @@ fn a_plan_follows_from_past_runs() {
     for _ in 0..3 {
         run(&host, task(), &[]);
     }
+    // A saved plan asks no model, and says nothing about what one has to serve.
+    host.write(
+        "plan.json",
+        r#"[{"_tool": "calculator.evaluate", "expression": "1+1", "_outputPath": "†state.sum"}]"#,
+    );
+    for _ in 0..4 {
+        let done = host.run(&["plan", "run", "plan.json"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
     let plan = json_of(&host.run(&["plan-capacity", "--from-runs", "--json"]));
     for (place, expected) in [
         ("/inputs/prompt_tokens/p50", 100.0),

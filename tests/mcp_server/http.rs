@@ -33,6 +33,14 @@ fn steps(id: i64, meta: Value) -> Value {
     )
 }
 
+/// As a server of runs: `tests/serve.rs`.
+#[test]
+fn a_server_that_says_that_it_serves_handles_signals() {
+    let host = host();
+    let web = HttpMcpServer::start(&host, &[], &[]);
+    assert!(web.handles(&[1, 2, 15]));
+}
+
 #[test]
 fn a_request_without_a_session_is_one_post() {
     let host = host();

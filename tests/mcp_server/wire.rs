@@ -170,6 +170,10 @@ impl HttpMcpServer {
         Self { child, address }
     }
 
+    pub fn handles(&self, signals: &[u32]) -> bool {
+        support::host::handles(self.child.id(), signals)
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }

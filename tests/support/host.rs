@@ -134,6 +134,17 @@ pub fn signal(process: u32, name: &str) {
     assert!(sent.expect("a shell").success(), "{name} to {process}");
 }
 
+/// Whether a process has a handler for each of these signals, by number.
+///
+/// # Panics
+/// If there is no such process.
+pub fn handles(process: u32, signals: &[u32]) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("Linux says it").trim(), 16).expect("hex");
+    signals.iter().all(|signal| caught >> (signal - 1) & 1 == 1)
+}
+
 /// What `output` holds, as text.
 pub fn finish(output: Output) -> Finished {
     Finished {

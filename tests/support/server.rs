@@ -301,6 +301,11 @@ impl Server {
         limit_files(&self.child, bytes);
     }
 
+    /// As [`host::handles`].
+    pub fn handles(&self, signals: &[u32]) -> bool {
+        host::handles(self.child.id(), signals)
+    }
+
     /// Sends it a signal, such as `STOP`.
     ///
     /// # Panics

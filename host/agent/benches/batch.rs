@@ -111,7 +111,7 @@ fn request(items: impl Iterator<Item = (Option<usize>, usize)>) -> RunRequest {
             message
         })
         .collect();
-    let mut request = RunRequest::new("Write the text in capitals.");
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), "Write the text in capitals.");
     request
         .context
         .extend(Message::parse_all(&messages).unwrap());

@@ -53,7 +53,7 @@ fn reply(layers: usize) -> Completion {
 }
 
 fn machine() -> Machine {
-    let mut request = RunRequest::new("task");
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), "task");
     request.settings.max_calls = CALLS;
     request
         .context

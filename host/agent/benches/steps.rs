@@ -136,8 +136,13 @@ fn machine(c: &mut Criterion) {
     c.bench_function("machine/step, 20 tools", |b| {
         b.iter_batched(
             || {
-                let mut machine =
-                    Machine::new(RunRequest::new("task"), "m".into(), bound(), Vec::new()).unwrap();
+                let mut machine = Machine::new(
+                    RunRequest::new(uuid::Uuid::now_v7(), "task"),
+                    "m".into(),
+                    bound(),
+                    Vec::new(),
+                )
+                .unwrap();
                 machine.handle(Input::Start, Duration::ZERO);
                 machine
             },
@@ -172,7 +177,10 @@ fn driver(c: &mut Criterion) {
     c.bench_function("driver/run of 10 steps, 20 tools", |b| {
         b.to_async(&runtime).iter(async || {
             let mut run = driver
-                .start(RunRequest::new("task"), Box::new(NoJournal))
+                .start(
+                    RunRequest::new(uuid::Uuid::now_v7(), "task"),
+                    Box::new(NoJournal),
+                )
                 .await
                 .unwrap();
             while let Some(event) = run.events.recv().await {

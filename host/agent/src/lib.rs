@@ -68,7 +68,7 @@
 //!     activities: Activities::default().with("weather", weather),
 //!     ..Driver::new(model, Arc::new(NoModules))
 //! };
-//! let mut request = RunRequest::new("What is the weather?");
+//! let mut request = RunRequest::new(uuid::Uuid::now_v7(), "What is the weather?");
 //! request.context.extend(Message::parse_all(&json!([
 //!     {"type": "input", "input": {"city": "Lisbon"}, "schema": {"type": "object"}},
 //!     {"type": "tool", "tool": {"weather": {

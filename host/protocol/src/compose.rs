@@ -235,36 +235,6 @@ mod tests {
     };
 
     #[test]
-    fn exclusive_means_calls_or_output() {
-        let schema = compose(&[tool("a.b")], None, HOW);
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let call = json!({"_tool": "a.b", "_reasoningForCall": "r", "x": 1});
-        assert!(validator.is_valid(&json!({"calls": [call], "output": null})));
-        assert!(validator.is_valid(&json!({"calls": [], "output": "done"})));
-        assert!(!validator.is_valid(&json!({"calls": [call], "output": "401"})));
-        assert!(!validator.is_valid(&json!({"calls": [], "output": null})));
-    }
-
-    #[test]
-    fn the_model_writes_the_tool_first_and_calls_before_output() {
-        let text = compose(
-            &[tool("a.b")],
-            None,
-            Composition {
-                shape: Shape::Both,
-                ..HOW
-            },
-        )
-        .to_string();
-        let at = |needle: &str| text.find(needle).unwrap();
-        assert!(at("\"calls\"") < at("\"output\""));
-        assert!(
-            at("\"_tool\"") < at("\"_reasoningForCall\"")
-                && at("\"_reasoningForCall\"") < at("\"x\"")
-        );
-    }
-
-    #[test]
     fn more_calls_than_a_grammar_counts_are_not_constrained() {
         for (max_calls, most) in [(1_999, json!(1_999)), (2_000, Value::Null)] {
             let how = Composition {
@@ -275,33 +245,6 @@ mod tests {
             let schema = compose(&[tool("a.b")], None, how);
             assert_eq!(schema["properties"]["calls"]["maxItems"], most);
         }
-    }
-
-    #[test]
-    fn without_tools_only_an_output_is_possible() {
-        let validator = jsonschema::validator_for(&compose(&[], None, HOW)).unwrap();
-        assert!(validator.is_valid(&json!({"calls": [], "output": "x"})));
-        assert!(!validator.is_valid(&json!({"calls": [{}], "output": "x"})));
-    }
-
-    #[test]
-    fn wired_parameters_accept_references_and_calls_say_where_results_go() {
-        let how = Composition {
-            wiring: true,
-            ..HOW
-        };
-        let call = json!({"_tool": "a.b", "_reasoningForCall": "r", "x": "†state.x", "_outputPath": "†state.y", "_outputMethod": "push"});
-        let solution = json!({"calls": [call], "output": null});
-        let accepts = |how| {
-            jsonschema::validator_for(&compose(&[tool("a.b")], None, how))
-                .unwrap()
-                .is_valid(&solution)
-        };
-        assert!(accepts(how));
-        assert!(!accepts(HOW));
-        let validator = jsonschema::validator_for(&compose(&[tool("a.b")], None, how)).unwrap();
-        let text = json!({"calls": [{"_tool": "a.b", "_reasoningForCall": "r", "x": "seven"}], "output": null});
-        assert!(!validator.is_valid(&text));
     }
 
     /// At most one more choice for each place in the schema, of a fixed length.
@@ -328,68 +271,5 @@ mod tests {
         };
         let (plain, wired) = (size(false), size(true));
         assert!(wired < plain * 3 / 2, "{wired} bytes, without {plain}");
-    }
-
-    #[test]
-    fn a_latent_tool_is_answered_in_its_call_unless_nothing_runs() {
-        let latent = Tool {
-            output: Some(json!({"enum": ["good", "bad"]})),
-            ..Tool::new("sentiment")
-        };
-        let with = |output: Value| {
-            let mut call = json!({"_tool": "sentiment", "_reasoningForCall": "r"});
-            if !output.is_null() {
-                call["_output"] = output;
-            }
-            json!({"calls": [call], "output": null})
-        };
-        let eager =
-            jsonschema::validator_for(&compose(std::slice::from_ref(&latent), None, HOW)).unwrap();
-        assert!(eager.is_valid(&with(json!("good"))));
-        assert!(!eager.is_valid(&with(json!("so so"))));
-        assert!(!eager.is_valid(&with(Value::Null)));
-        let how = Composition { lazy: true, ..HOW };
-        let lazy = jsonschema::validator_for(&compose(&[latent], None, how)).unwrap();
-        assert!(lazy.is_valid(&with(Value::Null)));
-    }
-
-    #[test]
-    fn everything_is_written_in_the_protocols_order() {
-        let asks = Tool {
-            scopes: Scopes::Requested(vec!["†user".parse().unwrap()]),
-            execution: Execution::Latent,
-            ..tool("a.b")
-        };
-        let how = Composition {
-            wiring: true,
-            instances: &["one".to_owned()],
-            meta: Some(&json!({"type": "object", "properties": {"version": {"type": "string"}}})),
-            advisors: Some(
-                &json!({"type": "array", "items": {"type": "object", "properties": {"id": {"const": "ceo"}}}}),
-            ),
-            ..HOW
-        };
-        let text = compose(&[asks], None, how).to_string();
-        let places: Vec<_> = [
-            "\"meta\"",
-            "\"advisors\"",
-            "\"calls\"",
-            "\"_tool\"",
-            "\"_reasoningForCall\"",
-            "\"_instance\"",
-            "\"_scopes\"",
-            "\"x\"",
-            "\"_outputPath\"",
-            "\"_outputMethod\"",
-            "\"_output\"",
-            "\"output\"",
-        ]
-        .iter()
-        .map(|name| {
-            text.find(&format!("{name}:{{"))
-                .unwrap_or_else(|| panic!("{name} in {text}"))
-        })
-        .collect();
-        assert!(places.is_sorted(), "{places:?} in {text}");
     }
 }

@@ -429,74 +429,6 @@ mod tests {
     }
 
     #[test]
-    fn expressions_have_one_operator() {
-        assert_eq!("†a".parse(), Ok(Source::First(vec![path("†a")])));
-        assert_eq!(
-            "†a||†b.c".parse(),
-            Ok(Source::First(vec![path("†a"), path("†b.c")]))
-        );
-        assert_eq!(
-            "†a && †b".parse(),
-            Ok(Source::All(vec![path("†a"), path("†b")]))
-        );
-        assert_eq!("†a".parse(), Ok(Target::Every(vec![path("†a")])));
-        assert_eq!(
-            "†a && †b".parse(),
-            Ok(Target::Every(vec![path("†a"), path("†b")]))
-        );
-        assert_eq!(
-            "†a || †b".parse(),
-            Ok(Target::Outcome(vec![path("†a"), path("†b")]))
-        );
-    }
-
-    #[test]
-    fn faults_name_the_place_and_the_expectation() {
-        let wide = format!("†s[{}]", MAX_INDEX + 1);
-        let deep = format!("†s{}", ".a".repeat(MAX_SEGMENTS + 1));
-        let many = vec!["†a"; MAX_TERMS + 1].join(" || ");
-        for (text, at, expected) in [
-            ("state", 1, "a dagger"),
-            ("", 1, "a dagger"),
-            ("†", 2, "the kind of data"),
-            ("†.a", 2, "the kind of data"),
-            ("†state.", 8, "a name"),
-            ("†state..a", 8, "a name"),
-            ("†s[x]", 4, "an index"),
-            ("†s[-1]", 4, "an index"),
-            (&wide, 4, "an index"),
-            ("†s[1", 5, "a ]"),
-            ("†a b", 4, "&&, ||"),
-            ("†a & †b", 4, "&&, ||"),
-            ("†a || b", 7, "a dagger"),
-            ("†a || †b && †c", 10, "the same operator"),
-            (&deep, 131, "the end, because 64"),
-            (&many, 94, "the end, because 16"),
-        ] {
-            let error = text.parse::<Source>().unwrap_err();
-            assert_eq!(error.at, at, "{text}: {error}");
-            assert!(error.expected.starts_with(expected), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_reference_is_the_whole_string_and_two_daggers_are_one() {
-        let literal = |text: &str| Argument::Literal(text.into());
-        for (text, expect) in [
-            ("plain", literal("plain")),
-            ("††state.x", literal("†state.x")),
-            ("see †state.x", literal("see †state.x")),
-            ("5 †† 6", literal("5 † 6")),
-            ("", literal("")),
-        ] {
-            assert_eq!(Argument::parse(text), Ok(expect), "{text}");
-        }
-        assert!(matches!(Argument::parse("†a"), Ok(Argument::Reference(_))));
-        assert!(Argument::parse("†").is_err());
-        assert!(Argument::parse("† is a dagger").is_err());
-    }
-
-    #[test]
     fn references_are_found_with_their_places() {
         let arguments = json!({"a": "†state.x", "b/c": [1, {"d": "†y && †z"}], "e": "††"});
         let found = references(&arguments).unwrap();
@@ -527,23 +459,6 @@ mod tests {
         ] {
             assert_eq!(path(a).overlaps(&path(b)), expect, "{a} {b}");
         }
-    }
-
-    #[test]
-    fn failure_takes_the_last_place_of_an_outcome_and_nothing_else() {
-        let chosen = |text: &str, succeeded| {
-            let target: Target = text.parse().unwrap();
-            let paths: Vec<_> = target
-                .chosen(succeeded)
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            paths.join(" ")
-        };
-        assert_eq!(chosen("†a && †b", true), "†a †b");
-        assert_eq!(chosen("†a && †b", false), "");
-        assert_eq!(chosen("†a || †b", true), "†a");
-        assert_eq!(chosen("†a || †b", false), "†b");
     }
 
     proptest! {

@@ -54,9 +54,10 @@ pub struct RunRequest {
 }
 
 impl RunRequest {
-    pub fn new(task: impl Into<String>) -> Self {
+    /// The user's task under default settings. `id` is new, or that of the run that is replayed.
+    pub fn new(id: Uuid, task: impl Into<String>) -> Self {
         Self {
-            id: Uuid::now_v7(),
+            id,
             instructions: DEFAULT_INSTRUCTIONS.into(),
             context: vec![Message::user(task)],
             output_schema: None,

@@ -66,7 +66,7 @@ async fn main() -> Result<()> {
     )?;
     let modules = next("the modules folder")?;
     let requests = Requests::new(next("the folder of saved Requests")?);
-    let mut request = RunRequest::new(next("the task")?);
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), next("the task")?);
     request
         .context
         .extend(Message::parse_all(&tools(&requests))?);

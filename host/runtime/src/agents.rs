@@ -108,7 +108,7 @@ impl Agent {
 
     /// A request with the agent's settings, before the client's fields are added.
     pub fn request(&self) -> RunRequest {
-        let mut request = RunRequest::new("");
+        let mut request = RunRequest::new(uuid::Uuid::now_v7(), "");
         request.context.clear();
         request.instructions.clone_from(&self.instructions);
         request.output_schema.clone_from(&self.output_schema);

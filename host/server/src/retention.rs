@@ -136,7 +136,7 @@ mod tests {
             format: toolhold_protocol::event::FORMAT,
             task: "t".into(),
             model: "m".into(),
-            request: Box::new(RunRequest::new("t")),
+            request: Box::new(RunRequest::new(Uuid::now_v7(), "t")),
             tools: Vec::new(),
             host: String::new(),
         };

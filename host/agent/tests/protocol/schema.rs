@@ -6,11 +6,10 @@ use super::support::{calls, output};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_agent::Activities;
+use toolhold_json::validate::Validator;
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{EventKind, StopReason};
-use toolhold_protocol::settings::Wiring;
-use toolhold_protocol::tool::Tool;
 
 /// A context with everything that the composed schema can hold.
 fn rich() -> Value {
@@ -82,40 +81,6 @@ fn play(contract: Contract, shape: Shape) -> PlayedRun {
 
 fn composed(request: &Value) -> &Value {
     &request["response_format"]["json_schema"]["schema"]
-}
-
-/// The composed schema for these tools, and for an output with this schema, which the second satisfies.
-fn compose(
-    offered: &[Tool],
-    shape: Shape,
-    wiring: Wiring,
-    required: Option<(&Value, &Value)>,
-) -> Value {
-    let answer = required.map_or(json!("x"), |(_, answer)| answer.clone());
-    let mut play = Play::new(&json!([task()]), [output(answer)])
-        .offering(offered.to_vec())
-        .settings(|settings| {
-            settings.shape = shape;
-            settings.wiring = wiring;
-        });
-    play.request.output_schema = required.map(|(schema, _)| schema.clone());
-    composed(&play.run().unwrap().requests[0]).clone()
-}
-
-/// Whether a solution satisfies a schema, by the validator that the host itself uses.
-fn accepts(schema: &Value, solution: &Value) -> bool {
-    toolhold_json::validate::Validator::new(schema)
-        .unwrap()
-        .check(solution)
-        .is_ok()
-}
-
-fn with(parameter: &Value) -> Tool {
-    Tool {
-        parameters: json!({"type": "object", "properties": {"p": parameter}}),
-        output: None,
-        ..echo()
-    }
 }
 
 /// What a model is asked, in full: changes of it are seen in review.
@@ -264,39 +229,6 @@ async fn a_reply_with_faults_of_form_is_mended_in_each_contract() {
     }
 }
 
-#[test]
-fn exclusive_is_calls_or_an_output_and_both_is_any_of_it() {
-    let call = json!({"_tool": "echo.say", "_reasoningForCall": "r", "p": 1});
-    let offered = [with(&json!({"type": "integer"}))];
-    for (solution, exclusive, both) in [
-        (json!({"calls": [call], "output": null}), true, true),
-        (json!({"calls": [], "output": "x"}), true, true),
-        (json!({"calls": [call], "output": "x"}), false, true),
-        (json!({"calls": [call]}), false, false),
-        (json!({"calls": [], "output": 7}), false, false),
-        (
-            json!({"calls": [{"_tool": "other"}], "output": null}),
-            false,
-            false,
-        ),
-        (
-            json!({"calls": [call], "output": null, "more": 1}),
-            false,
-            false,
-        ),
-        (
-            json!({"calls": vec![call.clone(); 9], "output": null}),
-            false,
-            false,
-        ),
-    ] {
-        for (shape, meant) in [(Shape::Exclusive, exclusive), (Shape::Both, both)] {
-            let schema = compose(&offered, shape, Wiring::Never, None);
-            assert_eq!(accepts(&schema, &solution), meant, "{shape:?} {solution}");
-        }
-    }
-}
-
 /// An endpoint need not enforce the schema that it is given.
 #[test]
 fn an_output_beside_calls_counts_only_where_both_are_allowed() {
@@ -339,139 +271,6 @@ fn an_output_beside_calls_counts_only_where_both_are_allowed() {
     }
 }
 
-#[test]
-fn every_parameter_accepts_a_reference_where_data_is_wired() {
-    for (parameter, own) in [
-        (json!({"type": "integer"}), json!(7)),
-        (json!({"type": "number"}), json!(0.5)),
-        (json!({"type": "boolean"}), json!(true)),
-        (json!({"type": "null"}), Value::Null),
-        (
-            json!({"type": "array", "items": {"type": "integer"}}),
-            json!([1]),
-        ),
-        (
-            json!({"type": "object", "properties": {"x": {"type": "integer"}}}),
-            json!({"x": 1}),
-        ),
-        (json!({"type": ["integer", "null"]}), Value::Null),
-        (json!({"enum": ["a", "b"]}), json!("a")),
-        (json!({"const": 7}), json!(7)),
-        (
-            json!({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}),
-            json!(7),
-        ),
-        (
-            json!({"oneOf": [{"type": "integer"}, {"type": "boolean"}]}),
-            json!(false),
-        ),
-        (json!({"type": "string", "pattern": "^[a-z]$"}), json!("a")),
-        (json!({"type": "string", "maxLength": 3}), json!("abc")),
-        (
-            json!({"type": "string", "minLength": 200}),
-            json!("x".repeat(200)),
-        ),
-    ] {
-        let call = |value: &Value| json!({"calls": [{"_tool": "echo.say", "_reasoningForCall": "r", "p": value}], "output": null});
-        for (wiring, meant) in [(Wiring::Always, true), (Wiring::Never, false)] {
-            let schema = compose(&[with(&parameter)], Shape::Exclusive, wiring, None);
-            assert!(accepts(&schema, &call(&own)), "{parameter} {schema}");
-            let reference = json!("†state.user.profile.name");
-            assert_eq!(
-                accepts(&schema, &call(&reference)),
-                meant,
-                "{parameter} {wiring:?} {schema}"
-            );
-        }
-    }
-    for free in [
-        json!({"type": "string"}),
-        json!({}),
-        json!(true),
-        json!({"type": "string", "maxLength": 500}),
-    ] {
-        let schema = compose(&[with(&free)], Shape::Exclusive, Wiring::Always, None);
-        assert!(
-            !schema.to_string().contains(r#""p":{"anyOf""#),
-            "text that can be anything needs no branch: {schema}"
-        );
-    }
-}
-
-/// Section 4: inside of a parameter too, so that a record is not copied for one of its fields.
-#[test]
-fn parts_of_parameters_accept_references_where_data_is_wired() {
-    let number = || json!({"type": "number"});
-    let point = || json!({"type": "object", "properties": {"x": number()}, "required": ["x"]});
-    let reference = json!("†state.user.profile.name");
-    for (parameter, wired, own) in [
-        (point(), json!({"x": reference}), json!({"x": 1})),
-        (
-            json!({"type": "array", "items": number()}),
-            json!([1, reference]),
-            json!([1]),
-        ),
-        (
-            json!({"type": "array", "prefixItems": [number()]}),
-            json!([reference]),
-            json!([1]),
-        ),
-        (
-            json!({"type": "array", "items": point()}),
-            json!([{"x": reference}, reference]),
-            json!([{"x": 1}]),
-        ),
-        (
-            json!({"type": "object", "additionalProperties": number()}),
-            json!({"any": reference}),
-            json!({"any": 1}),
-        ),
-        (
-            json!({"anyOf": [point(), {"type": "null"}]}),
-            json!({"x": reference}),
-            Value::Null,
-        ),
-        (
-            json!({"oneOf": [
-                {"type": "object", "properties": {"kind": {"const": "p"}, "at": point()}},
-                {"type": "object", "properties": {"kind": {"const": "n"}, "n": {"enum": [1, 2]}}},
-            ]}),
-            json!({"kind": "n", "n": reference}),
-            json!({"kind": "p", "at": {"x": 1}}),
-        ),
-        (
-            json!({"type": "object", "properties": {"list": {"type": "array", "items": point()}}}),
-            json!({"list": [{"x": reference}]}),
-            json!({"list": [{"x": 1}]}),
-        ),
-        (
-            json!({"$ref": "#/$defs/Tree"}),
-            json!({"n": 1, "below": [{"n": reference, "below": reference}]}),
-            json!({"n": 1, "below": [{"n": 2}]}),
-        ),
-    ] {
-        let mut offered = with(&parameter);
-        offered.parameters["$defs"] = json!({"Tree": {"type": "object", "properties": {
-            "n": {"type": "integer"}, "below": {"type": "array", "items": {"$ref": "#/$defs/Tree"}},
-        }, "required": ["n"]}});
-        let offered = [offered];
-        let call = |value: &Value| json!({"calls": [{"_tool": "echo.say", "_reasoningForCall": "r", "p": value}], "output": null});
-        for (wiring, meant) in [(Wiring::Always, true), (Wiring::Never, false)] {
-            let schema = compose(&offered, Shape::Exclusive, wiring, None);
-            assert!(accepts(&schema, &call(&own)), "{own} {schema}");
-            assert_eq!(
-                accepts(&schema, &call(&wired)),
-                meant,
-                "{wired} {wiring:?} {schema}"
-            );
-            assert!(
-                !accepts(&schema, &call(&json!({"x": "x", "n": "x"}))),
-                "no other text: {schema}"
-            );
-        }
-    }
-}
-
 /// What is offered is what the host does with it, in each contract.
 #[test]
 fn a_reference_inside_of_a_parameter_is_replaced() {
@@ -487,168 +286,8 @@ fn a_reference_inside_of_a_parameter_is_replaced() {
         if contract == Contract::Tools {
             let function = &done.requests[0]["tools"][0]["function"]["parameters"];
             let arguments = json!({"_reasoningForCall": "r", "at": {"x": "†user.x"}});
-            assert!(accepts(function, &arguments), "{function}");
-        }
-    }
-}
-
-/// What a tool or an output may be described by, and what no grammar has to know.
-#[test]
-fn a_composed_schema_has_only_what_grammars_support_and_refuses_nothing_that_fits() {
-    const SAFE: [&str; 20] = [
-        "type",
-        "properties",
-        "required",
-        "additionalProperties",
-        "items",
-        "anyOf",
-        "enum",
-        "const",
-        "minItems",
-        "maxItems",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "$ref",
-        "$defs",
-    ];
-    fn check(schema: &Value) {
-        let Value::Object(keywords) = schema else {
-            return;
-        };
-        for (keyword, value) in keywords {
-            assert!(SAFE.contains(&keyword.as_str()), "{keyword} in {schema}");
-            match (keyword.as_str(), value) {
-                ("properties" | "$defs", Value::Object(each)) => each.values().for_each(check),
-                ("anyOf", Value::Array(each)) => each.iter().for_each(check),
-                ("items" | "additionalProperties", one) => check(one),
-                // llama.cpp answers 400 to more, and some of its versions to exactly as many.
-                ("minItems" | "maxItems" | "minLength" | "maxLength", bound) => {
-                    assert!(bound.as_u64().unwrap() < 2_000, "{keyword} in {schema}");
-                }
-                _ => {}
-            }
-        }
-    }
-    let point =
-        json!({"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]});
-    for (parameters, fits) in [
-        (json!({"type": "object"}), json!({})),
-        (
-            json!({"type": "object", "additionalProperties": true}),
-            json!({"any": [1]}),
-        ),
-        (
-            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
-            json!({"any": 1}),
-        ),
-        (
-            json!({"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}}),
-            json!({"a": 4}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "array", "uniqueItems": true, "prefixItems": [{"type": "string"}]}}}),
-            json!({"a": ["x"]}),
-        ),
-        (
-            json!({"properties": {"a": {"allOf": [point, {"required": ["y"]}]}}}),
-            json!({"a": {"x": 1, "y": 2}}),
-        ),
-        (
-            json!({"properties": {"a": {"not": {"type": "null"}}}}),
-            json!({"a": 1}),
-        ),
-        (
-            json!({"properties": {"a": {"if": {"const": 1}, "then": {}, "else": {}}}}),
-            json!({"a": 1}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "string", "pattern": "(?i)\\w+"}}}),
-            json!({"a": "x"}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "string", "format": "email"}}}),
-            json!({"a": "x@y"}),
-        ),
-        (
-            json!({"properties": {"a": {"$ref": "#/$defs/P"}}, "$defs": {"P": point}}),
-            json!({"a": {"x": 1}}),
-        ),
-        (
-            json!({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"], "properties": {"b": {}}}]}),
-            json!({"b": 1}),
-        ),
-        (
-            json!({"oneOf": [{"properties": {"k": {"const": "p"}, "p": point}}, {"properties": {"k": {"const": "n"}, "n": {"type": "integer"}}}]}),
-            json!({"k": "n", "n": 1}),
-        ),
-        (
-            json!({"allOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {}}}]}),
-            json!({"a": 1, "b": 2}),
-        ),
-        (
-            json!({"if": {"properties": {"a": {"const": 1}}}, "then": {"properties": {"b": {}}}, "properties": {"a": {}}}),
-            json!({"a": 1, "b": 2}),
-        ),
-        (
-            json!({"$ref": "#/$defs/P", "$defs": {"P": point}}),
-            json!({"x": 1}),
-        ),
-        (
-            json!({"properties": {"a": {}}, "patternProperties": {"^x-": {}}}),
-            json!({"a": 1, "x-y": 2}),
-        ),
-        (
-            json!({"properties": {"a": {}}, "required": ["a", "b"]}),
-            json!({"a": 1, "b": 2}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "string", "maxLength": 65_536}}}),
-            json!({"a": "x".repeat(3_000)}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "string", "minLength": 2_000, "maxLength": 2_000}}}),
-            json!({"a": "x".repeat(2_000)}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 5_000}}}),
-            json!({"a": vec![1; 5_000]}),
-        ),
-        (
-            json!({"properties": {"a": {"type": "array", "items": {}, "maxItems": 100_000}}}),
-            json!({"a": [1]}),
-        ),
-    ] {
-        let offered = Tool {
-            parameters: parameters.clone(),
-            output: None,
-            ..echo()
-        };
-        assert!(
-            accepts(&parameters, &fits),
-            "the case is wrong: {parameters} {fits}"
-        );
-        for wiring in [Wiring::Never, Wiring::Always] {
-            let schema = compose(
-                std::slice::from_ref(&offered),
-                Shape::Exclusive,
-                wiring,
-                Some((&parameters, &fits)),
-            );
-            check(&schema);
-            let mut call = json!({"_tool": "echo.say", "_reasoningForCall": "r"});
-            call.as_object_mut()
-                .unwrap()
-                .extend(fits.as_object().unwrap().clone());
-            assert!(
-                accepts(&schema, &json!({"calls": [call], "output": null})),
-                "{fits} is refused by {schema}"
-            );
+            let function = Validator::new(function).unwrap();
+            assert_eq!(function.check(&arguments), Ok(()));
         }
     }
 }
@@ -735,7 +374,6 @@ fn in_a_lazy_plan_a_latent_output_may_be_left_out() {
 
 #[test]
 fn a_run_without_data_is_not_wired_and_one_with_some_is() {
-    let offered = with(&json!({"type": "integer"}));
     for (context, is_wired) in [
         (json!([task()]), false),
         (json!([{"type": "data", "data": 1}, task()]), true),
@@ -755,7 +393,7 @@ fn a_run_without_data_is_not_wired_and_one_with_some_is() {
         (json!([tool("t", &json!({})), task()]), false),
     ] {
         for contract in Contract::ALL {
-            let play = Play::new(&context, [output("x")]).offering([offered.clone()]);
+            let play = Play::new(&context, [output("x")]).offering([echo()]);
             let done = play
                 .settings(|settings| settings.contract = contract)
                 .run()

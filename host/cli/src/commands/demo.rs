@@ -30,7 +30,7 @@ pub struct DemoArgs {
 
 pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
     let toolbox = demo::toolbox(config).await?;
-    let mut request = RunRequest::new(demo::TASK);
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), demo::TASK);
     // The model gets the run's id, so the recording contains it.
     request.id = demo::RUN;
     request.settings = demo::settings();

@@ -1,7 +1,7 @@
 //! `toolhold serve`: agents as an HTTP service, until a signal stops it.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, wait_for_stop_signal};
+use crate::commands::serving::{Serving, Signals};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
 use crate::terminal::style;
@@ -79,6 +79,10 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::delete_expired(&store, days).await });
     }
+    let Signals {
+        reload,
+        stop: mut stop_signal,
+    } = Signals::listen()?;
     let router = router(App::new(dispatcher.clone(), config, serve), serve);
     let served = tokio::spawn(connections::serve(
         listener,
@@ -111,8 +115,8 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     }
     drop(offered);
     tokio::select! {
-        stopped = wait_for_stop_signal() => stopped?,
-        failed = serving::keep_up(loaded, watch, agents.registry(), &dispatcher) => match failed? {},
+        () = stop_signal.received() => {}
+        failed = serving::keep_up(loaded, watch, reload, agents.registry(), &dispatcher) => match failed? {},
     }
     eprintln!(
         "{}",
@@ -127,10 +131,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     };
     tokio::select! {
         _ = drained => {}
-        again = wait_for_stop_signal() => {
-            again?;
-            dispatcher.close(Duration::ZERO).await;
-        }
+        () = stop_signal.received() => dispatcher.close(Duration::ZERO).await,
     }
     // Stops accepting last: until here, clients were told to go to another server.
     stop.cancel();

@@ -6,7 +6,7 @@ use crate::terminal::progress::Loading;
 use crate::terminal::style;
 use anyhow::Result;
 use std::convert::Infallible;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::renewal;
@@ -69,20 +69,57 @@ pub fn watch(loaded: &Loaded) -> ConfigWatch {
     ConfigWatch::start(loaded.files(), &folders)
 }
 
-/// Reloads modules and grants when their files change or SIGHUP arrives, and updates `serving`. An error is
-/// logged, and the previous state stays in use.
+/// The signals that a serving command answers. It listens for them before it says that it serves: a signal
+/// that nothing listens for ends the process at once.
+pub struct Signals {
+    pub reload: Signal,
+    pub stop: StopSignal,
+}
+
+/// Ctrl-C, or the signal of a service manager.
+pub struct StopSignal {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// # Errors
+    /// The process cannot listen for signals.
+    pub fn listen() -> Result<Self> {
+        Ok(Self {
+            reload: signal(SignalKind::hangup())?,
+            stop: StopSignal {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+            },
+        })
+    }
+}
+
+impl StopSignal {
+    /// Completes with the next signal, or with one that came since this was last asked.
+    pub async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Reloads modules and grants when their files change or a signal asks for it, and updates `serving`. An error
+/// is logged, and the previous state stays in use.
 pub async fn keep_up<S: Serving>(
     loaded: &Loaded,
     mut watch: ConfigWatch,
+    mut reload_signal: Signal,
     registry: &Registry,
     serving: &S,
 ) -> Result<Infallible> {
-    let mut hangup = signal(SignalKind::hangup())?;
     let mut held = loaded.clone();
     loop {
         let changed = tokio::select! {
             changed = watch.changed() => changed,
-            _ = hangup.recv() => Changed::Configuration,
+            _ = reload_signal.recv() => Changed::Configuration,
         };
         match changed {
             Changed::Modules => renewal::reload_modules(&held.configuration, registry).await,
@@ -117,12 +154,20 @@ async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S)
     }
 }
 
-/// Completes on Ctrl-C, or on the signal of a service manager.
-pub async fn wait_for_stop_signal() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed?,
-        _ = terminate.recv() => {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[tokio::test]
+    async fn a_signal_that_comes_before_it_is_asked_for_is_not_lost() {
+        let mut signals = Signals::listen().unwrap();
+        for name in ["TERM", "INT"] {
+            let sent = Command::new("sh")
+                .args(["-c", "kill -s \"$0\" $PPID", name])
+                .status();
+            assert!(sent.unwrap().success());
+            signals.stop.received().await;
+        }
     }
-    Ok(())
 }

@@ -217,7 +217,7 @@ impl EvalResources {
 
 /// The run of an attempt.
 fn request(arm: &Arm, task: &Task, number: u32) -> Result<RunRequest> {
-    let mut request = RunRequest::new("");
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), "");
     request.context = task
         .messages()
         .map_err(|reason| anyhow!("task {}: {reason}", task.id))?;

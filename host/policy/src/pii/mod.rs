@@ -6,6 +6,8 @@
 mod checks;
 mod detect;
 
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 #[cfg(test)]
 mod tests;
 

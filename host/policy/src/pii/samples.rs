@@ -1,4 +1,4 @@
-//! Samples for tests: texts with and without findings. The agent's tests of its vault include this file, too.
+//! Texts with and without findings, for tests of this crate and of those that hide what is found.
 
 use super::Kind;
 

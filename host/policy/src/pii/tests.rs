@@ -1,9 +1,6 @@
 use super::*;
 use samples::{FOUND, FREE};
 
-#[path = "samples.rs"]
-mod samples;
-
 fn kinds(text: &str) -> Vec<(Kind, &str)> {
     find(text, |_| true)
         .into_iter()

@@ -255,26 +255,4 @@ mod tests {
             "{risk}"
         );
     }
-
-    #[test]
-    fn only_advisors_on_demand_can_be_consulted() {
-        let all = advisors();
-        assert_eq!(consult_tool(&all[..1]), None);
-        let tool = consult_tool(&all).unwrap();
-        assert_eq!(tool.name, "ConsultAdvisor");
-        assert!(
-            tool.description.ends_with("\n- risk: Weighs risks."),
-            "{}",
-            tool.description
-        );
-        let validator = jsonschema::validator_for(&tool.parameters).unwrap();
-        for (call, fits) in [
-            (json!({"id": "risk", "question": "?"}), true),
-            (json!({"id": "plain", "question": "?"}), false),
-            (json!({"id": "risk", "question": ""}), false),
-            (json!({"id": "risk"}), false),
-        ] {
-            assert_eq!(validator.is_valid(&call), fits, "{call}");
-        }
-    }
 }

@@ -366,69 +366,6 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_against_the_votes_is_flagged() {
-        let plain = council(&[
-            ("p", None, &[("a", 70.0), ("b", 40.0), ("c", 70.0)]),
-            ("q", None, &[("b", 10.0)]),
-        ]);
-        let instanced = council(&[
-            ("p", Some("x"), &[("a", 9.0)]),
-            ("p", Some("y"), &[("b", 8.0), ("a", 1.5)]),
-        ]);
-        let silent = council(&[("p", None, &[])]);
-        let (x, y) = (Some("x"), Some("y"));
-        for (council, calls, expect) in [
-            (&plain, vec![], None),
-            (&plain, vec![("a", None)], None),
-            (&plain, vec![("b", None), ("c", None)], None),
-            (
-                &plain,
-                vec![("b", None)],
-                Some(
-                    "the call of \"b\" goes against the advisors: it got 50, and \"a\" and \"c\" got 70 each",
-                ),
-            ),
-            (
-                &plain,
-                vec![("d", None), ("b", None)],
-                Some(
-                    "the call of \"b\" goes against the advisors: it got 50, and \"a\" and \"c\" got 70 each",
-                ),
-            ),
-            (
-                &plain,
-                vec![("d", None)],
-                Some(
-                    "the call of \"d\" goes against the advisors: it got 0, and \"a\" and \"c\" got 70 each",
-                ),
-            ),
-            (&plain, vec![("ConsultAdvisor", None)], None),
-            (&silent, vec![("d", None)], None),
-            (&instanced, vec![("a", x), ("b", y)], None),
-            (&instanced, vec![("b", None)], None),
-            (
-                &instanced,
-                vec![("a", y), ("a", x)],
-                Some(
-                    "in instance \"y\" the call of \"a\" goes against the advisors: it got 1.5, and \"b\" got 8",
-                ),
-            ),
-            (
-                &instanced,
-                vec![("a", y), ("b", x)],
-                Some(
-                    "in instance \"y\" the call of \"a\" goes against the advisors: it got 1.5, and \"b\" got 8; \
-                     in instance \"x\" the call of \"b\" goes against the advisors: it got 0, and \"a\" got 9",
-                ),
-            ),
-        ] {
-            let dissent = council.dissent(&calls);
-            let sentence = dissent.as_ref().map(|dissent| dissent.sentence.as_str());
-            assert_eq!(sentence, expect, "{calls:?}");
-        }
-    }
-
-    #[test]
     fn a_dissent_is_kept_in_the_record() {
         let council = council(&[("p", None, &[("a", 2.0)])]);
         let dissent = council.dissent(&[("b", None)]).unwrap();

@@ -155,55 +155,6 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_plan_has_three_forms() {
-        let calls = json!([{"_tool": "a.b", "x": 1}, {"_tool": "c.d"}]);
-        for (value, mode) in [
-            (json!({"type": "plan", "plan": calls}), Mode::Eager),
-            (
-                json!({"type": "plan", "plan": calls, "mode": "lazy"}),
-                Mode::Lazy,
-            ),
-            (
-                json!({"type": "plan", "plan": calls, "mode": null}),
-                Mode::Eager,
-            ),
-            (calls.clone(), Mode::Eager),
-            (json!({"calls": calls, "output": null}), Mode::Eager),
-        ] {
-            let plan = Plan::parse(&value).unwrap();
-            let tools: Vec<_> = plan.steps.iter().map(|step| step.tool.as_str()).collect();
-            assert_eq!((tools, plan.mode), (vec!["a.b", "c.d"], mode), "{value}");
-        }
-        assert_eq!(Plan::parse(&json!([])).unwrap().steps, []);
-    }
-
-    #[test]
-    fn an_invalid_plan_gets_the_expected_form() {
-        for (value, expect) in [
-            (json!("x"), "this is \"x\""),
-            (json!(null), "this is null"),
-            (json!({}), "neither \"plan\" nor \"calls\""),
-            (
-                json!({"plan": [], "calls": []}),
-                "both \"plan\" and \"calls\"",
-            ),
-            (json!({"plan": {}}), "whose steps are an object"),
-            (
-                json!({"type": "state", "plan": []}),
-                "a message of type \"state\"",
-            ),
-            (json!({"plan": [], "mode": "soon"}), "\"mode\" is \"soon\""),
-            (
-                json!(vec![0; MAX_STEPS + 1]),
-                "10001 steps; 10000 are the most",
-            ),
-        ] {
-            let error = Plan::parse(&value).unwrap_err().to_string();
-            assert!(error.contains(expect), "{error}");
-        }
-    }
-
-    #[test]
     fn every_faulty_step_is_named() {
         let error =
             Plan::parse(&json!([{"_tool": "a"}, 7, {"_tool": "b", "x": "† y"}])).unwrap_err();

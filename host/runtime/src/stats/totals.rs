@@ -22,9 +22,9 @@ pub struct Totals {
     pub groups: BTreeMap<(String, String), GroupStats>,
     pub tools: Tools,
     pub sides: SideModelStats,
-    /// Requests of each run that is over.
+    /// Requests of each run that is over and made some.
     pub requests: Histogram,
-    /// Microseconds in tools of each run that is over.
+    /// Microseconds in tools of each of those runs.
     pub in_tools_us: Histogram,
     pub run_ms: Histogram,
 }
@@ -60,8 +60,11 @@ impl Totals {
         }
         if let Some((_, duration)) = run.end {
             self.run_ms.add(millis(duration));
-            self.requests.add(run.steps.len() as u64);
-            self.in_tools_us.add(micros(took.in_tools));
+            // A saved plan asks no model, so it says nothing about what a run asks of one.
+            if !run.steps.is_empty() {
+                self.requests.add(run.steps.len() as u64);
+                self.in_tools_us.add(micros(took.in_tools));
+            }
         }
         self.tools.merge(&run.tools);
         self.sides.merge(&run.sides);

@@ -94,7 +94,7 @@ impl EventScript {
             format: toolhold_protocol::event::FORMAT,
             task: task.into(),
             model: "m".into(),
-            request: Box::new(RunRequest::new(task)),
+            request: Box::new(RunRequest::new(Uuid::now_v7(), task)),
             tools: Vec::new(),
             host: String::new(),
         })

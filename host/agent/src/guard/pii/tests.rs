@@ -1,12 +1,9 @@
 use super::*;
 use proptest::prelude::*;
-use samples::{FOUND, FREE};
 use serde_json::{Value, json};
+use toolhold_policy::pii::samples::{FOUND, FREE};
 use toolhold_policy::pii::{Kind, find};
 use toolhold_protocol::privacy::Privacy;
-
-#[path = "../../../../policy/src/pii/samples.rs"]
-mod samples;
 
 fn kinds(text: &str) -> Vec<(Kind, &str)> {
     find(text, |_| true)

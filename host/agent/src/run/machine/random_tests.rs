@@ -107,7 +107,7 @@ fn machine(parallel: usize) -> Machine {
         {"type": "data", "kind": "user", "data": 1, "_instance": "one"},
         {"type": "data", "kind": "user", "data": 2, "_instance": "two"},
     ]));
-    let mut request = RunRequest::new("task");
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), "task");
     request.context = context.unwrap();
     request.settings.max_calls = 100;
     request.settings.parallel_calls = parallel;

@@ -17,7 +17,7 @@ struct Play {
 
 impl Play {
     fn begin(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut request = RunRequest::new("task");
+        let mut request = RunRequest::new(uuid::Uuid::now_v7(), "task");
         change(&mut request.settings);
         let machine = Machine::new(request, "model".into(), Vec::new(), Vec::new());
         let mut play = Self {

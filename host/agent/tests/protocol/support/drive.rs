@@ -16,7 +16,7 @@ use toolhold_protocol::settings::RunRequest;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn request(context: impl IntoIterator<Item = Message>) -> RunRequest {
-    let mut request = RunRequest::new("the task");
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), "the task");
     request.context.splice(0..0, context);
     request.settings.max_calls = 1_000;
     request

@@ -49,7 +49,7 @@ impl Play {
         Self {
             request: RunRequest {
                 context,
-                ..RunRequest::new("")
+                ..RunRequest::new(uuid::Uuid::now_v7(), "")
             },
             replies: replies.into_iter().collect(),
             offered: Vec::new(),

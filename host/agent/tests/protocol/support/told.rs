@@ -49,7 +49,7 @@ pub fn tools() -> Value {
 
 /// A request with [`tools`], these messages, and a task.
 pub fn request(contract: Contract, messages: Value) -> RunRequest {
-    let mut request = RunRequest::new("the task");
+    let mut request = RunRequest::new(Uuid::now_v7(), "the task");
     let mut context = vec![tools()];
     context.extend(messages.as_array().cloned().unwrap_or_default());
     request

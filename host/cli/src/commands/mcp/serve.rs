@@ -1,7 +1,7 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, wait_for_stop_signal};
+use crate::commands::serving::{Serving, Signals};
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::style::{dim, plain, warn};
@@ -78,12 +78,13 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
         making: &making,
         service: &service,
     };
+    let Signals { reload, mut stop } = Signals::listen()?;
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        failed = serving::keep_up(loaded, watch, &making.registry, &modules) => {
+        failed = serving::keep_up(loaded, watch, reload, &making.registry, &modules) => {
             failed.map(|never| match never {})
         }
-        stopped = wait_for_stop_signal() => stopped.map(|()| Exit::Ok),
+        () = stop.received() => Ok(Exit::Ok),
     };
     making.stop.cancel();
     recorder.close().await;

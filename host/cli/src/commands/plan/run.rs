@@ -46,7 +46,7 @@ pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
         Err(error) => return Ok(refused(&[error.to_string()])),
     };
     let calls: Vec<Value> = plan.steps.into_iter().map(|step| step.call).collect();
-    let mut request = RunRequest::new("");
+    let mut request = RunRequest::new(uuid::Uuid::now_v7(), "");
     request.context = args.plan.messages()?;
     request.settings = config.settings();
     request.plan = Some(calls);

@@ -96,7 +96,7 @@ pub async fn runs(config: &Configuration, since: Since) -> Result<Inputs> {
         line(model),
         line(contract)
     );
-    let runs = plural(totals.run_ms.count(), "recorded run");
+    let runs = plural(totals.requests.count(), "recorded run");
     let known = |histogram: &Histogram, factor: f64, source: &str| {
         let at = |percent| Some(histogram.percentile(percent)? as f64 * factor);
         let spread = Distribution {

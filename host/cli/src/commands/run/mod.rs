@@ -36,7 +36,7 @@ use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
 use uuid::Uuid;
 
 pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
-    let mut request = RunRequest::new("");
+    let mut request = RunRequest::new(Uuid::now_v7(), "");
     request.context = match &args.context {
         Some(path) => {
             let value = input::json(path)?;
@@ -67,7 +67,7 @@ pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> 
             None => bail!("{}; nor is it a file", requests.nothing(&args.request)),
         }
     };
-    let mut request = RunRequest::new("");
+    let mut request = RunRequest::new(Uuid::now_v7(), "");
     // As for a sub-agent: modules that the Request does not name are no part of it.
     request.own_tools_only = args.options.tools.is_none();
     if let Some(input) = &args.input {

@@ -1,9 +1,7 @@
-//! The context's data: the rules of section 2, and that the index beside the log keeps to them.
+//! The context's data beside its rules (`tests/rules`): bounds, texts, and that the index keeps to the log.
 
-mod instances;
 mod naive;
 mod random;
-mod reading;
 mod references;
 mod writing;
 
@@ -14,10 +12,6 @@ use proptest::prelude::*;
 use serde_json::json;
 
 fn path(text: &str) -> Path {
-    text.parse().unwrap()
-}
-
-fn source(text: &str) -> Source {
     text.parse().unwrap()
 }
 
@@ -44,17 +38,4 @@ fn global(writes: &[(&str, Method, Value)]) -> Data {
             .iter()
             .map(|(at, method, value)| entry(None, at, *method, value.clone())),
     )
-}
-
-/// Set in an instance or in the global data.
-fn sets(writes: &[(Option<&str>, &str, Value)]) -> Data {
-    data(
-        writes
-            .iter()
-            .map(|(instance, at, value)| entry(*instance, at, Method::Set, value.clone())),
-    )
-}
-
-fn read(data: &Data, at: &str) -> Option<Value> {
-    data.read(&path(at), None).ok().map(Cow::into_owned)
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// Few names and short lists, so that writes meet.
 fn segments(most: usize) -> impl Strategy<Value = Vec<Segment>> {
     let segment = prop_oneof![
         2 => "[ab]".prop_map(Segment::Key),

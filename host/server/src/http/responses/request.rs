@@ -301,7 +301,7 @@ mod tests {
             ],
         }));
         asked.check().unwrap();
-        let mut request = RunRequest::new("");
+        let mut request = RunRequest::new(Uuid::now_v7(), "");
         let before = PreviousResponse {
             context: vec![Message::user("before")],
             system: Some("Be polite.".into()),
@@ -339,7 +339,7 @@ mod tests {
         };
         let result =
             json!({"input": [{"type": "function_call_output", "call_id": "c1", "output": "sun"}]});
-        let mut request = RunRequest::new("");
+        let mut request = RunRequest::new(Uuid::now_v7(), "");
         read(result).put(before(), &mut request).unwrap();
         assert!(told(&request)[0].ends_with("sun"));
         let refused = read(json!({"input": "go on"})).put(before(), &mut request);
@@ -353,7 +353,7 @@ mod tests {
         for (choice, many) in [(json!("none"), 0), (json!("auto"), 1), (Value::Null, 1)] {
             let asked = read(json!({"input": "t", "tools": [tool], "tool_choice": choice}));
             asked.check().unwrap();
-            let mut request = RunRequest::new("");
+            let mut request = RunRequest::new(Uuid::now_v7(), "");
             asked
                 .put(PreviousResponse::default(), &mut request)
                 .unwrap();

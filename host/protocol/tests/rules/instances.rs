@@ -1,6 +1,9 @@
-//! Instances, scopes, and the entries themselves.
+//! Section 9: instances, and what a scope lets a call see of them.
 
-use super::*;
+use super::{data, entry, path, sets};
+use serde_json::json;
+use std::borrow::Cow;
+use toolhold_protocol::data::Method::{Push, Set};
 
 #[test]
 fn a_targeted_value_overrides_the_global_one_and_what_it_does_not_name_shows_through() {
@@ -21,36 +24,41 @@ fn a_targeted_value_overrides_the_global_one_and_what_it_does_not_name_shows_thr
         // Later than the instance's, and still below it.
         (None, "†input.lang", json!("fr")),
     ]);
-    for (instance, at, expect) in [
-        (None, "†input.lang", json!("fr")),
-        (Some("x"), "†input.lang", json!("de")),
-        (Some("x"), "†input.topic", json!("tea")),
-        (Some("x"), "†input.o", json!({"a": 1, "b": 2})),
-        (Some("x"), "†input.o.a", json!(1)),
-        (Some("x"), "†input.tags", json!([3])),
+    for (rule, instance, at, expect) in [
+        ("9.1", None, "†input.lang", json!("fr")),
+        ("9.1", Some("x"), "†input.lang", json!("de")),
+        ("9.1", Some("x"), "†input.topic", json!("tea")),
+        ("9.1", Some("x"), "†input.o", json!({"a": 1, "b": 2})),
+        ("9.1", Some("x"), "†input.o.a", json!(1)),
+        ("9.1", Some("x"), "†input.tags", json!([3])),
         (
+            "9.1",
             Some("x"),
             "†input",
             json!({"topic": "tea", "lang": "de", "tags": [3], "o": {"a": 1, "b": 2}}),
         ),
-        (Some("y"), "†input", json!("text")),
-        (Some("z"), "†input.topic", json!({"deep": 1})),
-        (Some("unknown"), "†input.topic", json!("tea")),
+        ("9.1", Some("y"), "†input", json!("text")),
+        ("9.1", Some("z"), "†input.topic", json!({"deep": 1})),
+        ("9.1", Some("unknown"), "†input.topic", json!("tea")),
     ] {
         let value = data.read(&path(at), instance).map(Cow::into_owned);
-        assert_eq!(value, Ok(expect), "{instance:?} {at}");
+        assert_eq!(value, Ok(expect), "{rule}: {instance:?} {at}");
     }
-    for (instance, at) in [
-        (Some("x"), "†input.tags[1]"),
-        (Some("y"), "†input.topic"),
-        (Some("y"), "†own"),
-        (None, "†own"),
+    for (rule, instance, at) in [
+        ("5.7", Some("x"), "†input.tags[1]"),
+        ("5.7", Some("y"), "†input.topic"),
+        ("5.7", Some("y"), "†own"),
+        ("5.7", None, "†own"),
     ] {
-        assert!(!data.contains(&path(at), instance), "{instance:?} {at}");
+        assert!(
+            !data.contains(&path(at), instance),
+            "{rule}: {instance:?} {at}"
+        );
     }
     assert_eq!(data.instances(), ["x", "y", "z"]);
 }
 
+/// Rule "9.2".
 #[test]
 fn writes_stay_inside_the_instance() {
     let data = data([
@@ -64,6 +72,7 @@ fn writes_stay_inside_the_instance() {
     assert_eq!(list(Some("y")), Ok(json!({"name": 3})));
 }
 
+/// Rule "3.6".
 #[test]
 fn a_scope_is_what_the_list_names_and_what_of_it_is_absent() {
     let data = sets(&[
@@ -82,15 +91,3 @@ fn a_scope_is_what_the_list_names_and_what_of_it_is_absent() {
     assert_eq!(missing.paths().collect::<Vec<_>>(), [&path("†s.c")]);
     assert_eq!(data.scoped(&[path("†s")], None).missing, None);
 }
-
-#[test]
-fn an_entry_of_the_log_is_json() {
-    let write = entry(Some("x"), "†s.a[1]", Concat, json!([1]));
-    let text = json!({"path": "†s.a[1]", "instance": "x", "method": "concat", "value": [1]});
-    assert_eq!(serde_json::to_value(&write).unwrap(), text);
-    assert_eq!(serde_json::from_value::<Write>(text).unwrap(), write);
-    let short: Write = serde_json::from_value(json!({"path": "†s", "value": 1})).unwrap();
-    assert_eq!(short, entry(None, "†s", Set, json!(1)));
-}
-
-// Few names and short lists, so that writes meet.

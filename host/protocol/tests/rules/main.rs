@@ -1,0 +1,163 @@
+//! The rules of docs/protocol.md that need no run: each row of a table names its rule. What needs a loop, an
+//! endpoint or a module is tested where `ELSEWHERE` says.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say so")]
+
+mod advisors;
+mod approvals;
+mod data;
+mod instances;
+mod messages;
+mod plans;
+mod references;
+mod saved;
+mod schema;
+mod solutions;
+mod tools;
+mod versions;
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path as File;
+use toolhold_protocol::data::{Data, Method, Write};
+use toolhold_protocol::reference::Path;
+
+const RULES: &str = include_str!("../../../../docs/protocol.md");
+
+const HERE: [&str; 12] = [
+    include_str!("advisors.rs"),
+    include_str!("approvals.rs"),
+    include_str!("data.rs"),
+    include_str!("instances.rs"),
+    include_str!("messages.rs"),
+    include_str!("plans.rs"),
+    include_str!("references.rs"),
+    include_str!("saved.rs"),
+    include_str!("schema.rs"),
+    include_str!("solutions.rs"),
+    include_str!("tools.rs"),
+    include_str!("versions.rs"),
+];
+
+const LOOP: &str = "host/agent/tests/protocol";
+
+/// Rules without a row here: the folder, the file and the test.
+#[rustfmt::skip]
+const ELSEWHERE: [(&str, &str, &str, &str); 36] = [
+    ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
+    ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
+    ("2.9", LOOP, "messages.rs", "what_was_sent_stays_the_beginning_of_what_is_sent"),
+    ("3.3", LOOP, "tools.rs", "what_names_nothing_is_an_error_when_the_tool_is_composed_and_says_what_there_is"),
+    ("4.1", LOOP, "schema.rs", "the_same_solution_is_had_through_each_contract"),
+    ("4.3", LOOP, "schema.rs", "a_reply_with_faults_of_form_is_mended_in_each_contract"),
+    ("4.9", LOOP, "schema.rs", "an_output_beside_calls_counts_only_where_both_are_allowed"),
+    ("5.6", LOOP, "variables.rs", "without_a_place_a_latent_result_is_a_thought_and_an_explicit_one_is_told"),
+    ("6.2", "tests/protocol", "modules.rs", "a_module_receives_its_arguments_and_what_its_scopes_name"),
+    ("6.3", "tests", "interpreters.rs", "nothing_is_there_in_the_next_call"),
+    ("6.4", "tests/protocol", "modules.rs", "a_component_by_path_stands_under_the_rules_of_its_name"),
+    ("6.5", "tests/protocol", "modules.rs", "a_nested_module_knows_its_own_call_and_not_its_callers"),
+    ("7.1", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
+    ("7.2", LOOP, "run_loop.rs", "a_call_is_over_before_the_model_has_written_the_last"),
+    ("7.3", LOOP, "scheduling.rs", "a_call_waits_for_what_it_reads_and_the_others_do_not"),
+    ("7.4", LOOP, "run_loop.rs", "an_output_that_breaks_its_schema_is_given_again"),
+    ("7.5", LOOP, "run_loop.rs", "every_stop_says_why_and_returns_what_there_is"),
+    ("7.6", LOOP, "run_loop.rs", "light_faults_of_arguments_and_of_form_are_put_right_and_told"),
+    ("7.8", LOOP, "run_loop.rs", "errors_are_messages_with_a_class"),
+    ("7.9", LOOP, "fallback.rs", "candidates_are_asked_in_order_and_each_begins_with_a_fresh_copy"),
+    ("7.10", LOOP, "shields.rs", "a_blocked_call_is_not_made_and_the_model_is_told_why"),
+    ("7.11", LOOP, "window.rs", "dropped_history_leaves_every_identifier_with_its_values"),
+    ("8.3", LOOP, "plans.rs", "eager_planning_is_execution_and_latent_outputs_are_written_in_place"),
+    ("8.4", LOOP, "plans.rs", "a_lazy_plan_is_checked_as_a_whole_before_any_of_it_runs"),
+    ("8.6", LOOP, "plans.rs", "plan_and_state_are_carried_by_step_and_followed_extended_or_replaced"),
+    ("8.7", LOOP, "plans.rs", "a_saved_plan_runs_again_on_other_inputs_without_a_model"),
+    ("9.3", LOOP, "instances.rs", "one_plan_serves_all_instances_in_one_request"),
+    ("9.4", LOOP, "instances.rs", "a_call_for_an_instance_that_does_not_exist_is_a_structural_error_of_that_call"),
+    ("9.5", LOOP, "instances.rs", "equal_calls_of_instances_are_no_repetition"),
+    ("9.6", LOOP, "shields.rs", "instances_do_not_get_each_others_data_by_placeholder"),
+    ("10.5", LOOP, "advisors.rs", "an_advisor_on_demand_is_asked_through_a_tool_and_answers_in_a_room_of_its_own"),
+    ("11.1", LOOP, "record.rs", "every_body_is_found_in_the_record_again"),
+    ("11.2", LOOP, "record.rs", "a_changed_event_is_found"),
+    ("11.3", LOOP, "record.rs", "a_changed_byte_breaks_a_seal"),
+    ("11.4", LOOP, "record.rs", "a_run_that_is_killed_after_any_event_goes_on"),
+    ("11.5", LOOP, "record.rs", "a_record_grows_with_the_steps_and_not_with_their_square"),
+];
+
+/// The numbers of docs/protocol.md, written `**7.3**` there.
+fn numbers(text: &str, around: &str) -> BTreeSet<String> {
+    let is_number = |text: &&str| {
+        let parts = text.split_once('.');
+        parts.is_some_and(|parts| {
+            [parts.0, parts.1]
+                .iter()
+                .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+        })
+    };
+    text.split(around)
+        .filter(is_number)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_rule_has_a_row_and_every_row_a_rule() {
+    let rules = numbers(RULES, "**");
+    assert!(rules.len() > 60, "{rules:?}");
+    let here: BTreeSet<_> = HERE.iter().flat_map(|file| numbers(file, "\"")).collect();
+    let elsewhere: BTreeSet<_> = ELSEWHERE.iter().map(|row| row.0.to_owned()).collect();
+    let unknown: Vec<_> = here
+        .union(&elsewhere)
+        .filter(|rule| !rules.contains(*rule))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "docs/protocol.md has no rule {unknown:?}"
+    );
+    let untested: Vec<_> = rules
+        .iter()
+        .filter(|rule| !here.contains(*rule) && !elsewhere.contains(*rule))
+        .collect();
+    assert!(untested.is_empty(), "no row names the rule {untested:?}");
+}
+
+#[test]
+fn the_tests_of_the_other_rules_are_there() {
+    let root = File::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (rule, folder, file, test) in ELSEWHERE {
+        let path = root.join(folder).join(file);
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{rule}: {path:?}: {error}"));
+        assert!(
+            text.contains(&format!("fn {test}(")),
+            "{rule}: {path:?} has no {test}"
+        );
+    }
+}
+
+fn path(text: &str) -> Path {
+    text.parse().unwrap()
+}
+
+fn entry(instance: Option<&str>, at: &str, method: Method, value: Value) -> Write {
+    Write {
+        path: path(at),
+        instance: instance.map(str::to_owned),
+        method,
+        value,
+    }
+}
+
+fn data(writes: impl IntoIterator<Item = Write>) -> Data {
+    let mut data = Data::default();
+    for write in writes {
+        data.write(write).unwrap();
+    }
+    data
+}
+
+/// Set in an instance or in the global data.
+fn sets(writes: &[(Option<&str>, &str, Value)]) -> Data {
+    data(
+        writes
+            .iter()
+            .map(|(instance, at, value)| entry(*instance, at, Method::Set, value.clone())),
+    )
+}
