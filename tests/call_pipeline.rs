@@ -21,7 +21,7 @@ const LIAR: &str = "liar.say";
 
 /// Everything may run; the probe may call what is called here in the other ways.
 const MODULES: &str =
-    "[modules]\napproval = \"never\"\n[module.probe]\ntools = [\"text\", \"liar\"]\n";
+    "[modules]\napproval = \"never\"\n[module.probe]\ntools = [\"text\", \"liar\", \"probe\"]\n";
 
 /// A shield around the tool itself, and around nothing that calls it.
 const SHIELD: &str = "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplaces = [\"tool_input\", \"tool_output\"]\n\
@@ -29,12 +29,17 @@ const SHIELD: &str = "[shields.words]\nkind = \"wasm\"\nmodule = \"guard\"\nplac
 
 const APPROVAL: &str = "[approval]\nalways = [\"text.reverse\"]\n";
 
+/// How long a person takes who has something else to do.
+const LATE: Duration = Duration::from_secs(3);
+
 /// What a person says when asked.
 #[derive(Debug, Clone, Copy)]
 enum PersonAnswer<'a> {
     /// There is no question.
     Unasked,
     Approve,
+    /// As [`Self::Approve`], after [`LATE`].
+    ApproveLate,
     Refuse(&'a str),
     Edit(&'a str),
 }
@@ -56,16 +61,68 @@ impl SeenOutcome {
     }
 }
 
-/// Makes a call of a tool as this kind of caller does.
-type CallWay = fn(&Host, &str, &Value, PersonAnswer<'_>) -> SeenOutcome;
+/// A way to call a tool: a column of the table, whose rows are the tests below. Every test goes all ways, except
+/// where a field says that the way has no such cell, and why.
+struct CallWay {
+    name: &'static str,
+    /// Calls the tool, and has a person answer.
+    call: fn(&Host, &str, &Value, PersonAnswer<'_>) -> SeenOutcome,
+    /// The call is one of a run, which records it as events and counts it in its budget (`run.max_tool_calls`). An MCP
+    /// client's call and one at the terminal are in no run: their record is the audit log, and what bounds them is
+    /// the rate of the module, which holds for all ways together.
+    is_in_run: bool,
+    /// The person can give other arguments. The form that an MCP client shows has no place for them.
+    takes_edits: bool,
+    /// The person can take a while. What is typed at the terminal of these tests is typed at once.
+    takes_time: bool,
+    /// Light faults of arguments are put right. A plan that a program gives, be it one of a single call, is refused
+    /// with the place of each fault before anything of it runs.
+    is_repaired: bool,
+}
 
-const WAYS: [(&str, CallWay); 6] = [
-    ("a model's reply", by_a_reply),
-    ("a plan's step", by_a_plan),
-    ("a module", by_a_module),
-    ("an MCP client", by_an_mcp_client),
-    ("POST /v1/tools", over_http),
-    ("modules call", at_the_terminal),
+impl CallWay {
+    const fn of_run(
+        name: &'static str,
+        call: fn(&Host, &str, &Value, PersonAnswer<'_>) -> SeenOutcome,
+    ) -> Self {
+        Self {
+            name,
+            call,
+            is_in_run: true,
+            takes_edits: true,
+            takes_time: true,
+            is_repaired: true,
+        }
+    }
+}
+
+const WAYS: [CallWay; 6] = [
+    CallWay::of_run("a model's reply", by_a_reply),
+    CallWay {
+        is_repaired: false,
+        ..CallWay::of_run("a plan's step", by_a_plan)
+    },
+    CallWay::of_run("a module", by_a_module),
+    CallWay {
+        name: "an MCP client",
+        call: by_an_mcp_client,
+        is_in_run: false,
+        takes_edits: false,
+        takes_time: true,
+        is_repaired: true,
+    },
+    CallWay {
+        is_repaired: false,
+        ..CallWay::of_run("POST /v1/tools", over_http)
+    },
+    CallWay {
+        name: "modules call",
+        call: at_the_terminal,
+        is_in_run: false,
+        takes_edits: true,
+        takes_time: false,
+        is_repaired: true,
+    },
 ];
 
 /// A host with this policy.
@@ -75,7 +132,14 @@ fn host(policy: &str) -> Host {
         output_schema: Some(json!({"type": "object"}).to_string()),
         ..Claim::named("say")
     };
-    let liar = liar::component(&[claim], &liar::LiarReply::Value("7".into()));
+    let count = Claim {
+        input_schema: json!({
+            "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+        })
+        .to_string(),
+        ..Claim::named("count")
+    };
+    let liar = liar::component(&[claim, count], &liar::LiarReply::Value("7".into()));
     let host = Host::new();
     host.ship("text")
         .write(
@@ -143,12 +207,15 @@ fn by_an_mcp_client(
     client.send(call(1, tool, arguments.clone()));
     let content = match answer {
         PersonAnswer::Unasked => None,
-        PersonAnswer::Approve => Some(json!({"decision": "approve"})),
+        PersonAnswer::Approve | PersonAnswer::ApproveLate => Some(json!({"decision": "approve"})),
         PersonAnswer::Refuse(reason) => Some(json!({"decision": "refuse", "reason": reason})),
         PersonAnswer::Edit(_) => unreachable!("the form has no place for other arguments"),
     };
     let shown = content.map_or_else(String::new, |content| {
         let question = client.hear("elicitation/create");
+        if let PersonAnswer::ApproveLate = answer {
+            thread::sleep(LATE);
+        }
         let result = json!({"action": "accept", "content": content});
         client.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
         question["params"]["message"].to_string()
@@ -193,6 +260,7 @@ fn at_the_terminal(
     let done = match answer {
         PersonAnswer::Unasked => host.run(&call),
         PersonAnswer::Approve => typed("y\n".into()),
+        PersonAnswer::ApproveLate => unreachable!("what is typed is typed at once"),
         PersonAnswer::Refuse(reason) => typed(format!("n {reason}\n")),
         PersonAnswer::Edit(arguments) => typed(format!("e {arguments}\n")),
     };
@@ -254,13 +322,16 @@ impl Drop for SetWhenDropped<'_> {
 fn decide(host: &Host, answer: PersonAnswer<'_>, is_over: &AtomicBool) -> String {
     let (word, more) = match answer {
         PersonAnswer::Unasked => return String::new(),
-        PersonAnswer::Approve => ("approve", None),
+        PersonAnswer::Approve | PersonAnswer::ApproveLate => ("approve", None),
         PersonAnswer::Refuse(reason) => ("refuse", Some(reason)),
         PersonAnswer::Edit(arguments) => ("edit", Some(arguments)),
     };
     while !is_over.load(Ordering::Acquire) {
         let listed = host.run(&["approvals", "list"]).stdout;
         if let Some(call) = listed.split_whitespace().next() {
+            if let PersonAnswer::ApproveLate = answer {
+                thread::sleep(LATE);
+            }
             let mut words = vec!["approvals", word, call];
             words.extend(more);
             let said = host.run(&words);
@@ -285,7 +356,12 @@ fn audited(host: &Host, tool: &str) -> Vec<Value> {
 #[test]
 fn shields_screen_what_a_tool_is_given_and_what_it_gives() {
     let host = host(SHIELD);
-    for (way, called) in WAYS {
+    for CallWay {
+        name: way,
+        call: called,
+        ..
+    } in WAYS
+    {
         for (text, is_made, part) in [
             (
                 "bomb",
@@ -311,7 +387,13 @@ fn shields_screen_what_a_tool_is_given_and_what_it_gives() {
 #[test]
 fn a_person_decides_about_exactly_what_runs() {
     let host = host(&format!("{SHIELD}{APPROVAL}"));
-    for (way, called) in WAYS {
+    for CallWay {
+        name: way,
+        call: called,
+        takes_edits,
+        ..
+    } in WAYS
+    {
         let told = json!({"text": "a secret"});
         let came = called(&host, TOOL, &told, PersonAnswer::Approve);
         assert!(came.shown.contains(TOOL), "{way}: {came:?}");
@@ -326,7 +408,7 @@ fn a_person_decides_about_exactly_what_runs() {
         let came = called(&host, TOOL, &told, PersonAnswer::Refuse("not on a Friday"));
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains("not on a Friday"), "{way}: {came:?}");
-        if way == "an MCP client" {
+        if !takes_edits {
             continue;
         }
         let came = called(&host, TOOL, &told, PersonAnswer::Edit(r#"{"text":"xyz"}"#));
@@ -338,6 +420,31 @@ fn a_person_decides_about_exactly_what_runs() {
         let came = called(&host, TOOL, &told, PersonAnswer::Edit(r#"{"text":"bomb"}"#));
         assert!(came.of_it.is_err(), "{way}: {came:?}");
         assert!(came.text().contains("blocked this call"), "{way}: {came:?}");
+    }
+}
+
+/// A person may take longer than the module that made the call has, as for a call that no module makes.
+#[test]
+fn the_time_of_a_caller_stands_still_while_a_person_is_asked() {
+    let timeout = "[module.probe.limits]\ntimeout_ms = 1500\n";
+    let host = host(&format!("{APPROVAL}{timeout}"));
+    let question = json!({"tool": TOOL, "arguments": {"text": "abc"}});
+    for CallWay {
+        name: way,
+        call: called,
+        takes_time,
+        ..
+    } in WAYS
+    {
+        // By a module: a call in a call in a call. The clocks of both callers stand still.
+        if !takes_time {
+            continue;
+        }
+        let came = called(&host, "probe.ask", &question, PersonAnswer::ApproveLate);
+        assert!(
+            came.of_it.is_ok() && came.text().contains("cba"),
+            "{way}: {came:?}"
+        );
     }
 }
 
@@ -357,7 +464,12 @@ fn without_a_person_the_operator_must_decide_beforehand() {
 #[test]
 fn arguments_and_results_fit_what_the_tool_says_of_them() {
     let host = host("");
-    for (way, called) in WAYS {
+    for CallWay {
+        name: way,
+        call: called,
+        ..
+    } in WAYS
+    {
         let came = called(
             &host,
             TOOL,
@@ -376,7 +488,12 @@ fn arguments_and_results_fit_what_the_tool_says_of_them() {
 
 #[test]
 fn every_call_is_in_the_audit_log_once() {
-    for (way, called) in WAYS {
+    for CallWay {
+        name: way,
+        call: called,
+        ..
+    } in WAYS
+    {
         let host = host(SHIELD);
         called(
             &host,
@@ -454,19 +571,100 @@ fn what_a_module_calls_is_in_the_record_under_the_call_that_calls_it() {
 }
 
 #[test]
-fn calls_of_calls_count_in_the_budget_of_their_run() {
+fn calls_and_calls_of_calls_count_in_the_budget_of_their_run() {
     let host = host("[run]\nmax_tool_calls = 1\n");
     let question = json!({"tool": TOOL, "arguments": {"text": "abc"}});
-    // A client's calls and those of a person at the terminal are in no run: what they have is a rate.
-    for (way, called) in WAYS {
-        if !["a model's reply", "a plan's step", "POST /v1/tools"].contains(&way) {
+    for CallWay {
+        name: way,
+        call: called,
+        is_in_run,
+        ..
+    } in WAYS
+    {
+        let came = called(&host, "probe.ask", &question, PersonAnswer::Unasked);
+        assert_eq!(came.of_it.is_err(), is_in_run, "{way}: {came:?}");
+        let part = if is_in_run {
+            "run.max_tool_calls"
+        } else {
+            "cba"
+        };
+        assert!(came.text().contains(part), "{way}: {came:?}");
+    }
+}
+
+#[test]
+fn light_faults_of_arguments_are_put_right_unless_the_operator_says_no() {
+    for (policy, repairs) in [("", true), ("[run]\nrepair = false\n", false)] {
+        let host = host(policy);
+        for CallWay {
+            name: way,
+            call: called,
+            is_repaired,
+            ..
+        } in WAYS
+        {
+            let is_made = repairs && is_repaired;
+            let came = called(
+                &host,
+                "liar.count",
+                &json!({"n": "5"}),
+                PersonAnswer::Unasked,
+            );
+            assert_eq!(came.of_it.is_ok(), is_made, "{way}, {policy:?}: {came:?}");
+            let part = if is_made { "7" } else { "is not of type" };
+            assert!(came.text().contains(part), "{way}, {policy:?}: {came:?}");
+        }
+    }
+}
+
+/// The same stages leave the same events in the same order; where there is no run, one row has them all.
+#[test]
+fn every_call_leaves_its_stages_in_its_record() {
+    let host = host(&format!("{SHIELD}{APPROVAL}"));
+    for CallWay {
+        name: way,
+        call: called,
+        is_in_run,
+        ..
+    } in WAYS
+    {
+        let came = called(&host, TOOL, &json!({"text": "abc"}), PersonAnswer::Approve);
+        assert!(came.of_it.is_ok(), "{way}: {came:?}");
+        let rows = audited(&host, TOOL);
+        // Decisions have rows of their own in the log of a run.
+        let made = rows
+            .iter()
+            .filter(|row| row["action"] == "call")
+            .next_back();
+        let made = made.unwrap_or_else(|| panic!("{way}: {rows:?}"));
+        if !is_in_run {
+            assert!(made["approved_by"].is_string(), "{way}: {made}");
             continue;
         }
-        let came = called(&host, "probe.ask", &question, PersonAnswer::Unasked);
-        assert!(came.of_it.is_err(), "{way}: {came:?}");
-        assert!(
-            came.text().contains("run.max_tool_calls"),
-            "{way}: {came:?}"
+        let shown = host.run(&["show", "last", "--json"]).stdout;
+        let events = shown
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let of_it = events.map(|event| match event["event"].as_str() {
+            Some("sub") => event["what"].clone(),
+            _ => event,
+        });
+        let stages: Vec<String> = of_it
+            .filter(|event| {
+                let of = [
+                    &event["tool"],
+                    &event["call"]["tool"],
+                    &event["pending"]["call"]["tool"],
+                ];
+                event["event"] == "decided" || of.contains(&&json!(TOOL))
+            })
+            .filter_map(|event| event["event"].as_str().map(str::to_owned))
+            .filter(|kind| kind != "shield")
+            .collect();
+        assert_eq!(
+            stages,
+            ["approval", "decided", "tool_start", "tool_result"],
+            "{way}: {shown}"
         );
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
@@ -26,14 +27,20 @@ pub trait Toolbox: Send + Sync + Debug {
         self.tools().into_iter().find(|tool| tool.name == name)
     }
 
+    /// The same, and what runs it: by default the toolbox itself.
+    fn bound(&self, name: &str) -> Option<Bound> {
+        let runner = Runner::Module(name.to_owned());
+        self.tool(name).map(|tool| Bound { tool, runner })
+    }
+
     /// Finds what a tool message names as `_module`, before anything is asked or called.
     ///
     /// # Errors
     /// There is no such module, in words that say what there is.
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
 
-    /// Runs one call. Must return within `call.timeout`; must stop working when dropped. Called
-    /// concurrently.
+    /// Runs one call. Must return within `call.timeout`, in which the time does not count that a person takes who is
+    /// asked about a call that it makes; must stop working when dropped. Called concurrently.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
 }
 

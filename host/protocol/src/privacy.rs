@@ -23,9 +23,14 @@ impl Privacy {
         self.hide.is_empty()
     }
 
-    /// Whether the tool gets `kind` as it is. A sub-agent does: it is a run of this host, which hides
-    /// the same from its own model.
-    pub fn lets(&self, bound: &Bound, kind: Kind) -> bool {
+    /// What is hidden from a tool. Nothing is from a sub-agent: it is a run of this host, which hides the same from its
+    /// own model.
+    pub fn hidden_from(&self, tool: &Bound) -> BTreeSet<Kind> {
+        let kinds = self.hide.iter().copied();
+        kinds.filter(|kind| !self.lets(tool, *kind)).collect()
+    }
+
+    fn lets(&self, bound: &Bound, kind: Kind) -> bool {
         let allowed = if kind.is_secret() {
             &self.reveal_secrets
         } else {

@@ -46,17 +46,24 @@ impl ToolCheck {
         })
     }
 
-    /// Coerces slightly wrong arguments, and returns the changes. Arguments that fit, and those that would
-    /// still not fit, are unchanged.
-    pub fn coerced(&self, arguments: Value) -> (Value, Vec<Repair>) {
-        if self.fits(&arguments).is_ok() {
-            return (arguments, Vec::new());
-        }
-        match coerce(&self.parameters, &arguments) {
+    /// The arguments as the tool takes them, and what was changed: `repair` puts slightly wrong ones right.
+    ///
+    /// # Errors
+    /// What does not fit the tool's parameters, in words that a model can act on.
+    pub fn fitting(
+        &self,
+        arguments: Value,
+        repair: bool,
+    ) -> Result<(Value, Vec<Repair>), ToolFailure> {
+        let Err(reason) = self.fits(&arguments) else {
+            return Ok((arguments, Vec::new()));
+        };
+        let coerced = repair.then(|| coerce(&self.parameters, &arguments));
+        match coerced.flatten() {
             Some(coerced) if self.fits(&coerced.arguments).is_ok() => {
-                (coerced.arguments, coerced.repairs)
+                Ok((coerced.arguments, coerced.repairs))
             }
-            _ => (arguments, Vec::new()),
+            _ => Err(unfit(reason)),
         }
     }
 
@@ -166,11 +173,19 @@ impl CallChecks {
         Err(unknown(tool, self.names.iter().map(String::as_str)))
     }
 
-    /// As [`ToolCheck::coerced`].
-    pub fn coerced(&self, tool: &str, arguments: Value) -> (Value, Vec<Repair>) {
+    /// As [`ToolCheck::fitting`].
+    ///
+    /// # Errors
+    /// As [`ToolCheck::fitting`].
+    pub fn fitting(
+        &self,
+        tool: &str,
+        arguments: Value,
+        repair: bool,
+    ) -> Result<(Value, Vec<Repair>), ToolFailure> {
         match self.of(tool) {
-            Some(check) => check.coerced(arguments),
-            None => (arguments, Vec::new()),
+            Some(check) => check.fitting(arguments, repair),
+            None => Ok((arguments, Vec::new())),
         }
     }
 
@@ -183,6 +198,12 @@ impl CallChecks {
         if let Some(check) = self.of(&call.tool) {
             check.arguments(arguments)?;
         }
+        self.not_repeated(call, arguments)
+    }
+
+    /// # Errors
+    /// The call was made too often with the same result.
+    pub fn not_repeated(&self, call: &Call, arguments: &Value) -> Result<(), ToolFailure> {
         match self.repeats.intercept(call, arguments) {
             None => Ok(()),
             Some(earlier) => Err(ToolFailure::correctable(

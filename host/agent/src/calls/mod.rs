@@ -2,14 +2,16 @@
 //! calls another module's tool, an MCP client, or a person at the terminal.
 //!
 //! ```text
-//! the arguments fit the tool's parameters, and the call is no repetition   check, repeats
+//! the arguments are revealed, and hidden from the tool                     privacy
+//!   → they fit the tool's parameters, and the call is no repetition        check, repeats
 //!   → shields on the arguments; what they leave is checked again           screen
 //!   → a person decides, about exactly what will run                       approve
 //!   → it counts in a budget                                                budget
 //!   → it is begun in the record                                            record
 //!   → the toolbox runs it                                                  pipeline
+//!   → what it returned is revealed                                         privacy
 //!   → the result fits the tool's output schema, shields on it              check, screen
-//!   → it is ended in the record
+//!   → it is hidden from the caller, and ended in the record                privacy, record
 //! ```
 //!
 //! Each stage is implemented here, once. Two conductors call them in this order. The calls of a run's model and of
@@ -25,7 +27,7 @@ mod budget;
 mod check;
 mod nested;
 pub(crate) mod pipeline;
-mod privacy;
+pub(crate) mod privacy;
 mod record;
 mod repeats;
 pub(crate) mod screen;
@@ -35,8 +37,8 @@ pub use approve::{CallApprover, NoDecision};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use nested::NestedCaller;
-pub use pipeline::{CallPipeline, CallRequest, CallRules, NotCalled};
-pub use privacy::CallerPrivacy;
+pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
+pub use privacy::{CalledTool, PartyPrivacy};
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use repeats::Repeats;
 pub use tools::{CallableTool, CallableTools};

@@ -1,7 +1,7 @@
 //! Nested calls: a running call calls other tools. They pass the same stages as every call, with the outer
 //! call's id as their parent, for the same caller, under at least the same restrictions.
 
-use crate::calls::pipeline::{CallPipeline, CallRequest, NotCalled};
+use crate::calls::pipeline::{CallPipeline, CallRequest, CallingTool, NotCalled};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,25 +11,30 @@ use toolhold_protocol::failure::ToolFailure;
 
 /// Makes the calls that one call makes.
 ///
-/// Waiting (for a person, or for anything else) counts in the outer call's time: when that ends, the nested
-/// call ends too.
+/// They run in the outer call's time: when that ends, they end too. It stands still only while a person is asked.
 #[derive(Debug)]
 pub struct NestedCaller {
     pipeline: CallPipeline,
     parent: String,
-    /// The tools that call, the outermost first; the last one is the parent's.
-    callers: Vec<String>,
+    parent_tool: String,
+    /// The calls that the parent is nested in, the outermost first.
+    callers: Vec<CallingTool>,
     /// How many were made.
     made: AtomicU32,
 }
 
 impl NestedCaller {
-    /// Creates the caller for the nested calls of `parent`. `callers`: the tools that `parent` is nested in,
-    /// and its own.
-    pub fn new(pipeline: CallPipeline, parent: &str, callers: Vec<String>) -> Self {
+    /// Creates the caller for the nested calls of `parent`, a call of `parent_tool` that is nested in `callers`.
+    pub fn new(
+        pipeline: CallPipeline,
+        parent: &str,
+        parent_tool: &str,
+        callers: Vec<CallingTool>,
+    ) -> Self {
         Self {
             pipeline,
             parent: parent.to_owned(),
+            parent_tool: parent_tool.to_owned(),
             callers,
             made: AtomicU32::new(0),
         }
@@ -40,14 +45,19 @@ impl NestedCaller {
         let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
         let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let id = format!("{}.{number}", self.parent);
-        let timeout = Some(call.remaining());
+        let timeout = Some(call.clock.remaining());
+        let mut callers = self.callers.clone();
+        callers.push(CallingTool {
+            name: self.parent_tool.clone(),
+            clock: call.clock,
+        });
         let request = CallRequest {
             asked_as: id.clone(),
             id,
             tool,
             name: call.tool,
             arguments: call.arguments,
-            callers: self.callers.clone(),
+            callers,
             timeout,
             restrictions: call.restrictions,
             listener: None,

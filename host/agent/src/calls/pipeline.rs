@@ -2,7 +2,7 @@
 //! modules make of other modules' tools.
 
 use crate::calls::approve::{self, CallApprover, DecisionEffect, NoDecision};
-use crate::calls::privacy::{CallerPrivacy, hidden};
+use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{screen, screen_result, screened_arguments};
 use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
@@ -11,8 +11,8 @@ use crate::toolbox::{ToolCall, Toolbox};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_policy::{GrantRestrictions, Listener};
-use toolhold_protocol::approval::{Approvals, Pending};
+use toolhold_policy::{CallClock, ClockPause, GrantRestrictions, Listener};
+use toolhold_protocol::approval::{Approvals, Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -26,6 +26,8 @@ pub struct CallRules {
     pub approvals: Approvals,
     /// The most time for one call.
     pub call_timeout: Duration,
+    /// Whether light faults of arguments are put right.
+    pub repair: bool,
 }
 
 /// Makes calls. Callers differ in who approves, in the budget, and in the recorder. Clones are cheap.
@@ -39,9 +41,8 @@ pub struct CallPipeline {
     pub approver: Arc<dyn CallApprover>,
     pub budget: Arc<dyn CallBudget>,
     pub recorder: Arc<dyn CallRecorder>,
-    /// Hides data from the caller. Absent for a module that calls a tool: it receives the whole
-    /// result.
-    pub hiding: Option<Arc<dyn CallerPrivacy>>,
+    /// What the caller may see. Absent: everything, and so may all that it calls.
+    pub hiding: Option<Arc<dyn PartyPrivacy>>,
 }
 
 /// A call as its caller asks for it.
@@ -55,14 +56,21 @@ pub struct CallRequest {
     /// The id under which a person decides about it: its own, or nothing where the call is made again with the
     /// decision, under another id.
     pub asked_as: String,
-    /// The tools whose calls it is nested in, the outermost first.
-    pub callers: Vec<String>,
+    /// The calls that it is nested in, the outermost first.
+    pub callers: Vec<CallingTool>,
     /// A deadline tighter than that of the rules.
     pub timeout: Option<Duration>,
     /// What restricts what modules may reach, besides what the toolbox knows of.
     pub restrictions: Option<Arc<GrantRestrictions>>,
     /// Told what the tool logs, and how far it is.
     pub listener: Option<Arc<dyn Listener>>,
+}
+
+/// A call that makes another one, and waits for it.
+#[derive(Debug, Clone)]
+pub struct CallingTool {
+    pub name: String,
+    pub clock: Arc<dyn CallClock>,
 }
 
 /// Why a caller receives no result of a call.
@@ -101,8 +109,11 @@ impl CallPipeline {
     /// # Errors
     /// Nothing can be reported to the caller. A refused call is no error here: it ends like one
     /// that fails.
-    pub async fn call(&self, request: CallRequest) -> Result<CallEnd, NotCalled> {
+    pub async fn call(&self, mut request: CallRequest) -> Result<CallEnd, NotCalled> {
         self.ready()?;
+        if let Some(caller) = &self.hiding {
+            request.arguments = caller.reveal_value(request.arguments);
+        }
         let mut recording = self
             .recorder
             .begin(NewCall {
@@ -140,7 +151,7 @@ impl CallPipeline {
             approver: self.approver.within(id),
             budget: self.budget.within(),
             recorder: self.recorder.within(id),
-            hiding: None,
+            hiding: self.hiding.clone(),
             toolbox: self.toolbox.clone(),
             tools: self.tools.clone(),
             rules: self.rules.clone(),
@@ -159,23 +170,40 @@ impl CallPipeline {
     ) -> Result<ToolResult, CallStop> {
         let tool = request.tool.clone();
         let asked = std::mem::take(&mut request.arguments);
-        tool.check.arguments(&asked)?;
-        let (arguments, is_other) = self.screened(&request, asked, recording).await?;
-        let (arguments, is_other) = self
-            .approved(&request, arguments, is_other, recording)
-            .await?;
+        let caller = self.hiding.as_ref();
+        let seen = caller.and_then(|caller| caller.of_tool(&tool.bound));
+        let arguments = match &seen {
+            Some(seen) => seen.hide_value(asked.clone()),
+            None => asked.clone(),
+        };
+        let (arguments, repairs) = tool.check.fitting(arguments, self.rules.repair)?;
+        if !repairs.is_empty() {
+            let repaired = EventKind::Repaired {
+                step: STEP,
+                call: Some(request.id.clone()),
+                tool: Some(request.name.clone()),
+                repairs,
+            };
+            recording.event(repaired).await;
+        }
+        let (arguments, _) = self.screened(&request, arguments, recording).await?;
+        let arguments = self.approved(&request, arguments, recording).await?;
         self.ready().map_err(CallStop::NotCalled)?;
         let _permit = self.budget.take().map_err(|none| match none {
             NoBudget::Refused(failure) => CallStop::Refused(failure),
             NoBudget::Busy(message) => CallStop::NotCalled(NotCalled::Busy(message)),
         })?;
-        recording.started(is_other.then_some(&arguments)).await;
-        let call = self.tool_call(request, arguments);
+        let others = (arguments != asked).then_some(&arguments);
+        recording.started(others).await;
+        let call = self.tool_call(request, arguments, seen.clone());
         let mut result = self.toolbox.call(&call).await;
-        let shields = &self.rules.shields;
+        let outcome = match &seen {
+            Some(seen) => revealed(&**seen, result.outcome),
+            None => result.outcome,
+        };
+        let (shields, name) = (&self.rules.shields, tool.bound.called());
         let check = Some(&tool.check);
-        let (outcome, said) =
-            screen_result(shields, &call.id, &call.tool, result.outcome, check).await;
+        let (outcome, said) = screen_result(shields, &call.id, name, outcome, check).await;
         for event in said {
             recording.event(event).await;
         }
@@ -191,13 +219,14 @@ impl CallPipeline {
         recording: &mut dyn CallRecording,
     ) -> Result<(Value, bool), ToolFailure> {
         let (shields, place) = (&self.rules.shields, ShieldPlace::ToolInput);
-        if !shields.applies_to(place, Some(&request.name)) {
+        let name = request.tool.bound.called();
+        if !shields.applies_to(place, Some(name)) {
             return Ok((arguments, false));
         }
         let screening = Screening {
             call: request.id.clone(),
             place,
-            tool: Some(request.name.clone()),
+            tool: Some(name.to_owned()),
             value: arguments.clone(),
             context: Vec::new(),
         };
@@ -208,19 +237,18 @@ impl CallPipeline {
         screened_arguments(screened, arguments, Some(&request.tool.check))
     }
 
-    /// The arguments with which a person lets the call be made, where a person has to; and whether they are others
-    /// than the caller wrote, as `is_other` says of those that are shown.
+    /// The arguments with which a person lets the call be made, where a person has to.
     async fn approved(
         &self,
         request: &CallRequest,
         mut arguments: Value,
-        mut is_other: bool,
         recording: &mut dyn CallRecording,
-    ) -> Result<(Value, bool), CallStop> {
+    ) -> Result<Value, CallStop> {
         let CallRequest { tool, name, .. } = request;
-        let annotations = tool.tool.annotations;
-        if !self.rules.approvals.apply_to(name, annotations) {
-            return Ok((arguments, is_other));
+        let annotations = tool.bound.tool.annotations;
+        let approvals = &self.rules.approvals;
+        if !tool.bound.waits(approvals) && !approvals.apply_to(name, annotations) {
+            return Ok(arguments);
         }
         let call = Call {
             id: request.asked_as.clone(),
@@ -230,13 +258,14 @@ impl CallPipeline {
         };
         loop {
             let mut pending = Pending::new(call.clone(), arguments, annotations);
-            pending.callers.clone_from(&request.callers);
+            let callers = request.callers.iter();
+            pending.callers = callers.map(|caller| caller.name.clone()).collect();
             let question = EventKind::Approval {
                 step: STEP,
                 pending: pending.clone(),
             };
             recording.event(question).await;
-            let decision = match self.approver.decide(&pending).await {
+            let decision = match self.decided(request, &pending).await {
                 Ok(decision) => decision,
                 Err(NoDecision::Refused(failure)) => return Err(failure.into()),
                 Err(NoDecision::HandedBack) => {
@@ -252,11 +281,10 @@ impl CallPipeline {
             let shown = pending.arguments.clone();
             let fits = |arguments: &Value| tool.check.arguments(arguments);
             arguments = match approve::apply_decision(pending, decision, fits, Some(&tool.check)) {
-                DecisionEffect::Make(arguments) => return Ok((arguments, is_other)),
+                DecisionEffect::Make(arguments) => return Ok(arguments),
                 DecisionEffect::Edited(edited) => {
-                    is_other = true;
                     match self.screened(request, edited, recording).await? {
-                        (arguments, false) => return Ok((arguments, is_other)),
+                        (arguments, false) => return Ok(arguments),
                         // The screened call differs from the approved one.
                         (left, true) => left,
                     }
@@ -275,14 +303,34 @@ impl CallPipeline {
         }
     }
 
-    /// What the toolbox is asked to run.
-    fn tool_call(&self, request: CallRequest, arguments: Value) -> ToolCall {
+    /// Waits for a decision. The time of the calls that this one is nested in stands still meanwhile: what a person
+    /// may take is bounded by the approver.
+    async fn decided(
+        &self,
+        request: &CallRequest,
+        pending: &Pending,
+    ) -> Result<Decision, NoDecision> {
+        let callers = request.callers.iter();
+        let _pauses: Vec<ClockPause> = callers.map(|it| it.clock.clone().pause()).collect();
+        self.approver.decide(pending).await
+    }
+
+    /// What the toolbox is asked to run: a tool that may see this much.
+    fn tool_call(
+        &self,
+        request: CallRequest,
+        arguments: Value,
+        hiding: Option<Arc<dyn PartyPrivacy>>,
+    ) -> ToolCall {
         let most = self.rules.call_timeout;
         let timeout = request.timeout.map_or(most, |own| own.min(most));
-        let mut callers = request.callers;
-        let depth = u8::try_from(callers.len()).unwrap_or(u8::MAX);
-        callers.push(request.name.clone());
-        let nested = NestedCaller::new(self.clone(), &request.id, callers);
+        let depth = u8::try_from(request.callers.len()).unwrap_or(u8::MAX);
+        let (id, name) = (&request.id, &request.name);
+        let pipeline = Self {
+            hiding,
+            ..self.clone()
+        };
+        let nested = NestedCaller::new(pipeline, id, name, request.callers);
         ToolCall {
             timeout,
             depth,

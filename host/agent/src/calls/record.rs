@@ -14,7 +14,7 @@ use toolhold_protocol::result::{ToolResult, ToolUsage};
 pub struct NewCall<'a> {
     pub id: &'a str,
     pub tool: &'a str,
-    /// As the caller wrote them.
+    /// As the caller means them.
     pub arguments: &'a Value,
 }
 
@@ -70,7 +70,7 @@ pub trait CallRecording: Send {
     /// decision; notices. A question is recorded when this returns.
     fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()>;
 
-    /// The tool is called, with these arguments if they are others than the caller wrote. It is recorded when this
+    /// The tool is called, with these arguments if they are others than the caller means. It is recorded when this
     /// returns.
     fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()>;
 

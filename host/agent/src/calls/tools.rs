@@ -5,22 +5,30 @@ use crate::calls::check::{SchemaError, unknown};
 use crate::toolbox::Toolbox;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::tool::Tool;
 
 /// A tool, with its schemas compiled.
 #[derive(Debug)]
 pub struct CallableTool {
-    pub tool: Tool,
+    pub bound: Bound,
     pub check: ToolCheck,
 }
 
 impl CallableTool {
+    /// A tool that a toolbox runs under its own name.
+    ///
     /// # Errors
     /// A schema of the tool is no valid JSON Schema.
     pub fn new(tool: Tool) -> Result<Self, SchemaError> {
-        let check = ToolCheck::new(&tool)?;
-        Ok(Self { tool, check })
+        let runner = Runner::Module(tool.name.clone());
+        Self::bound(Bound { tool, runner })
+    }
+
+    fn bound(bound: Bound) -> Result<Self, SchemaError> {
+        let check = ToolCheck::new(&bound.tool)?;
+        Ok(Self { bound, check })
     }
 }
 
@@ -39,16 +47,16 @@ impl CallableTools {
         toolbox: &dyn Toolbox,
         name: &str,
     ) -> Result<Arc<CallableTool>, ToolFailure> {
-        let Some(tool) = toolbox.tool(name) else {
+        let Some(bound) = toolbox.bound(name) else {
             let tools = toolbox.tools();
             return Err(unknown(name, tools.iter().map(|tool| tool.name.as_str())));
         };
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(name).cloned();
-        if let Some(known) = known.filter(|known| known.tool == tool) {
+        if let Some(known) = known.filter(|known| known.bound == bound) {
             return Ok(known);
         }
-        let callable = CallableTool::new(tool).map_err(|error| {
+        let callable = CallableTool::bound(bound).map_err(|error| {
             let message = format!("the tool {name:?} cannot be called: {error}");
             ToolFailure::correctable("unknown_tool", message)
         })?;

@@ -7,6 +7,7 @@ use toolhold_protocol::completion::Usage;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::side_request::SideRequest;
 
@@ -31,6 +32,44 @@ impl RunUsage {
             unpriced: u32::from(is_unknown && counts_money),
             calls: 0,
         }
+    }
+
+    /// Usage of a call that a call of the run makes, as far as this event of it says.
+    pub(super) fn nested(event: &EventKind, counts_money: bool) -> Self {
+        match event {
+            EventKind::Sub { what, .. } => Self::nested(what, counts_money),
+            EventKind::ToolStart { .. } => Self {
+                calls: 1,
+                ..Self::default()
+            },
+            event => Self::of(event, counts_money),
+        }
+    }
+
+    /// Usage of a run's own model, or of one that it asked beside it, as an event says it.
+    fn of(event: &EventKind, counts_money: bool) -> Self {
+        match event {
+            EventKind::Tokens {
+                prompt,
+                completion,
+                cost_nano,
+                ..
+            } => Self {
+                tokens: prompt.unwrap_or(0).saturating_add(completion.unwrap_or(0)),
+                cost: cost_nano.unwrap_or_default(),
+                unpriced: u32::from(cost_nano.is_none() && counts_money),
+                calls: 0,
+            },
+            EventKind::SideRequest(request) => Self::beside(request, counts_money),
+            _ => Self::default(),
+        }
+    }
+
+    pub(super) fn add_to(self, usage: &mut ToolUsage) {
+        usage.tokens = usage.tokens.saturating_add(self.tokens);
+        usage.cost_nano = usage.cost_nano.plus(self.cost);
+        usage.unpriced = usage.unpriced.saturating_add(self.unpriced);
+        usage.calls = usage.calls.saturating_add(self.calls);
     }
 
     #[must_use]
@@ -163,21 +202,10 @@ impl BudgetTracker {
     /// Notes what an event of the run itself, or of one of its sub-agents, says it took. Each is to be
     /// noted once, where it happened.
     pub fn note(&self, event: &EventKind) {
-        let counts_money = self.counts_money();
-        match event {
-            EventKind::Tokens {
-                prompt,
-                completion,
-                cost_nano,
-                ..
-            } => self.add(RunUsage {
-                tokens: prompt.unwrap_or(0).saturating_add(completion.unwrap_or(0)),
-                cost: cost_nano.unwrap_or_default(),
-                unpriced: u32::from(cost_nano.is_none() && counts_money),
-                calls: 0,
-            }),
-            EventKind::SideRequest(request) => self.add(RunUsage::beside(request, counts_money)),
-            _ => {}
+        let more = RunUsage::of(event, self.counts_money());
+        if more != RunUsage::default() {
+            let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            *spent = spent.plus(more);
         }
     }
 
@@ -203,10 +231,5 @@ impl BudgetTracker {
         let spent = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let (budget, _) = self.budgets.overdrawn(&spent, "")?;
         Some(budget)
-    }
-
-    fn add(&self, more: RunUsage) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        *spent = spent.plus(more);
     }
 }

@@ -136,7 +136,9 @@ fn replay_subs(
         let is_run = |event: &Event| matches!(event.kind, EventKind::Run { .. });
         if !events.first().is_some_and(is_run) {
             if !answered.contains(call) {
-                let spent = events.iter().map(|it| nested_spent(&it.kind, counts_money));
+                let spent = events
+                    .iter()
+                    .map(|it| RunUsage::nested(&it.kind, counts_money));
                 nested = spent.fold(nested, RunUsage::plus);
             }
             continue;
@@ -150,19 +152,6 @@ fn replay_subs(
         }
     }
     Ok((subs, nested))
-}
-
-/// Usage of a nested call, as far as this event reports it.
-fn nested_spent(event: &EventKind, counts_money: bool) -> RunUsage {
-    match event {
-        EventKind::Sub { what, .. } => nested_spent(what, counts_money),
-        EventKind::SideRequest(request) => RunUsage::beside(request, counts_money),
-        EventKind::ToolStart { .. } => RunUsage {
-            calls: 1,
-            ..RunUsage::default()
-        },
-        _ => RunUsage::default(),
-    }
 }
 
 /// Seals and numbers are those of the whole record, whose part the events of a sub-agent are.

@@ -6,10 +6,10 @@
 //! of what is left of the parent's: as many Requests as the parent may still make (at least one, or
 //! the parent's last could delegate nothing), the tokens and the time that are left.
 
-use crate::run::budget_tracker::{BudgetTracker, RunUsage};
+use crate::run::budget_tracker::{BudgetTracker, Budgets, RunUsage};
 use crate::run::driver::{CallEventSender, Driver, Sink, StartingPoint};
-use crate::run::machine::Work;
 use crate::run::replay::Replayed;
+use crate::toolbox::ToolCall;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::{DataMessage, HiddenMetadata, Input, Message};
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
+use toolhold_protocol::event::{EventKind, RunFailure, StopReason, sub_run};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
@@ -26,6 +26,7 @@ use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_protocol::shield::Policy;
+use toolhold_protocol::tool::Tool;
 
 /// How a run ended.
 #[derive(Debug, Clone)]
@@ -61,21 +62,19 @@ impl SubAgentEnd {
 /// ended.
 pub(super) async fn run(
     driver: Driver,
-    work: &Work,
+    delegated: Delegated<'_>,
     begun: Option<Replayed>,
     parent: &RunRequest,
-    left: SubAgentLimits,
     events: CallEventSender,
 ) -> ToolResult {
     let started = Instant::now();
     let before = begun
         .as_ref()
         .map_or(Duration::ZERO, |replayed| replayed.elapsed);
-    let sink = Sink::Parent {
-        call: work.call.id.clone(),
-        events,
-    };
-    let mut result = perform(driver, work, begun, parent, left, sink)
+    let mut calls = delegated.within.clone();
+    calls.push(delegated.call.id.clone());
+    let sink = Sink::Parent { calls, events };
+    let mut result = perform(driver, delegated, begun, parent, sink)
         .await
         .unwrap_or_else(ToolResult::failed);
     let duration = before + started.elapsed();
@@ -85,10 +84,9 @@ pub(super) async fn run(
 
 async fn perform(
     driver: Driver,
-    work: &Work,
+    delegated: Delegated<'_>,
     begun: Option<Replayed>,
     parent: &RunRequest,
-    left: SubAgentLimits,
     sink: Sink,
 ) -> Result<ToolResult, ToolFailure> {
     let not_started = |error: RunError| ToolFailure {
@@ -100,38 +98,60 @@ async fn perform(
         Some(Replayed {
             ended: Some(ended), ..
         }) => return Ok(answer(ended)),
-        Some(replayed) => StartingPoint::again(replayed, left.time),
+        Some(replayed) => StartingPoint::again(replayed, delegated.left.time),
         None => {
-            let request = request(work, parent, left.time)?;
+            let request = request(&delegated, parent)?;
             let machine = driver.machine(request).await.map_err(not_started)?;
-            (machine, StartingPoint::anew(left.time))
+            (machine, StartingPoint::anew(delegated.left.time))
         }
     };
     driver
-        .perform(machine, begin, sink, left.budget, CancellationToken::new())
+        .perform(
+            machine,
+            begin,
+            sink,
+            delegated.left.budget,
+            CancellationToken::new(),
+        )
         .await
         .map(answer)
         .map_err(not_started)
 }
 
+/// A call that a sub-agent answers.
+pub(super) struct Delegated<'a> {
+    pub call: &'a ToolCall,
+    /// The ids of the calls of the run that it is nested in, the outermost first.
+    pub within: Vec<String>,
+    pub tool: &'a Tool,
+    pub runner: &'a Runner,
+    pub left: SubAgentLimits,
+}
+
 /// What a parent has left for its sub-agents.
 pub(super) struct SubAgentLimits {
     pub time: Duration,
+    /// Requests to a model.
+    pub steps: u32,
+    pub budgets: Budgets,
     /// Shared by all that run at the same time.
     pub budget: Arc<BudgetTracker>,
 }
 
-fn request(
-    work: &Work,
-    parent: &RunRequest,
-    time_left: Duration,
-) -> Result<RunRequest, ToolFailure> {
+fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest, ToolFailure> {
+    let Delegated {
+        call,
+        tool,
+        runner,
+        left,
+        ..
+    } = delegated;
     let depth = parent.depth + 1;
     if depth > parent.settings.max_depth {
         let message = format!(
             "sub-agents may call each other {} deep (run.max_depth), and this call of {:?} is deeper: a Request that \
              calls itself never ends. Do it yourself",
-            parent.settings.max_depth, work.call.tool
+            parent.settings.max_depth, call.tool
         );
         return Err(ToolFailure {
             kind: "depth".into(),
@@ -139,23 +159,23 @@ fn request(
             message,
         });
     }
-    let arguments = work.call.arguments.clone();
+    let arguments = call.arguments.clone();
     let room = SavedRequest {
         description: String::new(),
         ..SavedRequest::default()
     };
-    let saved = match &work.runner {
+    let saved = match runner {
         Runner::Request(saved) => saved.as_ref(),
         _ => &room,
     };
-    let mut context = match &work.runner {
+    let mut context = match runner {
         Runner::Request(saved) => saved
             .with_any_input(arguments)
             .map_err(|error| ToolFailure::correctable("arguments", error.to_string()))?,
         _ => vec![
             Message::user(format!(
                 "Do what the tool {} is for: {}",
-                work.call.tool, work.description
+                call.tool, tool.description
             )),
             Message::Input(Input {
                 input: arguments,
@@ -165,26 +185,27 @@ fn request(
             }),
         ],
     };
-    let_in(&work.call.context, &mut context);
+    let_in(&call.context, &mut context);
     let settings = Settings {
-        max_steps: saved
-            .max_steps
-            .unwrap_or(u32::MAX)
-            .min(work.steps_left.max(1)),
-        token_budget: work.left.tokens,
-        max_cost: work.left.cost,
-        max_tool_calls: work.left.calls,
-        timeout: time_left,
+        max_steps: saved.max_steps.unwrap_or(u32::MAX).min(left.steps.max(1)),
+        token_budget: left.budgets.tokens,
+        max_cost: left.budgets.cost,
+        max_tool_calls: left.budgets.calls,
+        timeout: left.time,
         ..parent.settings.clone()
     };
+    let within = delegated
+        .within
+        .iter()
+        .fold(parent.id, |run, call| sub_run(run, call));
     Ok(RunRequest {
-        id: toolhold_protocol::event::sub_run(parent.id, &work.call.id),
+        id: sub_run(within, &call.id),
         instructions: saved
             .instructions
             .clone()
             .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.into()),
         context,
-        output_schema: saved.schema.clone().or_else(|| work.output.clone()),
+        output_schema: saved.schema.clone().or_else(|| tool.output.clone()),
         settings,
         plan: None,
         policy: Policy::default(),

@@ -15,6 +15,7 @@ mod instances;
 mod leaks;
 mod messages;
 mod meta;
+mod nested;
 mod plans;
 mod record;
 mod run_loop;

@@ -7,7 +7,7 @@
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use toolhold_agent::calls::CallerPrivacy;
+use toolhold_agent::calls::PartyPrivacy;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::redaction;
 use toolhold_policy::redaction::Masking;
@@ -44,7 +44,7 @@ impl Mask {
     }
 }
 
-impl CallerPrivacy for Mask {
+impl PartyPrivacy for Mask {
     fn is_off(&self) -> bool {
         self.hide.is_empty()
     }

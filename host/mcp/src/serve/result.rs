@@ -18,7 +18,11 @@ pub fn complete(era: ProtocolEra, offered: &ListedTool, value: Value) -> Value {
         ProtocolEra::Legacy if offered.is_wrapped => Some(json!({RESULT: value})),
         ProtocolEra::Legacy if value.is_object() => Some(value),
         ProtocolEra::Legacy => None,
-        ProtocolEra::Modern if offered.callable.tool.output.is_none() && value.is_string() => None,
+        ProtocolEra::Modern
+            if offered.callable.bound.tool.output.is_none() && value.is_string() =>
+        {
+            None
+        }
         ProtocolEra::Modern => Some(value),
     };
     let mut result = json!({"content": [{"type": "text", "text": text}], "isError": false});

@@ -9,7 +9,7 @@ mod report;
 
 pub use caller::{Caller, OwnedCaller};
 pub use listener::{Listener, Progress};
-pub use nested::{MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult};
+pub use nested::{CallClock, ClockPause, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult};
 pub use report::{CallReport, CallUsage, Output};
 
 use crate::restrictions::GrantRestrictions;

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum depth of calls within calls. Each level holds a permit of the engine while the next one runs.
 pub const MAX_CALL_DEPTH: u8 = 4;
@@ -38,16 +38,22 @@ pub struct NestedCall {
     /// 1 to [`MAX_CALL_DEPTH`]: how many calls this one is nested in. The [`Invocation`](super::Invocation)
     /// that executes it carries the same number, so that the bound holds over all levels.
     pub depth: u8,
-    /// When the calling call ends, whatever this one does.
-    pub deadline: Instant,
+    /// The time of the calling call. When it is over, this one ends, too.
+    pub clock: Arc<dyn CallClock>,
 }
 
-impl NestedCall {
-    /// The time that is left of the calling call.
-    pub fn remaining(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
-    }
+/// The time of a running call.
+pub trait CallClock: Debug + Send + Sync {
+    /// The time that is left.
+    fn remaining(&self) -> Duration;
+
+    /// Stops the clock until the guard is dropped: while a person is asked about a call that this one makes. The
+    /// implementation bounds how many clocks stand still at a time, and the guard of one more does nothing.
+    fn pause(self: Arc<Self>) -> ClockPause;
 }
+
+/// Keeps a [`CallClock`] from running until it is dropped.
+pub type ClockPause = Box<dyn Send + Sync>;
 
 /// Executes nested calls.
 ///

@@ -27,7 +27,8 @@ impl Output {
 /// The usage of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CallUsage {
-    /// From the request to the answer, queueing included.
+    /// From the request to the answer, queueing included, without the time in which a person was asked about calls
+    /// that it made.
     #[serde(serialize_with = "micros", rename = "duration_us")]
     pub duration: Duration,
     /// Of that, waiting for a permit.

@@ -3,10 +3,12 @@
 //!
 //! Three clocks watch a call. Fuel counts what the guest computes; the epoch interrupts a guest that
 //! spins; one outer timeout covers everything else, above all a guest asleep inside a host call,
-//! where neither fuel nor epochs run. Whatever ends the call, its future is dropped, and with it the
+//! where neither fuel nor epochs run. The last two stand still while a person is asked about a call that
+//! the guest makes ([`Clock`]). Whatever ends the call, its future is dropped, and with it the
 //! fiber, the store, the instance and the permit.
 
 mod capture;
+mod clock;
 mod current;
 mod json;
 mod log_sink;
@@ -16,6 +18,7 @@ mod other_tools;
 mod state;
 mod verdict;
 
+pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
 pub(crate) use json::{Counter, shallow, shallow_members};
 pub(crate) use log_sink::GuestLogSink;
@@ -25,8 +28,8 @@ pub use state::CallState;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use meter::RefusedResource;
-use std::time::{Duration, Instant};
-use tokio::time::timeout_at;
+use std::sync::Arc;
+use std::time::Duration;
 use toolhold_admission::{Lane, QueueRefusal};
 use toolhold_policy::CallError;
 use toolhold_policy::HttpLimit;
@@ -132,19 +135,21 @@ pub(crate) struct CallContext<'a> {
 
 /// Runs `call` in a fresh instance and returns within the timeout.
 pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> CallOutcome<C::Return> {
-    let started = Instant::now();
-    let deadline = started + context.timeout;
     let CallContext { engine, limits, .. } = context;
+    let clock = Arc::new(Clock::new(context.timeout, engine.pauses().clone()));
 
     let lane = Lane {
         group: context.module,
         member: context.caller.tenant.to_owned(),
     };
     let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
-    let permit = engine.admission().enter(lane, most, deadline.into()).await;
-    let queued = started.elapsed();
+    let permit = engine
+        .admission()
+        .enter(lane, most, clock.deadline().into())
+        .await;
+    let queued = clock.elapsed();
     let waited = || CallUsage {
-        duration: started.elapsed(),
+        duration: clock.elapsed(),
         queued,
         ..CallUsage::default()
     };
@@ -164,18 +169,22 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     };
 
     let timeout = context.timeout;
-    let mut store = match fresh_store(context, deadline) {
+    let mut store = match fresh_store(context, clock.clone()) {
         Ok(store) => store,
         Err(error) => return CallOutcome::without_store(error, waited()),
     };
     let _running = engine.running();
-    let outcome = timeout_at(deadline.into(), call.perform(&mut store)).await;
+    let outcome = tokio::select! {
+        biased;
+        outcome = call.perform(&mut store) => Some(outcome),
+        () = clock.over() => None,
+    };
 
     let stack = engine.which().stack_bytes;
     let result = match outcome {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
-        Err(_) => Err(CallError::Deadline { limit: timeout }),
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
+        None => Err(CallError::Deadline { limit: timeout }),
     };
     let fuel = if limits.metered() {
         limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0))
@@ -187,7 +196,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         result,
         refused: state.gauge.refused(),
         usage: CallUsage {
-            duration: started.elapsed(),
+            duration: clock.elapsed(),
             queued,
             fuel,
             memory_bytes: state.meter.memory,
@@ -202,10 +211,10 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
 }
 
-fn fresh_store(context: CallContext<'_>, deadline: Instant) -> Result<Store<CallState>, CallError> {
+fn fresh_store(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
-    let state = CallState::new(context, deadline).map_err(|error| CallError::Grant {
+    let state = CallState::new(context, clock).map_err(|error| CallError::Grant {
         reason: format!("{error:#}"),
     })?;
     let mut store = Store::new(engine.wasmtime(), state);
@@ -219,7 +228,7 @@ fn fresh_store(context: CallContext<'_>, deadline: Instant) -> Result<Store<Call
     }
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|store| {
-        Ok(if Instant::now() >= store.data().deadline {
+        Ok(if store.data().clock.is_over() {
             UpdateDeadline::Interrupt
         } else {
             // Yield the worker thread, so that others run and the outer timeout is seen.

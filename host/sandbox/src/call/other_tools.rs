@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Instant;
 use toolhold_policy::restrictions::GrantRestrictions;
 use toolhold_policy::{
-    CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls, OwnedCaller,
+    CallClock, CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls, OwnedCaller,
 };
 
 /// The tools of other modules that one call may call. The default is none.
@@ -43,12 +42,12 @@ impl OtherTools {
         })))
     }
 
-    /// Calls `tool` within what is left until `deadline`; the result as JSON text.
+    /// Calls `tool` within what is left on the calling call's `clock`; the result as JSON text.
     pub async fn call(
         &self,
         tool: &str,
         arguments: &str,
-        deadline: Instant,
+        clock: Arc<dyn CallClock>,
     ) -> Result<String, CallError> {
         let module = tool.split(['.', '@']).next().unwrap_or_default();
         let granted = self
@@ -80,7 +79,7 @@ impl OtherTools {
             caller: granted.caller.clone(),
             restrictions: granted.restrictions.clone(),
             depth: granted.depth + 1,
-            deadline,
+            clock,
         };
         let Some(executor) = granted.executor.clone() else {
             return Err(CallError::Denied {
@@ -95,6 +94,7 @@ impl OtherTools {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Clock;
     use futures_util::future::BoxFuture;
     use serde_json::json;
     use std::sync::Mutex;
@@ -115,8 +115,9 @@ mod tests {
         }
     }
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(5)
+    fn clock() -> Arc<dyn CallClock> {
+        let pauses = Arc::new(tokio::sync::Semaphore::new(1));
+        Arc::new(Clock::new(Duration::from_secs(5), pauses))
     }
 
     #[tokio::test]
@@ -138,8 +139,7 @@ mod tests {
             ..Invocation::new("call-7", "notes.sum", &arguments)
         };
         let tools = OtherTools::new(&["calculator".into()], &invocation);
-        let deadline = soon();
-        let text = tools.call("calculator.add", r#"{"a": 1}"#, deadline).await;
+        let text = tools.call("calculator.add", r#"{"a": 1}"#, clock()).await;
         assert_eq!(text.unwrap(), r#"{"a":1}"#);
         let calls = echo.0.lock().unwrap();
         let [call] = calls.as_slice() else {
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((call.tool.as_str(), call.depth), ("calculator.add", 3));
         assert_eq!(call.caller.borrowed(), invocation.caller);
         assert_eq!(call.restrictions.as_ref(), Some(&restrictions));
-        assert_eq!(call.deadline, deadline);
+        assert!(call.clock.remaining() > Duration::from_secs(1));
     }
 
     #[tokio::test]
@@ -171,14 +171,14 @@ mod tests {
             ("text", "{}", "not granted the tool"),
             ("text.count", "{", "arguments do not fit"),
         ] {
-            let error = tools.call(tool, arguments, soon()).await.unwrap_err();
+            let error = tools.call(tool, arguments, clock()).await.unwrap_err();
             assert!(error.to_string().contains(expect), "{tool}: {error}");
         }
         let deep = OtherTools::new(&granted, &at(MAX_CALL_DEPTH));
-        let error = deep.call("text.count", "{}", soon()).await.unwrap_err();
+        let error = deep.call("text.count", "{}", clock()).await.unwrap_err();
         assert!(error.to_string().contains("4 deep"), "{error}");
         let none = OtherTools::new(&[], &at(0));
-        assert!(none.call("text.count", "{}", soon()).await.is_err());
+        assert!(none.call("text.count", "{}", clock()).await.is_err());
         assert!(echo.0.lock().unwrap().is_empty());
     }
 }

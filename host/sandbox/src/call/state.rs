@@ -3,14 +3,13 @@
 use super::capture::CapturePipe;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
-use super::{CallContext, CurrentCall, GuestLogSink, OtherTools};
+use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
 use crate::disk::Scratch;
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
 use crate::egress::Hooks;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
 use wasmtime::component::ResourceTable;
@@ -36,12 +35,12 @@ pub struct CallState {
     pub stdout: CapturePipe,
     pub stderr: CapturePipe,
     pub logs: LogBook,
-    pub deadline: Instant,
+    pub(crate) clock: Arc<Clock>,
 }
 
 impl CallState {
     /// The state for a call that sees what it was granted and nothing else.
-    pub(super) fn new(context: CallContext<'_>, deadline: Instant) -> Result<Self> {
+    pub(super) fn new(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Self> {
         let CallContext {
             limits,
             granted,
@@ -82,7 +81,7 @@ impl CallState {
                 sink: log_sink,
                 ..LogBook::default()
             },
-            deadline,
+            clock,
         })
     }
 }

@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use ticker::Ticker;
+use tokio::sync::Semaphore;
 use toolhold_admission::{FairQueue, Rate};
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
@@ -42,6 +43,8 @@ struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
     rate: Rate,
+    /// One permit for each call whose clock stands still ([`Clock`](crate::call::Clock)).
+    pauses: Arc<Semaphore>,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
     siblings: Mutex<HashMap<Variant, Weak<EngineShared>>>,
@@ -69,6 +72,9 @@ impl Engine {
         let family = Arc::new(Family {
             admission,
             rate: Rate::per_minute(config.calls_per_minute.into()),
+            // A call that waits for a person keeps its instance, and with it its permit. The other half of the
+            // permits is left to calls that need nobody.
+            pauses: Arc::new(Semaphore::new(config.concurrent_calls as usize / 2)),
             config,
             siblings: Mutex::default(),
         });
@@ -135,6 +141,11 @@ impl Engine {
 
     pub(crate) fn admission(&self) -> &Arc<CallQueue> {
         &self.inner.family.admission
+    }
+
+    /// Permits for calls whose clock stands still.
+    pub(crate) fn pauses(&self) -> &Arc<Semaphore> {
+        &self.inner.family.pauses
     }
 
     /// The rate of calls over all modules.

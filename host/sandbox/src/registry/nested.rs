@@ -17,7 +17,7 @@ impl NestedCalls for RegistryState {
     fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
         Box::pin(async move {
             let invocation = Invocation {
-                timeout: Some(call.remaining()),
+                timeout: Some(call.clock.remaining()),
                 caller: call.caller.borrowed(),
                 restrictions: call.restrictions.clone(),
                 depth: call.depth,

@@ -57,7 +57,7 @@ struct KnownValues {
 }
 
 /// The placeholders that a tool was given instead of values.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct GivenPlaceholders(BTreeMap<String, String>);
 
 /// In whose data a value is seen.
@@ -108,6 +108,26 @@ impl Vault {
             *counts.entry(kind).or_default() += 1;
         }
         counts
+    }
+
+    /// Uses these placeholders for their values, which belong to all instances.
+    pub fn learn_masked(&mut self, masked: &GivenPlaceholders) {
+        for (placeholder, value) in &masked.0 {
+            let written = placeholder.trim_matches(['<', '>']);
+            let Some((label, Ok(number))) = written
+                .rsplit_once('_')
+                .map(|(label, number)| (label, number.parse::<usize>()))
+            else {
+                continue;
+            };
+            let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == label);
+            let last = self
+                .numbers
+                .entry(kind.map_or(TEXT, Kind::name))
+                .or_default();
+            *last = number.max(*last);
+            self.insert(kind, value, placeholder.clone(), None);
+        }
     }
 
     /// Remembers whose data this is, before it is shown.
@@ -425,6 +445,17 @@ impl Vault {
         let number = self.numbers.entry(label).or_default();
         *number += 1;
         let placeholder = format!("<{label}_{number}>");
+        self.insert(kind, value, placeholder.clone(), owner.instance());
+        placeholder
+    }
+
+    fn insert(
+        &mut self,
+        kind: Option<Kind>,
+        value: &str,
+        placeholder: String,
+        owner: Option<String>,
+    ) {
         let index = self.entries.len();
         self.by_value.insert(value.to_owned(), index);
         if let Some(escaped) = escaped(value) {
@@ -434,10 +465,9 @@ impl Vault {
         self.entries.push(VaultEntry {
             kind,
             value: value.to_owned(),
-            placeholder: placeholder.clone(),
-            owners: BTreeSet::from([owner.instance()]),
+            placeholder,
+            owners: BTreeSet::from([owner]),
         });
-        placeholder
     }
 }
 
@@ -463,6 +493,10 @@ impl VaultEntry {
 }
 
 impl GivenPlaceholders {
+    pub fn extend(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
     /// Replaces the tool's placeholders in its result by their values.
     pub fn reveal(&self, text: &str) -> String {
         replaced(text, |placeholder| {
@@ -479,6 +513,13 @@ impl GivenPlaceholders {
 }
 
 /// `Debug` shows no values, so that they reach no log.
+impl Debug for GivenPlaceholders {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// The same.
 impl Debug for Vault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vault")

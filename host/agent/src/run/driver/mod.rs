@@ -1,11 +1,13 @@
 //! Performs what the machine asks for: the only place in the loop with I/O, time and concurrency.
 //!
-//! Here runs begin; `performer` is one run until its end, `nested` what its calls call, `sink` where its events go.
+//! Here runs begin; `performer` is one run until its end, `tools` what runs its calls, `nested` what they call, `sink`
+//! where its events go.
 
 mod call_events;
 mod nested;
 mod performer;
 mod sink;
+mod tools;
 
 pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
@@ -211,6 +213,7 @@ impl Driver {
                 shields: self.shields.clone(),
                 approvals: settings.approval.clone(),
                 call_timeout: settings.call_timeout,
+                repair: settings.repair,
             };
             let performer = Performer {
                 rules: Arc::new(rules),
@@ -224,6 +227,8 @@ impl Driver {
                 sink,
                 events,
                 subs: BTreeMap::new(),
+                nested_spent: HashMap::new(),
+                offered: machine.tools().into(),
                 work: JoinSet::new(),
                 doing: HashMap::new(),
                 waiting: Vec::new(),

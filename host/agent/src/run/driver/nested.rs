@@ -2,44 +2,26 @@
 //! under the call that makes them.
 
 use super::CallEventSender;
+use super::sink::within;
 use crate::calls::pipeline::STEP;
 use crate::calls::{
     CallApprover, CallBudget, CallEnd, CallPermit, CallRecorder, CallRecording, NewCall, NoBudget,
     NoDecision,
 };
 use crate::run::approval::Approver;
-use crate::run::budget_tracker::{BudgetTracker, RunUsage};
+use crate::run::budget_tracker::BudgetTracker;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::solution::Call;
 use uuid::Uuid;
-
-/// What the calls took that one call of a run made, and the calls of those: it is part of that call's usage.
-#[derive(Debug, Default)]
-pub(super) struct NestedUsage(Mutex<RunUsage>);
-
-impl NestedUsage {
-    fn add(&self, more: RunUsage) {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *spent = spent.plus(more);
-    }
-
-    pub fn add_to(&self, usage: &mut ToolUsage) {
-        let spent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        usage.tokens = usage.tokens.saturating_add(spent.tokens);
-        usage.cost_nano = usage.cost_nano.plus(spent.cost);
-        usage.unpriced = usage.unpriced.saturating_add(spent.unpriced);
-        usage.calls = usage.calls.saturating_add(spent.calls);
-    }
-}
 
 /// Asks the approver of the run's own calls.
 #[derive(Debug)]
@@ -64,18 +46,11 @@ impl CallApprover for RunApprover {
 
 /// The run's budget of calls.
 #[derive(Debug, Clone)]
-pub(super) struct RunBudget {
-    pub budget: Arc<BudgetTracker>,
-    pub usage: Arc<NestedUsage>,
-}
+pub(super) struct RunBudget(pub Arc<BudgetTracker>);
 
 impl CallBudget for RunBudget {
     fn take(&self) -> Result<CallPermit, NoBudget> {
-        self.budget.take_call().map_err(NoBudget::Refused)?;
-        self.usage.add(RunUsage {
-            calls: 1,
-            ..RunUsage::default()
-        });
+        self.0.take_call().map_err(NoBudget::Refused)?;
         Ok(Box::new(()))
     }
 
@@ -88,18 +63,14 @@ impl CallBudget for RunBudget {
 #[derive(Debug, Clone)]
 pub(super) struct RunRecorder {
     pub events: CallEventSender,
-    pub budget: RunBudget,
+    pub budget: Arc<BudgetTracker>,
     /// The calls that they are nested in, the outermost first.
     pub within: Vec<String>,
 }
 
 impl RunRecorder {
     fn nested(&self, event: EventKind) -> EventKind {
-        let calls = self.within.iter().rev();
-        calls.fold(event, |event, call| EventKind::Sub {
-            call: call.clone(),
-            what: Box::new(event),
-        })
+        within(&self.within, event)
     }
 
     async fn record(&self, event: EventKind) {
@@ -167,11 +138,7 @@ impl RunRecording {
 impl CallRecording for RunRecording {
     fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let RunBudget { budget, usage } = &self.recorder.budget;
-            if let EventKind::SideRequest(request) = &event {
-                budget.note(&event);
-                usage.add(RunUsage::beside(request, budget.counts_money()));
-            }
+            self.recorder.budget.note(&event);
             match event {
                 event @ EventKind::Approval { .. } => self.recorder.record(event).await,
                 event => self.recorder.events.tell(self.recorder.nested(event)).await,

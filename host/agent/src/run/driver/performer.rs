@@ -1,17 +1,20 @@
 //! Performs one run: feeds the machine with what happens, and carries out its actions.
 
 use super::call_events::CallEvent;
-use super::nested::{NestedUsage, RunApprover, RunBudget, RunRecorder};
+use super::nested::{RunApprover, RunBudget, RunRecorder};
+use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
+use crate::calls::privacy::revealed;
 use crate::calls::screen::{screen, screen_result};
-use crate::calls::{CallPipeline, CallRules, CallableTools, NestedCaller};
-use crate::guard::pii::GivenPlaceholders;
+use crate::calls::{
+    CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
+};
 use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
 use crate::run::replay::Replayed;
-use crate::run::sub_agent::{self, SubAgentEnd, SubAgentLimits};
+use crate::run::sub_agent::SubAgentEnd;
 use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
@@ -24,12 +27,12 @@ use tokio_util::sync::CancellationToken;
 use toolhold_model::{CompletionObserver, Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
-use toolhold_protocol::bound::Runner;
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::{ToolOutput, ToolResult};
+use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
@@ -54,6 +57,10 @@ pub(super) struct Performer {
     /// For calls: what happens in them.
     pub(super) events: CallEventSender,
     pub(super) subs: BTreeMap<String, Replayed>,
+    /// What the calls took so far that calls of the run made, and the calls of those, by the call of the run: it is
+    /// part of that call's usage.
+    pub(super) nested_spent: HashMap<String, RunUsage>,
+    pub(super) offered: Arc<[Bound]>,
     /// Each on its own task: a guest that computes holds up neither another guest nor the model's
     /// stream. Dropping the set stops them all.
     pub(super) work: JoinSet<Input>,
@@ -132,7 +139,7 @@ impl Performer {
                     break;
                 }
             }
-            if let Some(input) = input {
+            if let Some(input) = input.map(|input| self.with_nested(input)) {
                 effects.add(machine.handle(input, elapsed()));
             }
         }
@@ -140,6 +147,11 @@ impl Performer {
 
     fn told(&mut self, event: CallEvent) -> TaskUpdate {
         self.waiting.extend(event.recorded);
+        if let EventKind::Sub { call, what } = &event.kind
+            && let Some(spent) = self.nested_spent.get_mut(call)
+        {
+            *spent = spent.plus(RunUsage::nested(what, self.budget.counts_money()));
+        }
         TaskUpdate::Event(Box::new(event.kind))
     }
 
@@ -188,7 +200,7 @@ impl Performer {
         }
     }
 
-    /// Decided with the first Request, and then kept.
+    /// DecisionEffect with the first Request, and then kept.
     fn model(&mut self, task: &str) -> Arc<dyn Model> {
         let (model, class) = (&self.driver.model, self.class.as_deref());
         let session = self.session.get_or_insert_with(|| {
@@ -312,15 +324,15 @@ impl Performer {
         Ok(None)
     }
 
-    /// What the calls are made with that a call makes, and what they take.
-    fn nested(&self, call: &ToolCall) -> (NestedCaller, Arc<NestedUsage>) {
-        let usage = Arc::<NestedUsage>::default();
-        let budget = RunBudget {
-            budget: self.budget.clone(),
-            usage: usage.clone(),
-        };
+    /// What the calls are made with that a call makes.
+    fn nested(
+        &self,
+        call: &ToolCall,
+        tools: &Arc<RunTools>,
+        seen: Option<&Arc<CalledTool>>,
+    ) -> NestedCaller {
         let pipeline = CallPipeline {
-            toolbox: self.driver.toolbox.clone(),
+            toolbox: tools.clone(),
             tools: self.tools.clone(),
             rules: self.rules.clone(),
             approver: Arc::new(RunApprover {
@@ -329,75 +341,63 @@ impl Performer {
             }),
             recorder: Arc::new(RunRecorder {
                 events: self.events.clone(),
-                budget: budget.clone(),
+                budget: self.budget.clone(),
                 within: Vec::new(),
             }),
-            budget: Arc::new(budget),
-            hiding: None,
+            budget: Arc::new(RunBudget(self.budget.clone())),
+            hiding: seen.map(|seen| seen.clone() as Arc<dyn PartyPrivacy>),
         };
-        let callers = vec![call.tool.clone()];
-        (NestedCaller::new(pipeline, &call.id, callers), usage)
+        NestedCaller::new(pipeline, &call.id, &call.tool, Vec::new())
     }
 
     fn call(&mut self, mut work: Work) -> BoxFuture<'static, Input> {
-        let (nested, nested_usage) = self.nested(&work.call);
+        let tools = Arc::new(RunTools {
+            driver: self.driver.clone(),
+            offered: self.offered.clone(),
+            request: self.parent.clone(),
+            deadline: self.deadline,
+            budget: self.budget.clone(),
+            events: self.events.clone(),
+            call: work.call.id.clone(),
+            left: work.left,
+            steps_left: work.steps_left,
+        });
+        let privacy = &self.parent.settings.privacy;
+        let seen = CalledTool::new(privacy, &work.bound, &work.masked).map(Arc::new);
+        let nested = self.nested(&work.call, &tools, seen.as_ref());
         work.call.nested = Some(Arc::new(nested));
-        let begun = self.subs.remove(&work.call.id);
-        let driver = self.driver.clone();
-        let (parent, events) = (self.parent.clone(), self.events.clone());
-        let (deadline, budget) = (self.deadline, self.budget.clone());
-        Box::pin(async move {
+        if let Runner::Module(_) | Runner::Activity(_) = work.bound.runner {
             let id = work.call.id.clone();
-            let (shields, told) = (driver.shields.clone(), events.clone());
-            let mut result = match &work.runner {
-                Runner::Module(_) => driver.toolbox.call(&work.call).await,
-                Runner::Activity(name) => match driver.activities.named(name) {
-                    Some(activity) => activity.call(&work.call).await,
-                    None => ToolResult::failed(ToolFailure::correctable(
-                        "activity",
-                        format!("there is no activity named {name:?} any more"),
-                    )),
-                },
-                Runner::Client => ToolResult::failed(ToolFailure::correctable(
-                    "activity",
-                    "the client makes this call itself, after the run has ended",
-                )),
-                Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => {
-                    let left = SubAgentLimits {
-                        time: deadline.saturating_duration_since(Instant::now()),
-                        budget,
-                    };
-                    Box::pin(sub_agent::run(driver, &work, begun, &parent, left, events)).await
-                }
+            self.nested_spent.insert(id, RunUsage::default());
+        }
+        let begun = self.subs.remove(&work.call.id);
+        let (shields, told) = (self.driver.shields.clone(), self.events.clone());
+        Box::pin(async move {
+            let Bound { tool, runner } = &work.bound;
+            let mut result = tools.run(&work.call, tool, runner, begun).await;
+            let outcome = match &seen {
+                Some(seen) => revealed(&**seen, result.outcome),
+                None => result.outcome,
             };
-            nested_usage.add_to(&mut result.usage);
-            let outcome = revealed(&work.masked, result.outcome);
             // Where no shield stands, the machine checks the result, and nothing comes between.
-            let tool = &work.call.tool;
-            let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(tool));
+            let ToolCall { id, tool, .. } = work.call;
+            let is_screened = shields.applies_to(ShieldPlace::ToolOutput, Some(&tool));
             let check = is_screened.then_some(&*work.check);
-            let (outcome, said) = screen_result(&shields, &id, tool, outcome, check).await;
+            let (outcome, said) = screen_result(&shields, &id, &tool, outcome, check).await;
             told.tell_all(said).await;
             result.outcome = outcome;
             Input::Called { id, result }
         })
     }
-}
 
-/// What a call came to, with the data in it that its tool was given placeholders for.
-fn revealed(
-    masked: &GivenPlaceholders,
-    outcome: Result<ToolOutput, ToolFailure>,
-) -> Result<ToolOutput, ToolFailure> {
-    match outcome {
-        Ok(output) => Ok(ToolOutput {
-            value: masked.reveal_value(&output.value),
-            ..output
-        }),
-        Err(failure) => Err(ToolFailure {
-            message: masked.reveal(&failure.message),
-            ..failure
-        }),
+    /// What an input is with what the calls took that the call made which is over.
+    fn with_nested(&mut self, mut input: Input) -> Input {
+        if let Input::Called { id, result } = &mut input
+            && let Some(spent) = self.nested_spent.remove(id)
+        {
+            spent.add_to(&mut result.usage);
+        }
+        input
     }
 }
 

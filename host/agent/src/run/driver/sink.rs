@@ -12,7 +12,8 @@ pub(in crate::run) enum Sink {
     Journal(Publisher),
     /// A sub-agent's are events of the run that called it.
     Parent {
-        call: String,
+        /// The call that it answers, behind those that it is nested in.
+        calls: Vec<String>,
         events: CallEventSender,
     },
 }
@@ -22,16 +23,24 @@ impl Sink {
     pub(super) async fn publish(&mut self, kinds: Vec<EventKind>) -> Result<(), RunError> {
         match self {
             Self::Journal(publisher) => publisher.publish(kinds).await,
-            Self::Parent { call, events } => {
-                let kinds = kinds.into_iter().map(|kind| EventKind::Sub {
-                    call: call.clone(),
-                    what: Box::new(kind),
-                });
+            Self::Parent { calls, events } => {
+                let kinds = kinds.into_iter().map(|kind| within(calls, kind));
                 events.record(kinds.collect()).await;
                 Ok(())
             }
         }
     }
+}
+
+/// An event of the last of `calls`, each of which is nested in the one before.
+pub(super) fn within(calls: &[String], event: EventKind) -> EventKind {
+    calls
+        .iter()
+        .rev()
+        .fold(event, |event, call| EventKind::Sub {
+            call: call.clone(),
+            what: Box::new(event),
+        })
 }
 
 /// Numbers events, journals them, and only then shows them.

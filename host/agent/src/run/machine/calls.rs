@@ -10,7 +10,7 @@ use crate::guard::shield::Screening;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
 use toolhold_protocol::approval::Pending;
-use toolhold_protocol::bound::Runner;
+use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference;
@@ -132,11 +132,8 @@ impl Machine {
         let arguments = self
             .privacy
             .for_tool(bound, call.instance.as_deref(), &arguments);
-        let (arguments, repairs) = if self.request.settings.repair {
-            self.tools.checks.coerced(&call.tool, arguments)
-        } else {
-            (arguments, Vec::new())
-        };
+        let repair = self.request.settings.repair;
+        let (arguments, repairs) = self.tools.checks.fitting(&call.tool, arguments, repair)?;
         if !repairs.is_empty() {
             effects.events.push(EventKind::Repaired {
                 step: self.steps,
@@ -145,7 +142,7 @@ impl Machine {
                 repairs,
             });
         }
-        self.tools.checks.check(&call, &arguments)?;
+        self.tools.checks.not_repeated(&call, &arguments)?;
         self.screen_call(index, arguments, false, effects)
     }
 
@@ -316,7 +313,7 @@ impl Machine {
             call: call.clone(),
         });
         self.usage.begin_call();
-        if work.runner == Runner::Client {
+        if work.bound.runner == Runner::Client {
             self.step.calls.hand_over(index);
             return Ok(());
         }
@@ -360,7 +357,6 @@ impl Machine {
         let settings = &self.request.settings;
         Ok(Work {
             masked: self.privacy.masked(bound, given),
-            offered: call.tool.clone(),
             check: self.tools.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {
                 instance: call.instance.clone(),
@@ -370,9 +366,10 @@ impl Machine {
                 timeout: settings.call_timeout,
                 ..ToolCall::new(&call.id, bound.called(), arguments.clone())
             },
-            description: bound.tool.description.clone(),
-            output: bound.tool.output.clone(),
-            runner,
+            bound: Bound {
+                tool: bound.tool.clone(),
+                runner,
+            },
             left: self.usage.left(),
             steps_left: settings.max_steps.saturating_sub(self.own_steps()),
             again: false,

@@ -5,11 +5,10 @@ use crate::guard::pii::GivenPlaceholders;
 use crate::guard::shield::Screening;
 use crate::run::budget_tracker::{Budget, Budgets};
 use crate::toolbox::ToolCall;
-use serde_json::Value;
 use std::sync::Arc;
 use toolhold_model::chat::ChatRequest;
 use toolhold_protocol::approval::{Decision, Pending};
-use toolhold_protocol::bound::Runner;
+use toolhold_protocol::bound::Bound;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::result::ToolResult;
@@ -78,17 +77,12 @@ pub enum Action {
 #[derive(Debug, Clone)]
 pub struct Work {
     pub call: ToolCall,
-    pub runner: Runner,
-    /// The tool's name, as it is offered.
-    pub offered: String,
+    /// The tool, and what runs this call: where an advisor is asked, the Request of that advisor.
+    pub bound: Bound,
     /// Placeholders that it is given in the place of data, and that it may give back.
     pub masked: GivenPlaceholders,
     /// Checks of the arguments and the result.
     pub check: Arc<ToolCheck>,
-    /// The tool's description.
-    pub description: String,
-    /// JSON Schema of the tool's result.
-    pub output: Option<Value>,
     /// Budgets left for a sub-agent.
     pub left: Budgets,
     /// The Requests that the run may still make.

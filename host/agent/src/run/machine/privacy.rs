@@ -262,9 +262,7 @@ impl RunPrivacy {
 
     /// Nothing where nothing is hidden from the tool.
     fn hidden_from(&self, tool: &Bound) -> Option<BTreeSet<Kind>> {
-        let privacy = self.vault.privacy();
-        let kinds = privacy.hide.iter().copied();
-        let hidden: BTreeSet<Kind> = kinds.filter(|kind| !privacy.lets(tool, *kind)).collect();
+        let hidden = self.vault.privacy().hidden_from(tool);
         (!hidden.is_empty()).then_some(hidden)
     }
 
@@ -351,7 +349,7 @@ mod tests {
     fn values_are_the_property_of_the_instance_that_they_were_noted_of() {
         let mut privacy = mail_hidden();
         let of_a = exchange(call(Some("a"), json!({})), MAIL);
-        let request = RunRequest::new("task");
+        let request = RunRequest::new(uuid::Uuid::nil(), "task");
         let run = RunData {
             request: &request,
             tools: &[],

@@ -69,7 +69,7 @@ mod tests {
     use crate::toolbox::ToolCall;
     use serde_json::json;
     use std::sync::Arc;
-    use toolhold_protocol::bound::Runner;
+    use toolhold_protocol::bound::{Bound, Runner};
     use toolhold_protocol::tool::Tool;
 
     fn work(id: &str) -> (Call, Work) {
@@ -81,12 +81,12 @@ mod tests {
         };
         let work = Work {
             call: ToolCall::new(id, "t", json!({})),
-            runner: Runner::Activity("t".into()),
-            offered: "t".into(),
             masked: GivenPlaceholders::default(),
             check: Arc::new(ToolCheck::new(&tool).unwrap()),
-            description: String::new(),
-            output: None,
+            bound: Bound {
+                tool,
+                runner: Runner::Activity("t".into()),
+            },
             left: Budgets::default(),
             steps_left: 1,
             again: false,

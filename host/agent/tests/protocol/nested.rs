@@ -1,0 +1,355 @@
+//! Section 6, nested calls: what a module reaches when it calls other tools, and what it sees of their data.
+
+use super::support::{
+    Echo, NoModules, Reply, Script, end, json_of, lines, plain_tools, results, run,
+};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use toolhold_agent::run::approval::Approver;
+use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_policy::pii::Kind;
+use toolhold_policy::{CallClock, ClockPause, NestedCall, OwnedCaller};
+use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::saved::SavedRequest;
+use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::{Execution, Tool};
+use uuid::Uuid;
+
+const MAIL: &str = "ann@example.com";
+
+/// Counts its pauses.
+#[derive(Debug, Default)]
+struct Paused(AtomicUsize);
+
+struct Pause(Arc<Paused>);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl CallClock for Paused {
+    fn remaining(&self) -> Duration {
+        Duration::from_secs(20)
+    }
+
+    fn pause(self: Arc<Self>) -> ClockPause {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::new(Pause(self))
+    }
+}
+
+/// One module, `m`: its tool `m.ask` calls the tool that it is told, and returns what comes of that. Another tool has
+/// the name of an activity.
+#[derive(Debug, Default)]
+struct Modules {
+    clock: Arc<Paused>,
+    /// What the tool was given, and what it got for its call.
+    seen: Mutex<Vec<Value>>,
+}
+
+impl Modules {
+    fn named(name: &str) -> Tool {
+        Tool {
+            parameters: json!({"type": "object"}),
+            execution: Execution::Module(name.into()),
+            ..Tool::new(name)
+        }
+    }
+
+    async fn ask(&self, call: &ToolCall) -> Result<Value, ToolFailure> {
+        let nested = call.nested.clone().expect("calls may be nested");
+        let [tool, arguments] = ["tool", "arguments"].map(|key| call.arguments[key].clone());
+        let nested = nested.call(NestedCall {
+            parent: call.id.clone(),
+            parent_tool: call.tool.clone(),
+            tool: tool.as_str().unwrap().to_owned(),
+            arguments: arguments.clone(),
+            caller: OwnedCaller::default(),
+            restrictions: None,
+            depth: call.depth + 1,
+            clock: self.clock.clone(),
+        });
+        let came = match nested.await {
+            Ok(output) => Ok(output.into_value()),
+            Err(error) => Err(ToolFailure::correctable("nested", error.to_string())),
+        };
+        let got = came
+            .clone()
+            .unwrap_or_else(|failure| failure.message.into());
+        self.seen.lock().unwrap().extend([arguments, got]);
+        came
+    }
+}
+
+impl Toolbox for Modules {
+    fn tools(&self) -> Vec<Tool> {
+        vec![Self::named("m.ask"), Self::named("taken")]
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        Box::pin(async move {
+            if name != "summary" {
+                return NoModules.module(name).await;
+            }
+            let saved = json!({"context": [
+                {"type": "input", "schema": {"type": "object", "properties": {"q": {"type": "string"}}}},
+            ]});
+            Ok(ResolvedModule::Request(Box::new(SavedRequest::parse(
+                &saved,
+            )?)))
+        })
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let outcome = match call.tool.as_str() {
+                "m.ask" => self.ask(call).await,
+                _ => Ok(json!("by the module")),
+            };
+            match outcome {
+                Ok(value) => ToolResult {
+                    outcome: Ok(value.into()),
+                    ..ToolResult::failed(ToolFailure::correctable("", ""))
+                },
+                Err(failure) => ToolResult::failed(failure),
+            }
+        })
+    }
+}
+
+fn asks(tool: &str, arguments: &Value) -> Reply {
+    Reply::calls(&[json!({"_tool": "m.ask", "tool": tool, "arguments": arguments})])
+}
+
+fn driver(script: &Arc<Script>, modules: &Arc<Modules>, activities: Activities) -> Driver {
+    Driver {
+        activities,
+        ..Driver::new(script.clone(), modules.clone())
+    }
+}
+
+fn request(context: impl IntoIterator<Item = Message>) -> RunRequest {
+    let summary = json!([{"type": "tool", "tool": {"sum_up": {
+        "type": "object", "description": "Sums up.",
+        "properties": {"_module": {"const": "summary"}, "q": {"type": "string"}},
+    }}}]);
+    let summary = Message::parse_all(&summary).expect("a tool");
+    super::support::request(context.into_iter().chain(summary))
+}
+
+/// The events of the call of the run's call.
+fn within(events: &[Event]) -> Vec<Value> {
+    let subs = events.iter().filter_map(|event| match &event.kind {
+        EventKind::Sub { what, .. } => Some(serde_json::to_value(what).unwrap()),
+        _ => None,
+    });
+    subs.collect()
+}
+
+#[tokio::test]
+async fn a_module_reaches_the_activities_and_the_saved_requests_that_the_run_offers() {
+    let script = Script::new([
+        asks("echo", &json!({"of": 7})),
+        asks("summary", &json!({"q": "why"})),
+        Reply::output("summed up").counted(30, 4),
+        asks("taken", &json!({"of": 7})),
+        asks("sum_up", &json!({"q": "why"})),
+        asks("hidden", &json!({"of": 7})),
+        Reply::output("done"),
+    ]);
+    let (echo, modules) = (Echo::default(), Arc::<Modules>::default());
+    let activities = ["echo", "taken", "hidden"]
+        .into_iter()
+        .fold(Activities::default(), |all, name| {
+            all.with(name, echo.activity())
+        });
+    let driver = driver(&script, &modules, activities);
+    let events = run(&driver, request([plain_tools(&["echo"])])).await;
+    assert_eq!(end(&events).1, json!("done"), "{}", lines(&events));
+    let results: Vec<Value> = results(&events).into_iter().map(|(_, it)| it).collect();
+    assert_eq!(results[0], json!({"output": 7}));
+    assert_eq!(results[1], json!({"output": "summed up"}));
+    // A module's tool goes before an activity of the same name.
+    assert_eq!(results[2], json!({"output": "by the module"}));
+    // The context chooses names freely, and offers what it offers.
+    for (at, name) in [(3, "sum_up"), (4, "hidden")] {
+        let message = results[at]["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains(&format!("there is no tool named \"{name}\"")),
+            "{message}"
+        );
+        assert!(
+            message.contains("there are m.ask, taken, echo, summary"),
+            "{message}"
+        );
+    }
+    assert_eq!(echo.count(), 1);
+    // The run of the Request is the nested call's, and its tokens are those of the run's call.
+    let request = events.iter().map(json_of).find(|event| {
+        event["event"] == "sub"
+            && event["what"]["event"] == "sub"
+            && event["what"]["what"]["event"] == "run"
+    });
+    let request = request.unwrap_or_else(|| panic!("{}", lines(&events)));
+    let (call, nested) = (request["call"].as_str(), request["what"]["call"].as_str());
+    assert_eq!(nested.map(|id| id.rsplit_once('.').unwrap().0), call);
+    let took = events
+        .iter()
+        .map(json_of)
+        .filter(|it| it["event"] == "tool_result")
+        .nth(1)
+        .unwrap();
+    assert_eq!(took["usage"]["calls"], 1, "{took}");
+    assert_eq!(took["usage"]["tokens"], 34, "{took}");
+}
+
+#[tokio::test]
+async fn each_tool_of_a_nested_call_sees_what_it_may_see() {
+    // Who gets the data, what the module gets, and what the called tool gets.
+    for (reveal, module, tool) in [
+        (&["m", "echo", "lookup"][..], MAIL, MAIL),
+        (&["m"], MAIL, "<email_1>"),
+        (&["echo", "lookup"], "<email_1>", MAIL),
+        (&[], "<email_1>", "<email_1>"),
+    ] {
+        let script = Script::new([
+            asks("echo", &json!({"of": "to <email_1>"})),
+            asks("lookup", &json!({"of": "x"})),
+            Reply::output("done"),
+        ]);
+        let (echo, modules) = (Echo::default(), Arc::<Modules>::default());
+        let lookup = |_| async { Ok(json!("bob@b.org")) };
+        let activities = Activities::default()
+            .with("echo", echo.activity())
+            .with("lookup", lookup);
+        let driver = driver(&script, &modules, activities);
+        let mut request = request([
+            Message::user(format!("write to {MAIL}")),
+            plain_tools(&["echo", "lookup"]),
+        ]);
+        request.settings.privacy = Privacy {
+            hide: Kind::ALL.iter().copied().collect(),
+            reveal: reveal.iter().map(|name| (*name).to_owned()).collect(),
+            ..Privacy::default()
+        };
+        let events = run(&driver, request).await;
+        assert_eq!(
+            *echo.made.lock().unwrap(),
+            [json!({"of": format!("to {tool}")})],
+            "{reveal:?}"
+        );
+        let seen = modules.seen.lock().unwrap().clone();
+        assert_eq!(seen[0], json!({"of": format!("to {module}")}), "{reveal:?}");
+        assert_eq!(seen[1], json!(format!("to {module}")), "{reveal:?}");
+        // What the called tool found out itself is hidden from the module likewise.
+        let found = if module == MAIL {
+            "bob@b.org"
+        } else {
+            "<email_1>"
+        };
+        assert_eq!(seen[3], json!(found), "{reveal:?}");
+        // The run has the data, whatever the tools were given.
+        let results: Vec<Value> = results(&events).into_iter().map(|(_, it)| it).collect();
+        assert_eq!(
+            results[0],
+            json!({"output": format!("to {MAIL}")}),
+            "{reveal:?}"
+        );
+        assert_eq!(results[1], json!({"output": "bob@b.org"}), "{reveal:?}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_of_a_nested_call_are_repaired_like_those_of_any_call() {
+    for repair in [true, false] {
+        let script = Script::new([
+            asks("echo", &json!({"of": 1, "n": "5"})),
+            Reply::output("done"),
+        ]);
+        let (echo, modules) = (Echo::default(), Arc::<Modules>::default());
+        let driver = driver(
+            &script,
+            &modules,
+            Activities::default().with("echo", echo.activity()),
+        );
+        let mut request = request([plain_tools(&["echo"])]);
+        request.settings.repair = repair;
+        let events = run(&driver, request).await;
+        let kinds: Vec<Value> = within(&events)
+            .iter()
+            .map(|what| what["event"].clone())
+            .collect();
+        if repair {
+            assert_eq!(*echo.made.lock().unwrap(), [json!({"of": 1, "n": 5})]);
+            assert_eq!(kinds, ["repaired", "tool_start", "tool_result"]);
+        } else {
+            assert_eq!(echo.count(), 0);
+            let message = results(&events)[0].1["error"]["message"].to_string();
+            assert!(message.contains("do not fit"), "{message}");
+        }
+    }
+}
+
+/// Notes whether the caller's clock stands still while it is asked.
+#[derive(Debug)]
+struct Watching {
+    clock: Arc<Paused>,
+    paused: Mutex<Vec<usize>>,
+}
+
+impl Approver for Watching {
+    fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        Box::pin(async move {
+            self.paused
+                .lock()
+                .unwrap()
+                .push(self.clock.0.load(Ordering::SeqCst));
+            Decision {
+                digest: pending.digest.clone(),
+                verdict: Verdict::Approve,
+                by: None,
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_while_the_tool_runs() {
+    let script = Script::new([asks("echo", &json!({"of": 1})), Reply::output("done")]);
+    let modules = Arc::<Modules>::default();
+    let approver = Arc::new(Watching {
+        clock: modules.clock.clone(),
+        paused: Mutex::default(),
+    });
+    let (clock, running) = (modules.clock.clone(), Arc::<Mutex<Vec<usize>>>::default());
+    let told = running.clone();
+    let activity = move |_| {
+        told.lock().unwrap().push(clock.0.load(Ordering::SeqCst));
+        async { Ok(Value::Null) }
+    };
+    let driver = Driver {
+        approver: approver.clone(),
+        ..driver(
+            &script,
+            &modules,
+            Activities::default().with("echo", activity),
+        )
+    };
+    let mut request = request([plain_tools(&["echo"])]);
+    request.settings.approval =
+        serde_json::from_value(json!({"tools": {"echo": "always"}})).unwrap();
+    let events = run(&driver, request).await;
+    assert_eq!(end(&events).1, json!("done"), "{}", lines(&events));
+    assert_eq!(*approver.paused.lock().unwrap(), [1]);
+    assert_eq!(*running.lock().unwrap(), [0]);
+}

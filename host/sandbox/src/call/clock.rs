@@ -1,0 +1,187 @@
+//! The time of one call. It stands still while a person is asked about a call that the guest makes: people take
+//! minutes, and what they may take is bounded where they are asked.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::sleep_until;
+use toolhold_policy::{CallClock, ClockPause};
+
+/// Runs from the request to the deadline, less its pauses.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    time: watch::Sender<ClockTime>,
+    /// Bounds the number of clocks of the engine that stand still.
+    pauses: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct ClockTime {
+    /// If there is no other pause.
+    deadline: Instant,
+    paused: Duration,
+    pause: Option<Pause>,
+}
+
+/// The pause that goes on.
+#[derive(Debug)]
+struct Pause {
+    since: Instant,
+    /// Guards that are held.
+    guards: usize,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A guard of the pause; the last one that is dropped ends it.
+struct PauseGuard(Arc<Clock>);
+
+impl Clock {
+    /// A clock that runs for `limit` from now.
+    pub fn new(limit: Duration, pauses: Arc<Semaphore>) -> Self {
+        let started = Instant::now();
+        let (time, _) = watch::channel(ClockTime {
+            deadline: started + limit,
+            paused: Duration::ZERO,
+            pause: None,
+        });
+        Self {
+            started,
+            time,
+            pauses,
+        }
+    }
+
+    /// When the time is over, if the clock does not stand still until then.
+    pub fn deadline(&self) -> Instant {
+        self.time.borrow().deadline
+    }
+
+    /// The time that passed, without pauses.
+    pub fn elapsed(&self) -> Duration {
+        let time = self.time.borrow();
+        let until = time.pause.as_ref().map_or_else(Instant::now, |it| it.since);
+        until
+            .saturating_duration_since(self.started)
+            .saturating_sub(time.paused)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.remaining() == Duration::ZERO
+    }
+
+    /// Returns when the time is over.
+    pub async fn over(&self) {
+        let mut changes = self.time.subscribe();
+        loop {
+            let deadline = {
+                let time = changes.borrow_and_update();
+                time.pause.is_none().then_some(time.deadline)
+            };
+            let over = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // The sender is this clock's.
+                _ = changes.changed() => {}
+                () = over => return,
+            }
+        }
+    }
+}
+
+impl CallClock for Clock {
+    fn remaining(&self) -> Duration {
+        let time = self.time.borrow();
+        let now = time.pause.as_ref().map_or_else(Instant::now, |it| it.since);
+        time.deadline.saturating_duration_since(now)
+    }
+
+    fn pause(self: Arc<Self>) -> ClockPause {
+        let mut is_paused = true;
+        self.time.send_modify(|time| match &mut time.pause {
+            Some(pause) => pause.guards += 1,
+            None => match self.pauses.clone().try_acquire_owned() {
+                Ok(permit) => {
+                    time.pause = Some(Pause {
+                        since: Instant::now(),
+                        guards: 1,
+                        _permit: permit,
+                    });
+                }
+                Err(_) => is_paused = false,
+            },
+        });
+        if is_paused {
+            Box::new(PauseGuard(self))
+        } else {
+            Box::new(())
+        }
+    }
+}
+
+impl Drop for PauseGuard {
+    fn drop(&mut self) {
+        self.0.time.send_modify(|time| {
+            let Some(pause) = &mut time.pause else {
+                return;
+            };
+            pause.guards -= 1;
+            if pause.guards == 0 {
+                let paused = pause.since.elapsed();
+                time.paused += paused;
+                time.deadline += paused;
+                time.pause = None;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{sleep, timeout};
+
+    const MOMENT: Duration = Duration::from_millis(40);
+
+    fn clock(limit: Duration, pauses: usize) -> Arc<Clock> {
+        Arc::new(Clock::new(limit, Arc::new(Semaphore::new(pauses))))
+    }
+
+    #[tokio::test]
+    async fn a_pause_moves_the_deadline_and_is_no_time_of_the_call() {
+        let clock = clock(MOMENT, 1);
+        let outer = clock.clone().pause();
+        let inner = clock.clone().pause();
+        let over = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.over().await }
+        });
+        sleep(3 * MOMENT).await;
+        drop(outer);
+        sleep(MOMENT).await;
+        assert!(!clock.is_over() && !over.is_finished());
+        assert!(clock.elapsed() < MOMENT, "{:?}", clock.elapsed());
+        drop(inner);
+        timeout(Duration::from_secs(5), over)
+            .await
+            .expect("it runs again")
+            .unwrap();
+        assert!(clock.is_over());
+        assert_eq!(clock.pauses.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn without_room_for_a_pause_it_runs_on() {
+        let clock = clock(MOMENT, 0);
+        let _pause = clock.clone().pause();
+        timeout(Duration::from_secs(5), clock.over())
+            .await
+            .expect("nothing stopped it");
+        assert!(clock.is_over() && clock.elapsed() >= MOMENT);
+    }
+}
