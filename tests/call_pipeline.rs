@@ -632,10 +632,7 @@ fn every_call_leaves_its_stages_in_its_record() {
         assert!(came.of_it.is_ok(), "{way}: {came:?}");
         let rows = audited(&host, TOOL);
         // Decisions have rows of their own in the log of a run.
-        let made = rows
-            .iter()
-            .filter(|row| row["action"] == "call")
-            .next_back();
+        let made = rows.iter().rfind(|row| row["action"] == "call");
         let made = made.unwrap_or_else(|| panic!("{way}: {rows:?}"));
         if !is_in_run {
             assert!(made["approved_by"].is_string(), "{way}: {made}");
