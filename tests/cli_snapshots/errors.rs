@@ -138,7 +138,7 @@ fn of_modules() {
                 "modules",
                 "call",
                 "calculator.evaluate",
-                r#"{"expression":7}"#,
+                r#"{"expression":{}}"#,
             ],
             &[
                 "modules",
