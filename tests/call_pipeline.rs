@@ -75,8 +75,8 @@ struct CallWay {
     takes_edits: bool,
     /// The person can take a while. What is typed at the terminal of these tests is typed at once.
     takes_time: bool,
-    /// Light faults of arguments are put right. A plan that a program gives, be it one of a single call, is refused
-    /// with the place of each fault before anything of it runs.
+    /// Light faults of arguments are put right. Programs and people who write a plan or a call themselves get the
+    /// fault and its place before anything runs.
     is_repaired: bool,
 }
 
@@ -109,7 +109,7 @@ const WAYS: [CallWay; 6] = [
         is_in_run: false,
         takes_edits: false,
         takes_time: true,
-        is_repaired: true,
+        is_repaired: false,
     },
     CallWay {
         is_repaired: false,
@@ -121,7 +121,7 @@ const WAYS: [CallWay; 6] = [
         is_in_run: false,
         takes_edits: true,
         takes_time: false,
-        is_repaired: true,
+        is_repaired: false,
     },
 ];
 

@@ -138,7 +138,7 @@ fn of_modules() {
                 "modules",
                 "call",
                 "calculator.evaluate",
-                r#"{"expression":{}}"#,
+                r#"{"expression":7}"#,
             ],
             &[
                 "modules",

@@ -26,7 +26,8 @@ pub struct CallRules {
     pub approvals: Approvals,
     /// The most time for one call.
     pub call_timeout: Duration,
-    /// Whether light faults of arguments are put right.
+    /// Whether light faults of arguments are put right. A program or a person that calls a tool directly is told
+    /// of the fault instead.
     pub repair: bool,
 }
 

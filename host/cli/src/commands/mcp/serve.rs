@@ -119,7 +119,7 @@ impl RulesSource {
                 shields,
                 approvals: settings.approval,
                 call_timeout: settings.call_timeout,
-                repair: settings.repair,
+                repair: false,
             }),
         })
     }

@@ -99,7 +99,7 @@ pub async fn call(
             shields,
             approvals: settings.approval,
             call_timeout: Duration::MAX,
-            repair: settings.repair,
+            repair: false,
         }),
         approver: Arc::new(TerminalCallApprover {
             is_yes: said.is_yes,
