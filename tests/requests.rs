@@ -471,7 +471,7 @@ fn faults_are_reported_with_their_place_before_any_request() {
         ),
         (
             &["broken.json"],
-            &["broken.json  ✗ this is not JSON", "line 1"],
+            &["broken.json: this is not JSON", "line 1"],
         ),
         (&["typo.json"], &["typo.json", "unknown field `scheme`"]),
         (
