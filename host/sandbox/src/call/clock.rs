@@ -1,9 +1,10 @@
 //! The time of one call. It stands still while a person is asked about a call that the guest makes: people take
 //! minutes, and what they may take is bounded where they are asked.
 
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep_until;
 use toolhold_policy::{CallClock, ClockPause};
 
@@ -11,7 +12,9 @@ use toolhold_policy::{CallClock, ClockPause};
 #[derive(Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    time: watch::Sender<ClockTime>,
+    time: Mutex<ClockTime>,
+    /// Wakes [`Self::over`] when a pause ends.
+    resumed: Notify,
     /// Bounds the number of clocks of the engine that stand still.
     pauses: Arc<Semaphore>,
 }
@@ -40,26 +43,26 @@ impl Clock {
     /// A clock that runs for `limit` from now.
     pub fn new(limit: Duration, pauses: Arc<Semaphore>) -> Self {
         let started = Instant::now();
-        let (time, _) = watch::channel(ClockTime {
-            deadline: started + limit,
-            paused: Duration::ZERO,
-            pause: None,
-        });
         Self {
             started,
-            time,
+            time: Mutex::new(ClockTime {
+                deadline: started + limit,
+                paused: Duration::ZERO,
+                pause: None,
+            }),
+            resumed: Notify::new(),
             pauses,
         }
     }
 
     /// When the time is over, if the clock does not stand still until then.
     pub fn deadline(&self) -> Instant {
-        self.time.borrow().deadline
+        self.time.lock().deadline
     }
 
     /// The time that passed, without pauses.
     pub fn elapsed(&self) -> Duration {
-        let time = self.time.borrow();
+        let time = self.time.lock();
         let until = time.pause.as_ref().map_or_else(Instant::now, |it| it.since);
         until
             .saturating_duration_since(self.started)
@@ -70,25 +73,20 @@ impl Clock {
         self.remaining() == Duration::ZERO
     }
 
-    /// Returns when the time is over.
+    /// Returns when the time is over. A pause during the sleep is seen when the sleep ends: most calls have none,
+    /// and pay for no watching.
     pub async fn over(&self) {
-        let mut changes = self.time.subscribe();
         loop {
+            // Made before the look at the time, so that no end of a pause is missed.
+            let resumed = self.resumed.notified();
             let deadline = {
-                let time = changes.borrow_and_update();
+                let time = self.time.lock();
                 time.pause.is_none().then_some(time.deadline)
             };
-            let over = async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                // The sender is this clock's.
-                _ = changes.changed() => {}
-                () = over => return,
+            match deadline {
+                None => resumed.await,
+                Some(deadline) if deadline <= Instant::now() => return,
+                Some(deadline) => sleep_until(deadline.into()).await,
             }
         }
     }
@@ -96,48 +94,45 @@ impl Clock {
 
 impl CallClock for Clock {
     fn remaining(&self) -> Duration {
-        let time = self.time.borrow();
+        let time = self.time.lock();
         let now = time.pause.as_ref().map_or_else(Instant::now, |it| it.since);
         time.deadline.saturating_duration_since(now)
     }
 
     fn pause(self: Arc<Self>) -> ClockPause {
-        let mut is_paused = true;
-        self.time.send_modify(|time| match &mut time.pause {
-            Some(pause) => pause.guards += 1,
-            None => match self.pauses.clone().try_acquire_owned() {
-                Ok(permit) => {
-                    time.pause = Some(Pause {
-                        since: Instant::now(),
-                        guards: 1,
-                        _permit: permit,
-                    });
-                }
-                Err(_) => is_paused = false,
-            },
-        });
-        if is_paused {
-            Box::new(PauseGuard(self))
-        } else {
-            Box::new(())
+        {
+            let mut time = self.time.lock();
+            if let Some(pause) = &mut time.pause {
+                pause.guards += 1;
+            } else if let Ok(permit) = self.pauses.clone().try_acquire_owned() {
+                time.pause = Some(Pause {
+                    since: Instant::now(),
+                    guards: 1,
+                    _permit: permit,
+                });
+            } else {
+                return Box::new(());
+            }
         }
+        Box::new(PauseGuard(self))
     }
 }
 
 impl Drop for PauseGuard {
     fn drop(&mut self) {
-        self.0.time.send_modify(|time| {
-            let Some(pause) = &mut time.pause else {
-                return;
-            };
-            pause.guards -= 1;
-            if pause.guards == 0 {
-                let paused = pause.since.elapsed();
-                time.paused += paused;
-                time.deadline += paused;
-                time.pause = None;
-            }
-        });
+        let mut time = self.0.time.lock();
+        let Some(pause) = &mut time.pause else {
+            return;
+        };
+        pause.guards -= 1;
+        if pause.guards == 0 {
+            let paused = pause.since.elapsed();
+            time.paused += paused;
+            time.deadline += paused;
+            time.pause = None;
+            drop(time);
+            self.0.resumed.notify_waiters();
+        }
     }
 }
 
