@@ -51,6 +51,10 @@ impl OpenAiModel {
     /// The models that the endpoint serves, in its order. Waits 5 seconds at most.
     pub async fn models(&self) -> Result<Vec<ModelInfo>, ModelError> {
         let answer = self.about("models").await?;
+        // Another status with a list is no answer of an endpoint that speaks this API.
+        if answer.status != 200 {
+            return Err(self.refused(&answer));
+        }
         let list = self.accepted(&answer)?;
         // A bare array is what some hosted services send.
         let Some(models) = list.get("data").unwrap_or(&list).as_array() else {

@@ -277,6 +277,12 @@ async fn models_are_listed_in_every_shape_or_the_refusal_explained() {
         let error = list(body).list_models().await.unwrap_err();
         assert!(matches!(error, ModelError::NotAnEndpoint { .. }), "{error}");
     }
+    let partial = Wire::answering(206, vec![], vec![Send(r#"{"data":[{"id":"a"}]}"#)]);
+    let error = model(partial).list_models().await.unwrap_err();
+    assert!(
+        matches!(error, ModelError::Status { status: 206, .. }),
+        "{error}"
+    );
     let refused = model(Wire::answering(401, vec![], vec![]))
         .list_models()
         .await;
