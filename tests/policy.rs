@@ -6,7 +6,7 @@ use support::host::Host;
 use support::sandbox::repository;
 use support::server::Server;
 
-const POLICY: &str = r#"
+pub const POLICY: &str = r#"
 [shields.private]
 kind = "pii"
 hide = ["email", "api_key"]

@@ -1,6 +1,7 @@
 //! What an operator asks: `doctor`, `keys`, `audit`, `policy`, `config`.
 
 use super::Terminal;
+use crate::policy::POLICY;
 use serde_json::json;
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::sandbox::repository;
@@ -34,37 +35,6 @@ fn keys_are_made_listed_and_revoked_and_it_is_on_the_audit_log() {
         .run(&["audit", "verify", "--expect", "abc"]);
     terminal.is_as("keys_and_audit");
 }
-
-const POLICY: &str = r#"
-[shields.private]
-kind = "pii"
-hide = ["email", "api_key"]
-reveal = ["text.reverse"]
-block = ["card"]
-places = ["output"]
-
-[shields.hosts]
-kind = "domains"
-allow = ["example.com", "*.example.org"]
-tools = ["text"]
-
-[shields.words]
-kind = "wasm"
-module = "guard"
-order = -1
-on_failure = "pass"
-timeout_ms = 700
-settings = { block = ["bomb"] }
-
-[approval]
-default = "on-write"
-always = ["text.reverse"]
-never = ["text"]
-plans = true
-
-[module.text]
-scratch = { guest = "/tmp", quota_bytes = 4096 }
-"#;
 
 #[test]
 fn the_policy_is_shown() {
