@@ -1,7 +1,7 @@
 //! The `schema` contract: one JSON object that satisfies the composed schema.
 
 use crate::contract::conversation::{self, TranscriptFormat};
-use crate::contract::reader::SolutionReader;
+use crate::contract::reader::{ReplyPart, SolutionReader};
 use crate::contract::{ParsedReply, RequestView, text};
 use serde_json::{Value, json};
 use std::mem;
@@ -11,7 +11,7 @@ use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_protocol::compose;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::compose::Shape;
-use toolhold_protocol::solution::Solution;
+use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
 
 pub fn request(view: &RequestView<'_>) -> ChatRequest {
@@ -53,14 +53,38 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
             SolutionReader::default().push(said.answer, &mut Vec::new())?;
             solution
         }
-        Err(reason) => match repair(said) {
-            Some(solution) => solution,
-            None => return said.solution(said.leaked().ok_or(reason)?),
-        },
+        Err(reason) => {
+            let begun = begun(said.answer);
+            match repair(said) {
+                Some(solution) if starts_with(&solution.calls, &begun) => solution,
+                None if begun.is_empty() => {
+                    return said.solution(said.leaked().ok_or(reason)?);
+                }
+                _ => return Err(reason),
+            }
+        }
     };
     let repaired = mem::replace(&mut solution.repairs, said.repairs());
     solution.note(repaired);
     Ok(solution)
+}
+
+/// The calls that streaming gave out before it came to the fault in `answer`. They may have run, so another
+/// reading of the whole must begin with them.
+fn begun(answer: &str) -> Vec<Value> {
+    let mut parts = Vec::new();
+    // The fault is known: the answer was refused for it.
+    let _ = SolutionReader::default().push(answer, &mut parts);
+    let calls = parts.into_iter().filter_map(|part| match part {
+        ReplyPart::Call { call, .. } => Some(call),
+        ReplyPart::Field { .. } => None,
+    });
+    calls.collect()
+}
+
+fn starts_with(calls: &[Call], begun: &[Value]) -> bool {
+    let begun: Result<Vec<_>, _> = begun.iter().cloned().map(Call::read).collect();
+    begun.is_ok_and(|begun| calls.starts_with(&begun))
 }
 
 fn repair(said: &ParsedReply<'_>) -> Option<Solution> {
@@ -125,8 +149,10 @@ impl TranscriptFormat for Solutions {
 
 #[cfg(test)]
 mod tests {
-    use crate::contract::tests::read;
+    use crate::contract::tests::{read, read_completion};
+    use toolhold_protocol::completion::Completion;
     use toolhold_protocol::contract::Contract;
+    use toolhold_protocol::tool::Tool;
 
     #[test]
     fn a_reply_that_can_be_understood_in_two_ways_is_none() {
@@ -147,5 +173,24 @@ mod tests {
             let error = read(Contract::Schema, reply).unwrap_err();
             assert!(error.contains(expect), "{reply}: {error}");
         }
+    }
+
+    /// A call that was complete while the reply came may have run: no other reading of the whole takes its place.
+    #[test]
+    fn calls_that_were_given_out_are_not_exchanged_for_others() {
+        let reply = |text: &str| {
+            let completion = Completion {
+                content: text.to_owned(),
+                ..Completion::default()
+            };
+            read_completion(Contract::Schema, &completion, &[Tool::new("news")])
+        };
+        let solution = r#"{"calls": [{"_tool": "a.b"}], "output": null}"#;
+        let leaked = "\n<tool_call>{\"name\": \"news\"}</tool_call>\n";
+        let error = reply(&format!("{solution}x{leaked}")).unwrap_err();
+        assert!(error.contains("trailing characters"), "{error}");
+        // Where nothing was given out, the leaked call is the reply.
+        let read = reply(&format!("I look it up.{leaked}")).unwrap();
+        assert_eq!(read.calls[0].tool, "news");
     }
 }
