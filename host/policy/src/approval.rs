@@ -250,6 +250,11 @@ impl Standing {
         !matches!(self, Self::Pending { .. })
     }
 
+    /// Whether a person took the approval back.
+    pub fn is_revoked(&self) -> bool {
+        matches!(self, Self::Pending { changes } if !changes.is_empty() && changes.iter().all(GrantChange::is_whole))
+    }
+
     /// Why it may not run, in a line.
     pub fn reason(&self) -> String {
         match self {

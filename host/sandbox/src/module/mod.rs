@@ -269,7 +269,9 @@ impl Module {
 
     /// Holds for calls that begin from now on.
     pub(crate) fn set_policy(&self, policy: Arc<EffectivePolicy>) {
-        *self.policy.write() = policy;
+        let mut held = self.policy.write();
+        policy.succeed(&held);
+        *held = policy;
     }
 
     /// What `policy` means for the module, ready for calls; absent if nothing changes. Blocks on the file

@@ -195,15 +195,23 @@ impl EffectivePolicy {
         self.is_withdrawn.load(Ordering::Acquire)
     }
 
-    /// Sets the standing that `judge` finds. Running calls are ended if the module may not run by it.
+    /// Sets the standing that `judge` finds. Running calls are ended if the module might run until now and may
+    /// not any more, and if its approval was revoked.
     pub fn judged(&self, judge: impl FnOnce() -> Standing) {
         let _one = self.judging.lock();
         let standing = judge();
-        let may_run = standing.may_run();
-        self.may_run.store(may_run, Ordering::Release);
+        let (may_run, is_revoked) = (standing.may_run(), standing.is_revoked());
+        let might_run = self.may_run.swap(may_run, Ordering::AcqRel);
         *self.standing.lock() = standing;
-        if !may_run {
+        if is_revoked || (might_run && !may_run) {
             self.end_calls();
+        }
+    }
+
+    /// Puts this in the place of `old`. Calls that began under `old` and go on are ended with those of this.
+    pub fn succeed(&self, old: &Self) {
+        if !old.is_withdrawn() {
+            *self.revocation.lock() = old.revocation();
         }
     }
 

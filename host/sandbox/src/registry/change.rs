@@ -21,6 +21,7 @@ impl RegistryState {
             let mut snapshot = (*shared.snapshot()).clone();
             let changed = change(&shared, &mut snapshot)?;
             *shared.snapshot.write() = Arc::new(snapshot.indexed());
+            shared.changes.send_replace(());
             Ok(changed)
         })
         .await
@@ -50,31 +51,10 @@ impl RegistryState {
         } else {
             entry.stamped(None)
         };
-        self.name(&policy, snapshot, origin, entry)?;
+        name(&policy, snapshot, origin, entry)?;
         // Last, because a module that is first seen is pinned: it has its name.
         self.judge_one(&module);
         Ok(())
-    }
-
-    /// Gives the module of `entry` its name in `snapshot`, if no other module or server has a better claim to it.
-    pub(super) fn name(
-        &self,
-        policy: &Policy,
-        snapshot: &mut ModuleSnapshot,
-        origin: &str,
-        entry: ModuleEntry,
-    ) -> Result<(), LoadError> {
-        let Some(module) = entry.module() else {
-            return Ok(());
-        };
-        let claim = self.claim(policy, module);
-        if claim == Claim::New && policy.servers.hold(&module.name) {
-            return Err(LoadError::Duplicate {
-                name: module.name.clone(),
-                holder: format!("the MCP server [mcp.{}], which was approved", module.name),
-            });
-        }
-        snapshot.insert(origin, entry, |holder| self.claim(policy, holder) < claim)
     }
 
     /// Puts it beside what is there.
@@ -95,4 +75,25 @@ impl RegistryState {
             .entry(module.number)
             .or_insert_with(|| Arc::downgrade(module));
     }
+}
+
+/// Gives the module of `entry` its name in `snapshot`, if no other module and no server has a better claim to it.
+/// Blocks on the file system.
+pub(super) fn name(
+    policy: &Policy,
+    snapshot: &mut ModuleSnapshot,
+    origin: &str,
+    entry: ModuleEntry,
+) -> Result<(), LoadError> {
+    let Some(module) = entry.module() else {
+        return Ok(());
+    };
+    let claim = Claim::of(policy, module);
+    if claim == Claim::New && policy.servers.hold(&module.name) {
+        return Err(LoadError::Duplicate {
+            name: module.name.clone(),
+            holder: format!("the MCP server [mcp.{}], which was approved", module.name),
+        });
+    }
+    snapshot.insert(origin, entry, |holder| Claim::of(policy, holder) < claim)
 }

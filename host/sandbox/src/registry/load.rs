@@ -1,12 +1,13 @@
 //! Loading: what changed is read, compiled and asked for its tools, and takes its place when that is done.
 
 use super::candidates::{self, NameClaims};
+use super::change;
 use super::folder::{self, CandidateStamp, ModuleCandidate, ModuleFiles};
 use super::snapshot::{ModuleEntry, ModuleSnapshot};
 use super::{LoadEvent, Registry, RegistryState};
 use crate::error::LoadError;
 use crate::module::{ComponentSource, Module, blocking};
-use futures_util::future::join;
+use futures_util::future::{BoxFuture, join};
 use futures_util::stream::{self, StreamExt as _};
 use std::io;
 use std::path::Path;
@@ -64,14 +65,15 @@ impl Registry {
         let (small, large): (Vec<_>, Vec<_>) = claims
             .into_iter()
             .partition(|claims| claims.bytes <= SMALL_BYTES);
-        let load = |claims: NameClaims| async move {
-            for candidate in claims.candidates {
-                shared.load_candidate(candidate, on_event).await;
-            }
+        let load = |claims: Vec<NameClaims>| -> Vec<BoxFuture<'_, ()>> {
+            let loads = claims.into_iter();
+            loads
+                .map(|claims| shared.load_claims(claims, on_event))
+                .collect()
         };
-        let small = stream::iter(small).for_each_concurrent(SMALL_AT_A_TIME, load);
-        let large = stream::iter(large).for_each_concurrent(LARGE_AT_A_TIME, load);
-        join(small, large).await;
+        let small = stream::iter(load(small)).buffer_unordered(SMALL_AT_A_TIME);
+        let large = stream::iter(load(large)).buffer_unordered(LARGE_AT_A_TIME);
+        join(small.collect::<()>(), large.collect::<()>()).await;
         Ok(())
     }
 
@@ -224,7 +226,7 @@ impl Registry {
         blocking(move || {
             // A private copy.
             let mut snapshot = (*shared.snapshot()).clone();
-            shared.name(&shared.policy(), &mut snapshot, &origin, entry)
+            change::name(&shared.policy(), &mut snapshot, &origin, entry)
         })
         .await?;
         Ok(module)
@@ -254,6 +256,19 @@ impl RegistryState {
             }
         };
         lock.lock_owned().await
+    }
+
+    /// Loads what claims one name, one after the other.
+    fn load_claims<'a>(
+        self: &'a Arc<Self>,
+        claims: NameClaims,
+        on_event: &'a (dyn Fn(LoadEvent) + Sync),
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for candidate in claims.candidates {
+                self.load_candidate(candidate, on_event).await;
+            }
+        })
     }
 
     /// Loads one file or folder, and puts it or the reason why it is no module into the snapshot.

@@ -20,6 +20,8 @@ mod nested;
 mod scratch;
 pub(crate) mod snapshot;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 use crate::call::OtherTools;
 use crate::compile::cache::{Cache, CacheLookupCounts};
@@ -36,6 +38,7 @@ use standing::approval;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Weak};
+use tokio::sync::watch;
 use toolhold_policy::CallError;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{ApprovedBy, GrantChange};
@@ -104,6 +107,8 @@ pub(crate) struct RegistryState {
     /// One change of the snapshot at a time. Held while files of approvals and directories of grants are looked
     /// at, and never while anything of a module is compiled or run.
     changing: Mutex<()>,
+    /// Told of every change of the snapshot.
+    changes: watch::Sender<()>,
     /// One load of each origin at a time.
     loading: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -118,6 +123,7 @@ impl Registry {
                 snapshot: RwLock::default(),
                 known: Mutex::default(),
                 changing: Mutex::default(),
+                changes: watch::Sender::new(()),
                 loading: Mutex::default(),
             }),
         }
@@ -142,6 +148,11 @@ impl Registry {
     /// What could not be loaded, in the folder's order.
     pub fn failures(&self) -> Vec<Arc<FailedModule>> {
         self.shared.snapshot().failures()
+    }
+
+    /// Told of every change of what is loaded: modules that became ready, were replaced, removed or refused.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.shared.changes.subscribe()
     }
 
     /// The tools that may be called, by name: of several versions those of the newest.

@@ -19,6 +19,21 @@ pub(super) enum Claim {
     Approved,
 }
 
+impl Claim {
+    /// How well founded the claim of `module` to its name is. Blocks on the file system.
+    pub fn of(policy: &Policy, module: &Module) -> Self {
+        let Some(then) = recorded(policy, &module.slot, &module.name) else {
+            return Self::New;
+        };
+        let now = approval(module, &module.policy(), ApprovedBy::Person);
+        if then.changes(&now, false).is_empty() {
+            Self::Approved
+        } else {
+            Self::Recorded
+        }
+    }
+}
+
 impl RegistryState {
     pub(super) async fn reconsider(self: &Arc<Self>) {
         self.judge(self.snapshot().modules()).await;
@@ -42,21 +57,6 @@ impl RegistryState {
         // One that has nothing of what it was to have is no new module without grants.
         if effective.check().is_ok() {
             effective.judged(|| self.standing(module, &effective));
-        }
-    }
-
-    /// How well founded the claim of `module` to its name is. Blocks on the file system.
-    pub(super) fn claim(&self, policy: &Policy, module: &Module) -> Claim {
-        match recorded(policy, &module.slot, &module.name) {
-            Some(then) => {
-                let now = approval(module, &module.policy(), ApprovedBy::Person);
-                if then.changes(&now, false).is_empty() {
-                    Claim::Approved
-                } else {
-                    Claim::Recorded
-                }
-            }
-            None => Claim::New,
         }
     }
 
