@@ -150,9 +150,9 @@ impl Configuration {
 
     /// The MCP servers that offer their tools under their names.
     fn server_names(&self) -> ServerNames {
-        let offering = self.servers.iter().filter(|server| server.offer);
+        let offering = self.servers().into_iter().filter(|server| server.offer);
         ServerNames {
-            names: offering.map(|server| server.name.clone()).collect(),
+            names: offering.map(|server| server.name).collect(),
             approvals: Some(Arc::new(self.server_approvals())),
         }
     }
