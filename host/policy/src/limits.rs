@@ -125,8 +125,9 @@ limits! {
     http_response_bytes: 8 << 20, 64 << 20, "bytes of HTTP responses";
     /// Milliseconds for one HTTP request, from connecting to its last byte.
     http_timeout_ms: 10_000, 60_000, "milliseconds for one HTTP request";
-    /// Calls of this module that run at the same time. More wait, with their deadline running.
-    concurrent_calls: 32, 256, "calls of this module at the same time";
+    /// Calls of this module that run at the same time. More wait, with their deadline running. No module gets
+    /// more than half of the host's places (64) by its own wish.
+    concurrent_calls: 32, 32, "calls of this module at the same time";
     /// Calls of this module in a minute, as a bucket that refills steadily. 0: not limited.
     calls_per_minute: 6_000, 60_000, "calls of this module in a minute";
     /// Bytes of the component; a larger file is refused before it is read. A Python component has

@@ -43,7 +43,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         registry,
         watch,
         loading,
-    } = serving::load_and_watch(loaded).await?;
+    } = Box::pin(serving::load_and_watch(loaded)).await?;
     let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
     let needs_key = match serve.keys {
@@ -118,7 +118,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     drop(offered);
     tokio::select! {
         () = stop_signal.received() => {}
-        failed = serving::keep_up(loaded, (watch, loading), reload, agents.registry(), &dispatcher) => match failed? {},
+        failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, agents.registry(), &dispatcher)) => match failed? {},
     }
     let seconds = serve.drain().as_secs();
     output::remark(&format!(

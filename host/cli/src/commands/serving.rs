@@ -198,7 +198,7 @@ pub async fn keep_up<S: Serving>(
             due = Some(Task::Changed(Changed::Modules));
         }
         let now = {
-            let mut work = std::pin::pin!(work(task, &held, registry, serving));
+            let mut work = Box::pin(work(task, &held, registry, serving));
             loop {
                 let changed = tokio::select! {
                     biased;

@@ -45,7 +45,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
         registry,
         watch,
         mut loading,
-    } = serving::load_and_watch(loaded).await?;
+    } = Box::pin(serving::load_and_watch(loaded)).await?;
     let settings = loaded.mcp_server.clone();
     let requests = requests(config, &settings.requests).await?;
     let named = args.tools.iter().flatten();
@@ -91,7 +91,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let Signals { reload, mut stop } = Signals::listen()?;
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        failed = serving::keep_up(loaded, (watch, loading), reload, &making.registry, &modules) => {
+        failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, &making.registry, &modules)) => {
             failed.map(|never| match never {})
         }
         () = stop.received() => Ok(Exit::Ok),
