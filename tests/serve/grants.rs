@@ -103,6 +103,43 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
     assert!(is_done(&remember(&server, "default")));
 }
 
+/// A module that takes long to compile holds up neither a grant that is taken back nor other modules.
+#[test]
+fn what_is_loaded_holds_up_nothing() {
+    let config = |rest: &str| {
+        format!("[modules]\napproval = \"never\"\n[limits]\ncompile_ms = 60_000\n{rest}")
+    };
+    let (host, endpoint) = (
+        host(&config("[module.probe]\nkey_value = {}\n")),
+        scripted([]),
+    );
+    let server = serve(&host, &endpoint);
+    assert!(is_done(&remember(&server, "default")));
+    let bomb = toolhold_hostile::components::compile_bomb(8_000);
+    std::fs::write(host.path().join("part"), bomb).unwrap();
+    std::fs::rename(
+        host.path().join("part"),
+        host.path().join("modules/bomb.wasm"),
+    )
+    .unwrap();
+    host.write("modules/late.wasm", component(COMPUTE));
+    until("the other module", || {
+        let tools = server.get("/v1/tools").good().to_string();
+        tools.contains("late.count").then_some(())
+    });
+    host.write("toolhold.toml", config(""));
+    until("less", || {
+        error(&remember(&server, "default"))
+            .contains("Denied")
+            .then_some(())
+    });
+    assert!(
+        !server.said().contains("left out"),
+        "the module that takes long is still compiled: {}",
+        server.said()
+    );
+}
+
 /// What was shown is what is approved: the component, and what it is given.
 #[test]
 fn an_approval_is_of_what_was_shown() {

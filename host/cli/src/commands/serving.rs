@@ -165,7 +165,7 @@ impl StopSignal {
 }
 
 /// What is worked on while changes are listened for.
-enum Task {
+enum ReloadTask {
     /// Nothing: waits for a change.
     Idle,
     /// Loading that began when the process did.
@@ -189,13 +189,13 @@ pub async fn keep_up<S: Serving>(
     let mut changes = changes(watch);
     let mut ready = registry.changes();
     let mut held = loaded.clone();
-    let mut due = (!loading.0.is_empty()).then_some(Task::Start(loading));
+    let mut due = (!loading.0.is_empty()).then_some(ReloadTask::Start(loading));
     loop {
-        let task = due.take().unwrap_or(Task::Idle);
-        let is_idle = matches!(task, Task::Idle);
-        if let Task::Start(_) = task {
+        let task = due.take().unwrap_or(ReloadTask::Idle);
+        let is_idle = matches!(task, ReloadTask::Idle);
+        if let ReloadTask::Start(_) = task {
             // Changes between loading and watching.
-            due = Some(Task::Changed(Changed::Modules));
+            due = Some(ReloadTask::Changed(Changed::Modules));
         }
         let now = {
             let mut work = Box::pin(work(task, &held, registry, serving));
@@ -213,8 +213,8 @@ pub async fn keep_up<S: Serving>(
                 take_back(changed, &held, registry).await;
                 serving.reloaded(&held.configuration).await?;
                 // Reading the configuration again loads the modules, too.
-                if !matches!(due, Some(Task::Changed(Changed::Configuration))) {
-                    due = Some(Task::Changed(changed));
+                if !matches!(due, Some(ReloadTask::Changed(Changed::Configuration))) {
+                    due = Some(ReloadTask::Changed(changed));
                 }
                 if is_idle || changed == Changed::Configuration {
                     break None;
@@ -270,24 +270,24 @@ async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) {
 
 /// Works on what changed. Returns the new configuration, if there is one.
 async fn work<S: Serving>(
-    task: Task,
+    task: ReloadTask,
     held: &Loaded,
     registry: &Registry,
     serving: &S,
 ) -> Option<Loaded> {
     match task {
-        Task::Idle => std::future::pending().await,
-        Task::Start(mut loading) => {
+        ReloadTask::Idle => std::future::pending().await,
+        ReloadTask::Start(mut loading) => {
             if let Err(error) = loading.ended().await {
                 tracing::error!("{error:#}");
             }
             None
         }
-        Task::Changed(Changed::Modules) => {
+        ReloadTask::Changed(Changed::Modules) => {
             renewal::reload_modules(&held.configuration, registry).await;
             None
         }
-        Task::Changed(Changed::Configuration) => reload(held, registry, serving).await,
+        ReloadTask::Changed(Changed::Configuration) => reload(held, registry, serving).await,
     }
 }
 
@@ -315,6 +315,8 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
                 style::chain(&error),
                 S::WHAT
             );
+            // What changed in their folder, if this stopped a look at that.
+            renewal::reload_modules(&held.configuration, registry).await;
             None
         }
     }
