@@ -80,7 +80,7 @@ pub async fn run(plan: &Plan, on_sample: impl FnMut(&Sample)) -> Result<Verdict,
         compiler: plan.compiler.clone(),
         ..EngineConfig::default()
     })?;
-    let registry = Registry::new(engine.clone(), None, ground.policy(&[true; SLOTS]));
+    let registry = Registry::new(engine.clone(), None, ground.policy([true; SLOTS]));
     let benign = wat::parse_str(components::COMPUTE)?;
     registry.load_bytes("benign", benign).await?;
     let before_outside = ground.outside()?;
@@ -171,7 +171,7 @@ async fn change(
             counts.loaded(loaded.is_ok());
         }
         if random.random_ratio(1, 8) {
-            registry.govern(ground.policy(&random.random())).await;
+            registry.govern(ground.policy(random.random())).await;
         }
         for tenant in callers::TENANTS {
             if random.random_ratio(1, 20) {
@@ -190,7 +190,7 @@ async fn clear(registry: &Registry, ground: &Ground) -> Result<(), SoakError> {
     registry
         .load_folder(ground.modules(), None, &|_| ())
         .await?;
-    registry.govern(ground.policy(&[false; SLOTS])).await;
+    registry.govern(ground.policy([false; SLOTS])).await;
     for tenant in callers::TENANTS {
         for session in callers::sessions() {
             registry.remove_scratch(tenant, &session).await?;
@@ -237,7 +237,7 @@ impl Ground {
     }
 
     /// `granted` says which of the hostile modules have their grants now.
-    fn policy(&self, granted: &[bool; SLOTS]) -> Policy {
+    fn policy(&self, granted: [bool; SLOTS]) -> Policy {
         let limits = Limits {
             timeout_ms: 700,
             fuel: 200_000_000,
