@@ -15,6 +15,7 @@ pub mod leak;
 pub mod load;
 pub mod manifest;
 pub mod mend;
+pub mod names;
 pub mod reply;
 pub mod scan;
 pub mod schema;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("load", load::run),
     ("manifest", manifest::run),
     ("mend", mend::run),
+    ("names", names::run),
     ("reply", reply::run),
     ("scan", scan::run),
     ("schema", schema::run),
