@@ -57,6 +57,8 @@ async fn main() -> Result<ExitCode> {
             arguments: vec!["compile-component".to_owned()],
         }),
         every: Duration::from_secs(10),
+        // tokio keeps idle threads for ten seconds.
+        settle: Duration::from_secs(15),
     };
     println!(
         "seed {seed}, {} components of wasm-smith, after a warm-up:",

@@ -19,7 +19,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch::Receiver;
 use tokio::task::JoinSet;
 use toolhold_hostile::components;
@@ -37,8 +37,6 @@ const HOSTILE_CALLERS: usize = 6;
 const BENIGN_CALLERS: usize = 2;
 /// The deadline of a benign call.
 const BENIGN_DEADLINE: Duration = Duration::from_secs(2);
-/// How long what ends by itself may take: idle threads for file operations, and the engine's own.
-const SETTLE: Duration = Duration::from_secs(15);
 
 /// What is run, and for how long.
 #[derive(Debug)]
@@ -51,6 +49,8 @@ pub struct Plan {
     pub compiler: Compiler,
     /// Time between two samples.
     pub every: Duration,
+    /// How long what ends by itself may take: more than the runtime keeps idle threads for file operations.
+    pub settle: Duration,
 }
 
 /// Why a soak could not be run.
@@ -91,7 +91,7 @@ pub async fn run(plan: &Plan, on_sample: impl FnMut(&Sample)) -> Result<Verdict,
     let warm_up = (plan.duration / 10).min(Duration::from_secs(30));
     let mut watch = Watch::new(plan.every, on_sample);
     phase(plan, &registry, &ground, &mut random, warm_up, &mut watch).await?;
-    clear(&registry, &ground).await?;
+    clear(&registry, &ground, plan.settle).await?;
     let start = resources();
     watch.begin();
     phase(
@@ -103,7 +103,7 @@ pub async fn run(plan: &Plan, on_sample: impl FnMut(&Sample)) -> Result<Verdict,
         &mut watch,
     )
     .await?;
-    clear(&registry, &ground).await?;
+    clear(&registry, &ground, plan.settle).await?;
     let end = resources();
 
     let mut left = ground.left()?;
@@ -185,7 +185,7 @@ async fn change(
 }
 
 /// Takes all hostile modules and everything of their sessions away, and waits for what ends by itself.
-async fn clear(registry: &Registry, ground: &Ground) -> Result<(), SoakError> {
+async fn clear(registry: &Registry, ground: &Ground, settle: Duration) -> Result<(), SoakError> {
     folder::empty(ground.modules())?;
     registry
         .load_folder(ground.modules(), None, &|_| ())
@@ -196,10 +196,7 @@ async fn clear(registry: &Registry, ground: &Ground) -> Result<(), SoakError> {
             registry.remove_scratch(tenant, &session).await?;
         }
     }
-    let began = Instant::now();
-    while began.elapsed() < SETTLE {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    tokio::time::sleep(settle).await;
     Ok(())
 }
 
