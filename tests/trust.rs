@@ -245,6 +245,7 @@ fn a_server_starts_with_the_whole_file_or_not_at_all() {
 fn a_server_takes_a_changed_file_over_when_it_is_trusted() {
     let endpoint = Endpoint::start(Scenario::new([] as [Reply; 0]));
     let host = Host::new();
+    host.ship("text");
     let file = |agent: &str| format!("[agents.{agent}]\ndescription = \"x\"\n");
     host.write(FILE, file("first"));
     let url = endpoint.base_url();

@@ -159,7 +159,33 @@ fn show_difference(before: &[(String, toml::Value)], now: &[(String, toml::Value
     }
 }
 
-/// No value can fake a line of ours.
+/// No value can fake a line of ours. TOML writes a text of several lines as such; JSON does not.
 fn in_a_line((key, value): &(String, toml::Value)) -> String {
-    line(&format!("{key} = {value}"))
+    let mut text = value.to_string();
+    if text.contains('\n') {
+        text = serde_json::to_string(value).unwrap_or(text);
+    }
+    line(&format!("{key} = {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_one_line_without_escapes() {
+        let text = "[mcp.\"a\\n\\u202e\"]\nenv = { A = \"b\\nrun.max_steps = 3\\u001b[2J\" }\nurl = 'C:\\n'";
+        let lines: Vec<String> = settings(text.as_bytes())
+            .unwrap()
+            .iter()
+            .map(in_a_line)
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                r#"mcp.a\n\u{202e}.env = {"A":"b\nrun.max_steps = 3\u001b[2J"}"#,
+                r"mcp.a\n\u{202e}.url = 'C:\n'",
+            ]
+        );
+    }
 }
