@@ -145,6 +145,18 @@ impl ModuleCandidate {
         self.slot.split('@').next().unwrap_or_default()
     }
 
+    /// The name that it claims, if its manifest can be read, and the size of its component.
+    pub fn claim(&self) -> (Option<String>, u64) {
+        let manifest = self.read_manifest().ok();
+        let name = manifest.as_ref().and_then(|manifest| {
+            let (name, _) = self.identity(manifest).ok()?;
+            Some((self.component(manifest, &name), name))
+        });
+        let file = name.as_ref().map_or(&self.file, |(file, _)| file);
+        let bytes = self.folder.metadata(file).map_or(0, |file| file.len());
+        (name.map(|(_, name)| name), bytes)
+    }
+
     /// Reads everything. A candidate that is written to meanwhile is refused: half of it is old.
     /// `most` says of the module of that name, with that manifest, how many bytes its component may
     /// have.
