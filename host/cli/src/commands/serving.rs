@@ -295,6 +295,7 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
         let now = held.again()?;
+        now.servable()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
         let put = |made| serving.replace(made);
         renewal::apply(before, configuration, registry, made, put).await?;

@@ -370,7 +370,7 @@ impl RegistryState {
         component: Vec<u8>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Arc<Module>, LoadError> {
-        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Manifest {
+        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Name {
             reason: format!("{slot:?} cannot name a module"),
         })?;
         let files = ModuleFiles::alone(name, version, component);
@@ -402,7 +402,7 @@ impl RegistryState {
     ) -> Result<ComponentSource, LoadError> {
         let policy = self.policy();
         if !toolhold_policy::text::is_name(&files.name) {
-            return Err(LoadError::Manifest {
+            return Err(LoadError::Name {
                 reason: format!("{:?} cannot name a module", files.name),
             });
         }
