@@ -28,7 +28,7 @@ pub fn read(result: Value, checks: &Checks, max_bytes: usize) -> Result<Value, F
             if let Some(schema) = output {
                 schema
                     .check(structured)
-                    .map_err(|reason| Failure::OutputSchema(one_line(&reason)))?;
+                    .map_err(|reason| Failure::OutputSchema(one_line(&reason.to_string())))?;
             }
             structured.clone()
         }

@@ -9,7 +9,7 @@
 //! pays for it, so that is what is bounded; what applies below is counted while a value is read.
 
 use super::cut;
-use super::metered::size;
+use super::metered::{FAR, size};
 use super::pattern::{self, PatternFault};
 use super::tree::SchemaTree;
 use serde_json::{Map, Value};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 /// Maximum bytes of a schema: names, texts and one for each value.
-pub(super) const MAX_BYTES: usize = 512 << 10;
+pub(super) const MAX_BYTES: usize = 256 << 10;
 /// Maximum values in a schema, keywords included.
 pub(super) const MAX_VALUES: usize = 100_000;
 /// Maximum nesting of a schema as JSON.
@@ -32,12 +32,13 @@ const MAX_IN_PLACE_DEPTH: usize = 64;
 const MAX_TRACKED: u64 = 32_768;
 /// Maximum values in all subschemas of `not`, each counted as often as it is in one.
 pub(super) const MAX_NEGATED: u64 = 100_000;
-/// Maximum schemas with an `$id` of their own within a schema.
-pub(super) const MAX_RESOURCES: usize = 8;
+/// Maximum values in a schema, times the orders in which its inner schemas with an `$id` may be entered: each order
+/// is built apart.
+pub(super) const MAX_ENTERED: u64 = 100_000;
 /// Maximum different patterns of a schema.
 const MAX_PATTERNS: usize = 256;
 /// Maximum bytes of all compiled patterns of a schema.
-const MAX_PATTERN_BYTES: u64 = 8 << 20;
+const MAX_PATTERN_BYTES: u64 = 12 << 20;
 
 /// A schema is refused because of the work that it would cause, or could cause.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -72,7 +73,7 @@ pub enum SchemaTooCostly {
     #[error("its subschemas of \"not\" are too large; move what they hold to \"$defs\"")]
     Negated,
     #[error(
-        "it holds more than {MAX_RESOURCES} schemas with an \"$id\" of their own; give them names in \"$defs\""
+        "it holds too many schemas with an \"$id\" of their own for its size; give them names in \"$defs\" only"
     )]
     Resources,
     #[error(
@@ -96,6 +97,8 @@ pub(super) struct Weights {
     pub text: u64,
     /// Steps of 32 bytes of a property's name that is read.
     pub name: u64,
+    /// Steps of a number that is read.
+    pub number: u64,
     /// Steps of a comparison with a list or an object in `const` or `enum`.
     pub constant: u64,
     /// Steps of a fault that is written down: it copies parts of the schema.
@@ -107,15 +110,34 @@ impl Weights {
         child: 1,
         text: 1,
         name: 1,
+        number: 1,
         constant: 1,
         fault: 1,
     };
+
+    /// While faults are written down, which takes memory that is kept to the end: names are listed, and each
+    /// fault is one of many.
+    pub fn writing(self) -> Self {
+        Self {
+            name: self.name.max(MIN_NAME_WRITTEN),
+            fault: self.fault.saturating_mul(FAULT_FACTOR),
+            ..self
+        }
+    }
 }
 
+/// The least steps of 32 bytes of a name that may be listed in a fault.
+const MIN_NAME_WRITTEN: u64 = 1024;
+/// How many times the steps of other work a fault costs, because it takes memory.
+const FAULT_FACTOR: u64 = 16;
 /// Steps of a fault that is written down, without what it copies: about 600 bytes.
 const FAULT_STEPS: u64 = 64;
 /// Bytes that a fault copies, for one step.
 const FAULT_BYTES_A_STEP: u64 = 4;
+/// Steps to divide by a `multipleOf` that is a fraction.
+const STEPS_OF_FACTOR: u64 = 8;
+/// Steps to divide by one that is far from 1: bit by bit.
+const STEPS_OF_FAR_FACTOR: u64 = 300;
 /// Schemas in place that do not read the value, for one step.
 const SILENT_A_STEP: u64 = 4;
 /// What checks a format, or content that is encoded, looks at each byte of a text.
@@ -136,6 +158,7 @@ pub(super) fn weigh(schema: &Value) -> Result<Weights, SchemaTooCostly> {
     Ok(Weights {
         child: 1 + weighing.silent / SILENT_A_STEP,
         text: weighing.text,
+        number: weighing.number,
         name: 1 + weighing.name,
         constant: 1 + weighing.constant,
         fault: FAULT_STEPS + document.longest / FAULT_BYTES_A_STEP,
@@ -200,6 +223,7 @@ struct Weighing<'a> {
     silent: u64,
     text: u64,
     name: u64,
+    number: u64,
     constant: u64,
 }
 
@@ -215,6 +239,7 @@ impl<'a> Weighing<'a> {
             silent: 0,
             text: 1,
             name: 0,
+            number: 1,
             constant: 0,
         }
     }
@@ -357,6 +382,16 @@ impl<'a> Weighing<'a> {
             ("format" | "contentEncoding" | "contentMediaType", _) => {
                 self.text = self.text.max(TEXT_BY_BYTE);
             }
+            ("multipleOf", Value::Number(factor)) if !factor.is_u64() => {
+                let size = factor.as_f64().unwrap_or_default().abs();
+                let is_far = !(1.0 / FAR..FAR).contains(&size);
+                let steps = if is_far {
+                    STEPS_OF_FAR_FACTOR
+                } else {
+                    STEPS_OF_FACTOR
+                };
+                self.number = self.number.max(steps);
+            }
             _ => {}
         }
         Ok(())
@@ -447,7 +482,9 @@ fn is_read(keywords: &Map<String, Value>) -> bool {
         .any(|(keyword, value)| match keyword.as_str() {
             "type" | "const" | "pattern" | "minimum" | "maximum" | "exclusiveMinimum"
             | "exclusiveMaximum" | "multipleOf" | "uniqueItems" => true,
-            "enum" | "required" | "properties" => entries(value) > 0,
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties"
+            | "maxProperties" => value.as_f64().is_some_and(|least| least > 0.0),
+            "enum" | "required" | "properties" | "contains" => entries(value) > 0,
             _ => false,
         })
 }

@@ -7,6 +7,7 @@
 
 use super::CheckTooCostly;
 use super::cost::Weights;
+use super::unique::is_unique;
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object, SerdeJson};
 use serde_json::{Map, Number, Value};
@@ -15,10 +16,16 @@ use std::cell::Cell;
 
 /// Bytes of a text that cost one step where nothing but their number or equality matters.
 const BYTES_A_STEP: u64 = 32;
+/// Bytes of a text whose characters are counted, for one step.
+const COUNTED_BYTES_A_STEP: u64 = 8;
 /// Steps of what is remembered about one container: about 100 bytes.
-const STEPS_TO_REMEMBER: u64 = 24;
-/// Steps of one comparison of a value within `uniqueItems`; short lists are compared pairwise.
+const STEPS_TO_REMEMBER: u64 = 40;
+/// Steps to find out whether an item is unique, for each value in it: it is hashed and compared.
 const STEPS_TO_COMPARE: u64 = 16;
+/// Numbers beyond this are divided bit by bit where `multipleOf` is a fraction.
+pub(super) const FAR: f64 = 1e15;
+/// How many times the steps of other numbers these cost.
+const STEPS_OF_FAR: u64 = 40;
 /// Values within a value that a fault quotes, for one step.
 const VALUES_A_STEP: u64 = 4;
 /// Bytes of stack that one validation may take: a quarter of what a worker thread has.
@@ -71,8 +78,11 @@ impl Drop for Restore {
 
 /// Takes what `price` asks for; `false` if that is more than there is, now and from now on.
 fn pays(price: impl FnOnce(&Weights) -> u64) -> bool {
-    let here = 0_u8;
     let mut budget = BUDGET.get();
+    if budget.left == 0 {
+        return false;
+    }
+    let here = 0_u8;
     let depth = budget.stack.abs_diff(std::ptr::from_ref(&here).addr());
     let price = price(&budget.weights);
     budget.left = if depth > MAX_STACK {
@@ -147,18 +157,22 @@ impl<'a> Node<'a, Metered> for Read<'a> {
     }
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
-        let text = self.0.as_str()?;
-        let is_paid =
-            pays(|weights| 1 + weights.text.saturating_mul(text.len() as u64) / BYTES_A_STEP);
-        Some(Cow::Borrowed(if is_paid { text } else { "" }))
+        let text = self.0.as_str();
+        let length = text.map_or(0, str::len) as u64;
+        let is_paid = pays(|weights| 1 + weights.text.saturating_mul(length) / BYTES_A_STEP);
+        Some(Cow::Borrowed(if is_paid { text? } else { "" }))
     }
 
     fn as_number(&self) -> Option<&'a Number> {
-        pays(|_| 1);
-        match self.0 {
-            Value::Number(number) => Some(number),
-            _ => None,
-        }
+        let Value::Number(number) = self.0 else {
+            pays(|_| 1);
+            return None;
+        };
+        pays(|weights| {
+            let is_far = number.as_f64().is_some_and(|number| number.abs() > FAR);
+            weights.number * if is_far { STEPS_OF_FAR } else { 1 }
+        });
+        Some(number)
     }
 
     fn as_boolean(&self) -> Option<bool> {
@@ -187,9 +201,8 @@ impl<'a> Node<'a, Metered> for Read<'a> {
     }
 
     fn string_length(&self) -> Option<u64> {
-        let text = self.0.as_str()?;
-        let is_paid = pays(|_| steps(text.len()));
-        if is_paid {
+        let length = self.0.as_str().map_or(0, str::len) as u64;
+        if pays(|_| 1 + length / COUNTED_BYTES_A_STEP) {
             Node::<SerdeJson>::string_length(&self.0)
         } else {
             Some(0)
@@ -271,7 +284,7 @@ impl<'a> Array<'a, Metered> for ReadArray<'a> {
     fn is_unique(&self) -> bool {
         let compared: u64 = self.0.iter().map(size).sum();
         let is_paid = pays(|_| compared.saturating_mul(STEPS_TO_COMPARE));
-        !is_paid || Array::<SerdeJson>::is_unique(&self.0)
+        !is_paid || is_unique(self.0)
     }
 }
 

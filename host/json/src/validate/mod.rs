@@ -12,6 +12,7 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unique;
 
 use cost::Weights;
 use jsonschema::ValidationError;
@@ -40,7 +41,7 @@ pub enum SchemaFault {
     #[error("{0}")]
     TooCostly(#[from] SchemaTooCostly),
     /// It is no JSON Schema.
-    #[error("{0}")]
+    #[error("it is no JSON Schema: {0}")]
     Invalid(String),
 }
 
@@ -62,16 +63,21 @@ pub enum CheckError {
 )]
 pub struct CheckTooCostly;
 
-/// Steps of one check.
-const CHECK_STEPS: u64 = 30_000_000;
-/// Steps to find all faults of a value, or the first one: less, because faults take memory.
-const FAULT_STEPS: u64 = 4_000_000;
+/// Steps of one check. A step takes about 10 ns.
+const STEPS: u64 = 16_000_000;
+/// Steps to find all faults of a value that does not fit, or the first one.
+const FAULT_STEPS: u64 = 2 * STEPS;
 /// Maximum bytes of a text that is checked to be a regular expression.
 const MAX_REGEX: usize = 4 << 10;
 /// Maximum faults shown to a model: it fixes the first ones, and more only cost tokens.
 const MAX_FAULTS_FOR_MODEL: usize = 3;
 /// Maximum faults shown to a person: as many as fit a screen.
 const MAX_FAULTS_FOR_PERSON: usize = 16;
+/// The last of the faults, where not all are told.
+const MORE: &str = "and more";
+/// The only fault, where none could be told.
+const SOMEWHERE: &str =
+    "it does not fit the schema, and to find out where takes more work than one check may take";
 /// Maximum characters of one fault, which may quote the value.
 const MAX_FAULT_CHARS: usize = 300;
 
@@ -108,7 +114,7 @@ impl Validator {
         }
         if faults.len() > MAX_FAULTS_FOR_MODEL {
             faults.truncate(MAX_FAULTS_FOR_MODEL);
-            faults.push("and more".into());
+            faults.push(MORE.into());
         }
         Err(CheckError::Misfit(faults.join("; ")))
     }
@@ -130,7 +136,7 @@ impl Validator {
         open: &BTreeSet<&str>,
     ) -> Result<Vec<Violation>, CheckTooCostly> {
         let is_valid = || self.inner.is_valid(Read(value));
-        if within(CHECK_STEPS, self.weights, is_valid)? {
+        if within(STEPS, self.weights, is_valid)? {
             return Ok(Vec::new());
         }
         let all = || {
@@ -138,19 +144,36 @@ impl Validator {
             let faults = faults.filter(|error| !depends_on(error, open)).take(most);
             faults.map(|error| Violation::of(&error)).collect()
         };
-        match within(FAULT_STEPS, self.weights, all) {
+        let weights = self.weights.writing();
+        match within(FAULT_STEPS, weights, all) {
             Ok(faults) => Ok(faults),
-            // The first one can be known where there are too many to write down.
-            Err(CheckTooCostly) if open.is_empty() => {
+            Err(spent) if !open.is_empty() => Err(spent),
+            // There are too many to write down.
+            Err(CheckTooCostly) => {
                 let one = || {
                     self.inner
                         .validate(Read(value))
-                        .map_err(|error| Violation::of(&error))
+                        .err()
+                        .map(|error| Violation::of(&error))
                 };
-                let one = within(FAULT_STEPS, self.weights, one)?;
-                Ok(one.err().into_iter().chain([Violation::more()]).collect())
+                let one = within(FAULT_STEPS, weights, one).ok().flatten();
+                let more = if one.is_some() { MORE } else { SOMEWHERE };
+                let more = Violation {
+                    pointer: String::new(),
+                    reason: more.into(),
+                };
+                Ok(one.into_iter().chain([more]).collect())
             }
-            Err(spent) => Err(spent),
+        }
+    }
+}
+
+/// For lists of faults: that the check was not made is one of the whole value.
+impl From<CheckTooCostly> for Violation {
+    fn from(unknown: CheckTooCostly) -> Self {
+        Self {
+            pointer: String::new(),
+            reason: unknown.to_string(),
         }
     }
 }
@@ -160,13 +183,6 @@ impl Violation {
         Self {
             pointer: error.instance_path().to_string(),
             reason: reason(error),
-        }
-    }
-
-    fn more() -> Self {
-        Self {
-            pointer: String::new(),
-            reason: "and more".into(),
         }
     }
 }

@@ -6,8 +6,21 @@ use thiserror::Error;
 
 /// Maximum bytes of a pattern as it is written.
 const MAX_LENGTH: usize = 4 << 10;
-/// Bytes of a compiled pattern: the least of these that suffices tells what a match costs.
-const SIZES: [u64; 6] = [512, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 1 << 20];
+/// Maximum bytes of a compiled pattern.
+const MAX_BYTES: u64 = 8 << 20;
+/// Limits that are tried, to find out how many bytes a compiled pattern has. From small to large, so that all
+/// attempts together take little longer than the last.
+const SIZES: [u64; 9] = [
+    256,
+    1 << 10,
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    MAX_BYTES,
+];
 /// Maximum bytes that one thread keeps for the matches of one pattern.
 const MAX_CACHE: usize = 256 << 10;
 /// Bytes of a compiled pattern for one step of 32 bytes of text: each state may be visited at each byte.
@@ -31,7 +44,7 @@ pub enum PatternFault {
 
 /// The options under which every pattern is compiled.
 pub(super) fn options() -> PatternOptions<Regex> {
-    limited(SIZES[SIZES.len() - 1])
+    limited(MAX_BYTES)
 }
 
 fn limited(bytes: u64) -> PatternOptions<Regex> {
@@ -40,7 +53,7 @@ fn limited(bytes: u64) -> PatternOptions<Regex> {
         .dfa_size_limit(MAX_CACHE)
 }
 
-/// About how many bytes `pattern` has once it is compiled. What is no pattern at all is said when it is.
+/// How many bytes `pattern` has once it is compiled, rounded up to a limit. What is no pattern at all is said when it is.
 pub(super) fn bytes(pattern: &str) -> Result<u64, PatternFault> {
     if pattern.len() > MAX_LENGTH {
         return Err(PatternFault::TooLong);
@@ -57,7 +70,7 @@ pub(super) fn bytes(pattern: &str) -> Result<u64, PatternFault> {
     }
     if needs_backtracking(pattern) {
         Err(PatternFault::Backtracking)
-    } else if compiles(PatternOptions::regex()) {
+    } else if super::is_regex(pattern) {
         Err(PatternFault::TooLarge)
     } else {
         Ok(0)

@@ -1,8 +1,7 @@
 //! A schema as JSON: how large it is, and where its references may lead.
 
 use super::cost::{
-    MAX_BYTES, MAX_DEPTH, MAX_NEGATED, MAX_POINTER_BYTES, MAX_RESOURCES, MAX_VALUES,
-    SchemaTooCostly,
+    MAX_BYTES, MAX_DEPTH, MAX_ENTERED, MAX_NEGATED, MAX_POINTER_BYTES, MAX_VALUES, SchemaTooCostly,
 };
 use super::metered::size;
 use serde_json::{Map, Value};
@@ -52,7 +51,12 @@ impl<'a> SchemaTree<'a> {
                 _ => {}
             }
         }
-        if document.resources.len() > MAX_RESOURCES {
+        let inner = document
+            .resources
+            .iter()
+            .filter(|(_, schema)| !std::ptr::eq(*schema, root));
+        let orders = orders(inner.count() as u64);
+        if orders.saturating_mul(met.values as u64) > MAX_ENTERED {
             return Err(SchemaTooCostly::Resources);
         }
         Ok(document)
@@ -99,6 +103,14 @@ impl<'a> SchemaTree<'a> {
             anchor => self.anchors.get(anchor).cloned().unwrap_or_default(),
         }
     }
+}
+
+/// In how many orders some of `count` schemas can be entered.
+fn orders(count: u64) -> u64 {
+    // 1, 2, 5, 16, 65, 326 …
+    (1..=count).fold(1_u64, |orders, count| {
+        orders.saturating_mul(count).saturating_add(1)
+    })
 }
 
 /// The part of an identifier that it shares with any reference to it.
