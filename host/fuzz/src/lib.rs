@@ -15,6 +15,7 @@ pub mod mend;
 pub mod reply;
 pub mod scan;
 pub mod schema;
+pub mod schema_cost;
 pub mod sse;
 pub mod types;
 pub mod value;
@@ -36,6 +37,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("reply", reply::run),
     ("scan", scan::run),
     ("schema", schema::run),
+    ("schema_cost", schema_cost::run),
     ("sse", sse::run),
     ("value", value::run),
 ];

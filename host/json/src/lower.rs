@@ -141,7 +141,16 @@ impl Lowering {
     fn typed(&self, schema: &Map<String, Value>, prefix: &str, depth: usize) -> Value {
         let mut types: Vec<&str> = match schema.get("type") {
             Some(Value::String(one)) => vec![one],
-            Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+            Some(Value::Array(many)) => {
+                let mut types = Vec::new();
+                for ty in many.iter().filter_map(Value::as_str) {
+                    // Each type lowers the parts again: one that is listed twice doubles them at each level.
+                    if !types.contains(&ty) {
+                        types.push(ty);
+                    }
+                }
+                types
+            }
             _ if schema.contains_key("properties") => vec!["object"],
             _ => return json!({}),
         };

@@ -297,7 +297,7 @@ impl<'a> Iterator for Elements<'a> {
 }
 
 /// Steps to look at all of `value`.
-pub(super) fn size(value: &Value) -> u64 {
+pub(crate) fn size(value: &Value) -> u64 {
     match value {
         Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
         Value::Object(fields) => {

@@ -17,6 +17,7 @@ mod unique;
 use cost::Weights;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
+pub(crate) use metered::size;
 use metered::{Metered, Read, within};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
