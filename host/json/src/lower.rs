@@ -392,4 +392,14 @@ mod tests {
             assert_eq!(lowered, expect, "{schema}");
         }
     }
+
+    #[test]
+    fn a_type_that_is_listed_twice_counts_once() {
+        let nested = (0..30).fold(
+            json!({}),
+            |inner, _| json!({"type": ["array", "array", "null"], "items": inner}),
+        );
+        let lowered = Lowering::new(None).lower(&nested, "t");
+        assert!(lowered.to_string().len() < 4_000);
+    }
 }
