@@ -362,9 +362,9 @@ fn faults_are_few_and_short_whatever_the_value() {
 fn formats_take_linear_time() {
     let draft = "http://json-schema.org/draft-07/schema#";
     let long = "a".repeat(1 << 20);
-    let groups: String = (0..100_000).map(|at| format!("(?<a{at}>)")).collect();
+    let groups: Vec<_> = (0..100_000).map(|at| format!("(?<a{at}>)")).collect();
     for (format, text, expect) in [
-        ("regex", groups, false),
+        ("regex", groups.concat(), false),
         ("regex", "(?<a>b)+".to_owned(), true),
         ("regex", "(".to_owned(), false),
         ("email", "\"\"@".repeat(300_000), false),

@@ -69,7 +69,7 @@ impl<'a> SchemaTree<'a> {
             };
             match (keyword, name.strip_prefix('#')) {
                 ("$anchor" | "$dynamicAnchor", _) => {
-                    self.anchors.entry(name).or_default().push(value)
+                    self.anchors.entry(name).or_default().push(value);
                 }
                 (_, Some(anchor)) => self.anchors.entry(anchor).or_default().push(value),
                 _ => self.resources.push((last_segment(name), value)),

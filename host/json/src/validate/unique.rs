@@ -33,7 +33,9 @@ impl Hash for Item<'_> {
             Value::String(text) => text.hash(state),
             Value::Array(items) => {
                 items.len().hash(state);
-                items.iter().for_each(|item| Item(item).hash(state));
+                for item in items {
+                    Item(item).hash(state);
+                }
             }
             // Equal whatever the order.
             Value::Object(fields) => {
