@@ -480,7 +480,7 @@ fn faults_are_reported_with_their_place_before_any_request() {
         ),
         (
             &["schema.json"],
-            &["schema.json: /schema: this is no JSON Schema"],
+            &["schema.json: /schema: this schema cannot be used: it is no JSON Schema"],
         ),
         (&["steps.json"], &["/max_steps", "at least 1"]),
         (

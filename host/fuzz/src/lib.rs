@@ -19,6 +19,7 @@ pub mod names;
 pub mod reply;
 pub mod scan;
 pub mod schema;
+pub mod schema_cost;
 pub mod soak;
 pub mod sse;
 pub mod types;
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("reply", reply::run),
     ("scan", scan::run),
     ("schema", schema::run),
+    ("schema_cost", schema_cost::run),
     ("sse", sse::run),
     ("value", value::run),
 ];

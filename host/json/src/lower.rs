@@ -141,7 +141,16 @@ impl Lowering {
     fn typed(&self, schema: &Map<String, Value>, prefix: &str, depth: usize) -> Value {
         let mut types: Vec<&str> = match schema.get("type") {
             Some(Value::String(one)) => vec![one],
-            Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+            Some(Value::Array(many)) => {
+                let mut types = Vec::new();
+                for ty in many.iter().filter_map(Value::as_str) {
+                    // Each type lowers the parts again: one that is listed twice doubles them at each level.
+                    if !types.contains(&ty) {
+                        types.push(ty);
+                    }
+                }
+                types
+            }
             _ if schema.contains_key("properties") => vec!["object"],
             _ => return json!({}),
         };
@@ -382,5 +391,15 @@ mod tests {
             let lowered = Lowering::new(Some(50)).lower(&schema, "t");
             assert_eq!(lowered, expect, "{schema}");
         }
+    }
+
+    #[test]
+    fn a_type_that_is_listed_twice_counts_once() {
+        let nested = (0..30).fold(
+            json!({}),
+            |inner, _| json!({"type": ["array", "array", "null"], "items": inner}),
+        );
+        let lowered = Lowering::new(None).lower(&nested, "t");
+        assert!(lowered.to_string().len() < 4_000);
     }
 }

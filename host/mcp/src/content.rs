@@ -5,6 +5,7 @@ use crate::offer::{Checks, is_at_most};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
+use toolhold_json::validate::CheckError;
 
 /// Depth of nested arrays and objects: the same limit as for modules.
 const MAX_DEPTH: usize = 64;
@@ -26,9 +27,10 @@ pub fn read(result: Value, checks: &Checks, max_bytes: usize) -> Result<Value, F
     let value = match (result.get("structuredContent"), &checks.output) {
         (Some(structured), output) => {
             if let Some(schema) = output {
-                schema
-                    .check(structured)
-                    .map_err(|reason| Failure::OutputSchema(one_line(&reason)))?;
+                schema.check(structured).map_err(|error| match error {
+                    CheckError::Misfit(reason) => Failure::OutputSchema(one_line(&reason)),
+                    CheckError::TooCostly(unknown) => Failure::CheckCost(unknown),
+                })?;
             }
             structured.clone()
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use thiserror::Error;
+use toolhold_json::validate::CheckTooCostly;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::visible;
 use toolhold_protocol::failure::ToolFailure;
@@ -42,6 +43,8 @@ pub enum Failure {
     Output(String),
     #[error("the tool returned something that does not fit its own output schema: {0}")]
     OutputSchema(String),
+    #[error("its arguments or its result: {0}")]
+    CheckCost(CheckTooCostly),
     /// The tool itself reported a failure, as a result or as an error of the application.
     #[error("the tool reports: {0}")]
     Tool(String),
@@ -72,6 +75,7 @@ impl Failure {
             Self::UnknownTool { .. } => "unknown_tool",
             Self::Arguments(_) => "arguments",
             Self::OutputSchema(_) => "output_schema",
+            Self::CheckCost(_) => "check_cost",
             Self::Tool(_) => "tool",
         }
     }
@@ -98,6 +102,7 @@ impl Failure {
             | Self::Arguments(_)
             | Self::Output(_)
             | Self::OutputSchema(_)
+            | Self::CheckCost(_)
             | Self::Tool(_) => ErrorClass::Correctable,
         }
     }

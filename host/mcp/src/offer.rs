@@ -137,7 +137,10 @@ impl OfferedTool {
     pub fn checks(&self) -> Result<Checks, String> {
         let compiled = |what, schema| {
             Validator::new(schema).map_err(|error| {
-                format!("its {what} schema cannot be used: {}", visible(&error, 300))
+                format!(
+                    "its {what} schema cannot be used: {}",
+                    visible(&error.to_string(), 300)
+                )
             })
         };
         Ok(Checks {

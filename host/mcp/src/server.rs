@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
 use toolhold_admission::Backoff;
+use toolhold_json::validate::CheckError;
 use toolhold_policy::{Redactor, Standing};
 use toolhold_protocol::failure::ToolFailure;
 
@@ -117,7 +118,10 @@ impl McpServer {
         checks
             .arguments
             .check(arguments)
-            .map_err(Failure::Arguments)?;
+            .map_err(|error| match error {
+                CheckError::Misfit(reason) => Failure::Arguments(reason),
+                CheckError::TooCostly(unknown) => Failure::CheckCost(unknown),
+            })?;
         let result = ready.session.call(tool, arguments).await?;
         ready.has_worked.store(true, Ordering::Relaxed);
         content::read(self.clean(result)?, checks, self.settings.max_result_bytes)

@@ -13,7 +13,7 @@ use crate::turn::Role;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
-use toolhold_json::validate::Validator;
+use toolhold_json::validate::{SchemaFault, Validator};
 
 /// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -320,7 +320,7 @@ impl Context {
                 // A saved Request waits for its caller's.
                 if !message.input.is_null() {
                     let validator = Validator::new(&message.schema)
-                        .map_err(|reason| MessageFault::new("/schema", reason))?;
+                        .map_err(|reason| MessageFault::new("/schema", reason.to_string()))?;
                     validator.check(&message.input).map_err(|reason| {
                         let reason = format!("the input does not fit its schema: {reason}");
                         MessageFault::new("/input", reason)
@@ -416,7 +416,7 @@ impl Context {
         }
         if let Some(schema) = schema {
             Validator::new(schema).map_err(|reason| {
-                MessageFault::new("/schema", format!("this is no JSON Schema: {reason}"))
+                MessageFault::new("/schema", format!("this schema cannot be used: {reason}"))
             })?;
         }
         let known = self
@@ -494,10 +494,10 @@ fn check_tool(name: &str, schema: &Value) -> Result<(), MessageFault> {
     let at = format!("/tool/{}", name.replace('~', "~0").replace('/', "~1"));
     let (tool, _) = Tool::parse(name, schema, |_| false)
         .map_err(|error| MessageFault::new(format!("{at}{}", error.place), error.reason))?;
-    let no_schema = |place: &str, reason: String| {
+    let no_schema = |place: &str, reason: SchemaFault| {
         MessageFault::new(
             format!("{at}{place}"),
-            format!("this is no JSON Schema: {reason}"),
+            format!("this schema cannot be used: {reason}"),
         )
     };
     Validator::new(&tool.parameters).map_err(|reason| no_schema("", reason))?;

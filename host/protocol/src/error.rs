@@ -4,15 +4,16 @@
 use crate::context::ContextError;
 use crate::tool::ToolError;
 use thiserror::Error;
+use toolhold_json::validate::SchemaFault;
 
 /// Why a run could not be started or recorded.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    #[error("the schema of tool {tool:?} is not a JSON Schema: {reason}")]
-    ToolSchema { tool: String, reason: String },
-    #[error("the output schema is not a JSON Schema: {reason}")]
-    OutputSchema { reason: String },
+    #[error("the schema of tool {tool:?} cannot be used: {reason}")]
+    ToolSchema { tool: String, reason: SchemaFault },
+    #[error("the output schema cannot be used: {reason}")]
+    OutputSchema { reason: SchemaFault },
     #[error("two tools are named {name:?}; rename one of the modules")]
     DuplicateTool { name: String },
     #[error(transparent)]

@@ -39,7 +39,7 @@ impl SavedRequest {
         Context::new(saved.context.clone()).map_err(|error| error.to_string())?;
         if let Some(schema) = &saved.schema {
             Validator::new(schema)
-                .map_err(|reason| format!("/schema: this is no JSON Schema: {reason}"))?;
+                .map_err(|reason| format!("/schema: this schema cannot be used: {reason}"))?;
         }
         if saved.max_steps == Some(0) {
             return Err("/max_steps: a Request needs at least 1".into());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
-use toolhold_json::validate::Validator;
+use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, GrantRestrictions, Invocation, Output, Permit, Restriction,
@@ -176,7 +176,7 @@ impl SandboxTools {
             None => spec.name.clone(),
         };
         let validator = Validator::new(&spec.input_schema)
-            .map_err(|reason| format!("the input schema of {name} is no JSON Schema: {reason}"))?;
+            .map_err(|reason| format!("the input schema of {name} cannot be used: {reason}"))?;
         self.bound
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -255,9 +255,13 @@ impl SandboxTools {
         drop(bound);
         match validator.map_or(Ok(()), |own| own.check(&call.arguments)) {
             Ok(()) => Ok(()),
-            Err(reason) => Err(ToolFailure::correctable(
+            Err(CheckError::Misfit(reason)) => Err(ToolFailure::correctable(
                 "arguments",
                 format!("the arguments do not fit what the module takes: {reason}"),
+            )),
+            Err(CheckError::TooCostly(unknown)) => Err(ToolFailure::correctable(
+                "check_cost",
+                format!("the arguments were not used: {unknown}"),
             )),
         }
     }

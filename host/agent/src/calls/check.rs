@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_json::coerce::coerce;
 use toolhold_json::repair::Repair;
-use toolhold_json::validate::{Validator, Violation, cut};
+use toolhold_json::validate::{CheckError, SchemaFault, Validator, Violation, cut};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
@@ -28,7 +28,7 @@ pub struct ToolCheck {
 #[error("its {which} schema cannot be used: {reason}")]
 pub struct SchemaError {
     which: &'static str,
-    reason: String,
+    reason: SchemaFault,
 }
 
 impl ToolCheck {
@@ -68,8 +68,8 @@ impl ToolCheck {
     }
 
     /// # Errors
-    /// What does not fit the tool's parameters.
-    pub fn fits(&self, arguments: &Value) -> Result<(), String> {
+    /// What does not fit the tool's parameters, or that this was not found out.
+    pub fn fits(&self, arguments: &Value) -> Result<(), CheckError> {
         self.arguments.check(arguments)
     }
 
@@ -81,12 +81,13 @@ impl ToolCheck {
 
     /// The faults of arguments. References at `open` (JSON pointers) may stand for any value.
     fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Violation> {
-        self.arguments.faults(arguments, open)
+        let faults = self.arguments.faults(arguments, open);
+        faults.unwrap_or_else(|unknown| vec![unknown.into()])
     }
 
     /// # Errors
     /// What of a result is not as the tool promised.
-    pub fn result_fits(&self, result: &Value) -> Result<(), String> {
+    pub fn result_fits(&self, result: &Value) -> Result<(), CheckError> {
         let promised = self.output.as_ref();
         promised.map_or(Ok(()), |schema| schema.check(result))
     }
@@ -97,6 +98,12 @@ impl ToolCheck {
         let Err(reason) = self.result_fits(result) else {
             return Ok(());
         };
+        if let CheckError::TooCostly(unknown) = reason {
+            return Err(ToolFailure::correctable(
+                "check_cost",
+                format!("the result was not used: {unknown}"),
+            ));
+        }
         let message = if self.is_latent {
             format!(
                 "\"_output\" does not fit its schema: {reason}; make the call again with one that does"
@@ -108,9 +115,18 @@ impl ToolCheck {
     }
 }
 
-fn unfit(reason: impl std::fmt::Display) -> ToolFailure {
-    let message = format!("the arguments do not fit the tool's parameters: {reason}");
-    ToolFailure::correctable("arguments", message)
+/// Arguments that do not fit, or of which this was not found out.
+fn unfit(reason: CheckError) -> ToolFailure {
+    match reason {
+        CheckError::Misfit(reason) => ToolFailure::correctable(
+            "arguments",
+            format!("the arguments do not fit the tool's parameters: {reason}"),
+        ),
+        CheckError::TooCostly(unknown) => ToolFailure::correctable(
+            "check_cost",
+            format!("the arguments were not used: {unknown}"),
+        ),
+    }
 }
 
 /// The failure for an unknown tool; lists the known ones.
@@ -234,10 +250,17 @@ impl CallChecks {
         arguments: &Value,
         open: &[&str],
     ) -> Result<(), ToolFailure> {
-        match self.faults(tool, arguments, open).first() {
-            None => Ok(()),
-            Some(fault) => Err(unfit(fault)),
-        }
+        let faults = self.of(tool).map_or(Ok(Vec::new()), |check| {
+            check.arguments.faults(arguments, open)
+        });
+        let error = match faults {
+            Ok(faults) => match faults.first() {
+                None => return Ok(()),
+                Some(fault) => CheckError::Misfit(fault.to_string()),
+            },
+            Err(unknown) => unknown.into(),
+        };
+        Err(unfit(error))
     }
 
     /// The output of `tool`, if it is what the tool promised.

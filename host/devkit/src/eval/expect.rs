@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use toolhold_json::validate::Validator;
+use toolhold_json::validate::{SchemaFault, Validator};
 use toolhold_policy::names;
 use toolhold_protocol::event::StopReason;
 
@@ -186,7 +186,8 @@ impl Check {
             compiled(pattern)?;
         }
         if let Some(schema) = &self.schema {
-            Validator::new(schema)?;
+            Validator::new(schema)
+                .map_err(|fault| format!("its schema cannot be used: {fault}"))?;
         }
         if self.tolerance.is_some() && self.number.is_none() {
             return Err("`tolerance` needs a `number`".into());
@@ -316,8 +317,10 @@ fn read(path: &Path) -> std::io::Result<String> {
 
 /// A pattern as in JSON Schema, with the engine that validates tools' parameters.
 fn compiled(pattern: &str) -> Result<Validator, String> {
-    Validator::new(&json!({"pattern": pattern}))
-        .map_err(|_| format!("{pattern:?} is no regular expression"))
+    Validator::new(&json!({"pattern": pattern})).map_err(|fault| match fault {
+        SchemaFault::Invalid(_) => format!("{pattern:?} is no regular expression"),
+        SchemaFault::TooCostly(fault) => format!("{pattern:?} cannot be used: {fault}"),
+    })
 }
 
 fn is_match(pattern: &str, text: &str) -> bool {

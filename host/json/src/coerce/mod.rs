@@ -9,12 +9,17 @@ mod tests;
 
 use crate::repair::{Repair, RepairKind};
 use crate::strict;
+use crate::validate::size;
 use serde_json::{Map, Number, Value};
+use std::collections::HashSet;
 
 /// Arguments are validated to be no deeper than this.
 const MAX_DEPTH: usize = 64;
 /// Maximum references followed on the way to one value.
 const MAX_REFERENCES: usize = 8;
+/// Maximum steps of one coercion: each goes over a property, a branch or a listed value of the schema, or copies 32
+/// bytes of a default. Without it, the schema's size would multiply with the arguments'.
+const MAX_STEPS: u64 = 1_000_000;
 /// Maximum repairs of one call that are reported.
 const MAX_REPORTED_REPAIRS: usize = 32;
 
@@ -26,15 +31,18 @@ pub struct Coerced {
     pub repairs: Vec<Repair>,
 }
 
-/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing.
+/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing, or takes too
+/// many steps.
 pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
     let mut coercion = Coercion {
         root: schema,
         repairs: Vec::new(),
+        steps: MAX_STEPS,
     };
     let mut arguments = arguments.clone();
     coercion.value(schema, &mut arguments, &mut String::new(), 0);
-    (!coercion.repairs.is_empty()).then_some(Coerced {
+    let is_whole = coercion.steps > 0;
+    (is_whole && !coercion.repairs.is_empty()).then_some(Coerced {
         arguments,
         repairs: coercion.repairs,
     })
@@ -43,15 +51,20 @@ pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
 struct Coercion<'a> {
     root: &'a Value,
     repairs: Vec<Repair>,
+    /// What is left of [`MAX_STEPS`].
+    steps: u64,
 }
 
 impl<'a> Coercion<'a> {
     fn value(&mut self, schema: &'a Value, value: &mut Value, place: &mut String, depth: usize) {
-        if depth > MAX_DEPTH {
+        if depth > MAX_DEPTH || !self.pays(1) {
             return;
         }
         let may_be_null = self.accepts_null(schema);
         let schema = self.meant(schema);
+        if !self.pays(listed_values(schema)) {
+            return;
+        }
         let types = types(schema);
         if may_be_null && is_null_in_words(&types, value) {
             self.note(place, RepairKind::NullAsText);
@@ -88,10 +101,14 @@ impl<'a> Coercion<'a> {
         depth: usize,
     ) {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let required = |name: &str| {
-            let required = schema.get("required").and_then(Value::as_array);
-            required.is_some_and(|names| names.iter().any(|known| known == name))
-        };
+        let names = schema.get("required").and_then(Value::as_array);
+        let names = names.into_iter().flatten().filter_map(Value::as_str);
+        let names: HashSet<&str> = names.collect();
+        let required = |name: &str| names.contains(name);
+        let properties_len = properties.map_or(0, Map::len);
+        if !self.pays((names.len() + properties_len) as u64) {
+            return;
+        }
         let length = place.len();
         for (name, property) in properties.into_iter().flatten() {
             push_name(place, name);
@@ -102,7 +119,9 @@ impl<'a> Coercion<'a> {
                 Some(Value::Null) => {
                     // Written out where it should have been left out.
                     if let Some(default) = meant.get("default") {
-                        fields.insert(name.clone(), default.clone());
+                        if self.pays(size(default)) {
+                            fields.insert(name.clone(), default.clone());
+                        }
                         self.note(place, RepairKind::NullForDefault);
                     } else if !required(name) {
                         fields.shift_remove(name);
@@ -112,7 +131,9 @@ impl<'a> Coercion<'a> {
                 Some(value) => self.value(property, value, place, depth + 1),
                 None if required(name) => {
                     if let Some(default) = meant.get("default") {
-                        fields.insert(name.clone(), default.clone());
+                        if self.pays(size(default)) {
+                            fields.insert(name.clone(), default.clone());
+                        }
                         self.note(place, RepairKind::MissingDefault);
                     }
                 }
@@ -134,8 +155,11 @@ impl<'a> Coercion<'a> {
     }
 
     /// The schema behind references within the document, and behind "this or null".
-    fn meant(&self, mut schema: &'a Value) -> &'a Value {
+    fn meant(&mut self, mut schema: &'a Value) -> &'a Value {
         for _ in 0..MAX_REFERENCES {
+            if !self.pays(listed_values(schema)) {
+                return schema;
+            }
             if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
                 match pointer
                     .strip_prefix('#')
@@ -153,7 +177,10 @@ impl<'a> Coercion<'a> {
         schema
     }
 
-    fn accepts_null(&self, schema: &'a Value) -> bool {
+    fn accepts_null(&mut self, schema: &'a Value) -> bool {
+        if !self.pays(listed_values(schema)) {
+            return false;
+        }
         if branches(schema)
             .is_some_and(|branches| branches.iter().any(|branch| types(branch) == ["null"]))
         {
@@ -166,6 +193,12 @@ impl<'a> Coercion<'a> {
                 .iter()
                 .all(|key| schema.get(*key).is_none());
         is_open || types.contains(&"null")
+    }
+
+    /// Takes `steps`; `false` if there are not as many, now and from now on.
+    fn pays(&mut self, steps: u64) -> bool {
+        self.steps = self.steps.saturating_sub(steps);
+        self.steps > 0
     }
 
     fn note(&mut self, place: &str, kind: RepairKind) {
@@ -292,6 +325,16 @@ fn types(schema: &Value) -> Vec<&str> {
         (None, None, Some(value)) => vec![type_of(value)],
         _ => Vec::new(),
     }
+}
+
+/// The branches of a schema, with the values that they and it list.
+fn listed_values(schema: &Value) -> u64 {
+    let own = |schema: &Value| {
+        let listed = schema.get("enum").and_then(Value::as_array);
+        1 + listed.map_or(0, Vec::len) as u64
+    };
+    let branches = branches(schema).into_iter().flatten();
+    own(schema) + branches.map(own).sum::<u64>()
 }
 
 fn push_name(place: &mut String, name: &str) {

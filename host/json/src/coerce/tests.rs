@@ -273,3 +273,33 @@ proptest! {
         prop_assert_eq!(coerce(&schema(), &given), None);
     }
 }
+
+#[test]
+fn a_large_schema_does_not_multiply_with_large_arguments() {
+    let properties: Map<String, Value> = (0..2_000)
+        .map(|at| (format!("p{at}"), json!({"type": "integer"})))
+        .collect();
+    let branches: Vec<Value> = (0..2_000).map(|at| json!({"enum": [at]})).collect();
+    let default = json!("x".repeat(50_000));
+    for (name, item) in [
+        (
+            "properties",
+            json!({"type": "object", "properties": properties}),
+        ),
+        ("branches", json!({"anyOf": branches})),
+        (
+            "defaults",
+            json!({"properties": {"a": {"default": default}}, "required": ["a"]}),
+        ),
+    ] {
+        let schema = json!({"items": item, "type": "array"});
+        let start = std::time::Instant::now();
+        assert_eq!(
+            coerce(&schema, &json!(vec![json!({}); 50_000])),
+            None,
+            "{name}"
+        );
+        let taken = start.elapsed();
+        assert!(taken.as_secs() < 5, "{name}: {taken:?}");
+    }
+}

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt::{self, Formatter};
-use toolhold_json::validate::Validator;
 use toolhold_json::validate::cut;
+use toolhold_json::validate::{SchemaFault, Validator};
 
 /// Maximum faults reported: a model fixes the first ones it is shown.
 const MAX_FAULTS: usize = 32;
@@ -210,7 +210,10 @@ fn seat(
 }
 
 /// Whether the fields fit their schema; votes are not among them.
-fn check(fields: &Map<String, Value>, validator: &Result<Validator, String>) -> Result<(), String> {
+fn check(
+    fields: &Map<String, Value>,
+    validator: &Result<Validator, SchemaFault>,
+) -> Result<(), String> {
     let validator = validator
         .as_ref()
         .map_err(|reason| format!("its schema cannot be used: {reason}"))?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
-use toolhold_json::validate::Validator;
+use toolhold_json::validate::{SchemaFault, Validator};
 
 /// Properties of an opinion that the protocol fills; an advisor's own fields have other names.
 pub(super) const RESERVED: [&str; 3] = ["id", "_instance", "calls"];
@@ -69,8 +69,8 @@ pub enum AdvisorError {
         "advisor {id:?}: schema/required names {field:?}, which is not under properties; add it there, or remove it"
     )]
     UnknownRequired { id: String, field: String },
-    #[error("advisor {id:?}: schema is not a JSON Schema; correct it: {reason}")]
-    Schema { id: String, reason: String },
+    #[error("advisor {id:?}: correct its schema: {reason}")]
+    Schema { id: String, reason: SchemaFault },
 }
 
 impl Advisor {

@@ -247,12 +247,12 @@ fn every_fault_names_the_place_and_the_remedy() {
         (
             "10.1",
             json!({"id": "a", "role": "r", "schema": {"properties": {"x": {"type": "strnig"}}}}),
-            "not a JSON Schema",
+            "correct its schema: it is no JSON Schema",
         ),
         (
             "10.1",
             json!({"id": "a", "role": "r", "schema": {"properties": {"x": {"$ref": "http://127.0.0.1:9/x"}}}}),
-            "not a JSON Schema",
+            "nothing is fetched",
         ),
     ] {
         let error = advisor(value.clone()).check().unwrap_err().to_string();

@@ -15,7 +15,7 @@ fn a_saved_request_is_read_as_strictly() {
         (
             "6.1",
             json!({"context": [], "schema": {"type": "x"}}),
-            "/schema: this is no JSON Schema",
+            "/schema: this schema cannot be used: it is no JSON Schema",
         ),
         (
             "6.1",

@@ -9,6 +9,7 @@ use crate::error::LoadError;
 use crate::grant::PreparedGrant;
 use serde_json::Value;
 use std::sync::Arc;
+use toolhold_json::validate::Validator;
 use toolhold_policy::Caller;
 use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
@@ -57,7 +58,7 @@ pub(super) async fn list_tools(
             ),
         });
     }
-    specs(module, tools)
+    specs(module, tools).await
 }
 
 /// `list-tools` of a module of the tool world.
@@ -126,7 +127,7 @@ pub(super) fn output(
 }
 
 /// The tools as they are offered, or the first that cannot be.
-fn specs(module: &str, tools: Vec<types::Tool>) -> Result<Vec<ToolSpec>, LoadError> {
+async fn specs(module: &str, tools: Vec<types::Tool>) -> Result<Vec<ToolSpec>, LoadError> {
     let mut specs: Vec<ToolSpec> = Vec::with_capacity(tools.len());
     for tool in tools {
         let name = tool.name.clone();
@@ -141,8 +142,17 @@ fn specs(module: &str, tools: Vec<types::Tool>) -> Result<Vec<ToolSpec>, LoadErr
             });
         }
         specs.push(spec);
+        // A hostile schema takes tens of milliseconds until it is refused.
+        tokio::task::yield_now().await;
     }
     Ok(specs)
+}
+
+/// A schema that no call could be checked by is refused here, with its module, and not in the runs that would use it.
+fn usable(which: &str, schema: &Value) -> Result<(), String> {
+    Validator::new(schema)
+        .map(|_| ())
+        .map_err(|fault| format!("its {which} schema cannot be used: {fault}"))
 }
 
 /// Checks and cleans what a module says of one of its tools.
@@ -164,6 +174,10 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         .output_schema
         .map(|s| parse("output schema", &s))
         .transpose()?;
+    usable("input", &input_schema)?;
+    output_schema
+        .as_ref()
+        .map_or(Ok(()), |schema| usable("output", schema))?;
     let examples = tool
         .examples
         .iter()
@@ -210,17 +224,19 @@ mod tests {
         }
     }
 
-    #[test]
-    fn tools_are_cleaned_and_named_by_their_module() {
-        let specs = specs("m", vec![tool("a", r#"{"type":"object"}"#)]).unwrap();
+    #[tokio::test]
+    async fn tools_are_cleaned_and_named_by_their_module() {
+        let specs = specs("m", vec![tool("a", r#"{"type":"object"}"#)])
+            .await
+            .unwrap();
         assert_eq!(
             (specs[0].name.as_str(), specs[0].description.as_str()),
             ("m.a", "does it")
         );
     }
 
-    #[test]
-    fn a_tool_that_cannot_be_offered_is_named_with_the_reason() {
+    #[tokio::test]
+    async fn a_tool_that_cannot_be_offered_is_named_with_the_reason() {
         let object = r#"{"type":"object"}"#;
         for (tools, expect) in [
             (vec![tool("a", object), tool("a", object)], "lists it twice"),
@@ -231,7 +247,7 @@ mod tests {
                 "must be of \"type\": \"object\"",
             ),
         ] {
-            let error = specs("m", tools).unwrap_err().to_string();
+            let error = specs("m", tools).await.unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }
     }

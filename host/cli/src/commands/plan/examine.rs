@@ -279,7 +279,8 @@ fn arguments(steps: &[Step], tools: &BTreeMap<String, CallableTool>, faults: &mu
         let open: Vec<_> = reads.map(|read| read.pointer.as_str()).collect();
         let mut said = BTreeSet::new();
         for check in &found.checks {
-            for fault in check.validator.faults(&step.arguments(), &open) {
+            let found_faults = check.validator.faults(&step.arguments(), &open);
+            for fault in found_faults.unwrap_or_else(|unknown| vec![unknown.into()]) {
                 // Two schemas usually report the same fault.
                 if !said.insert(fault.pointer.clone()) {
                     continue;

@@ -176,7 +176,7 @@ impl CallableTool {
     fn defined(mut self, bound: &Bound) -> Result<Self, UnusableCall> {
         let name = &bound.tool.name;
         let validator = Validator::new(&bound.tool.parameters)
-            .map_err(|error| unknown(format!("the schema of {name:?} is none: {error}")))?;
+            .map_err(|error| unknown(format!("the schema of {name:?} cannot be used: {error}")))?;
         let see = format!("the tool message that defines {name:?}");
         self.checks.insert(0, ArgumentSchema { validator, see });
         self.annotations.destructive |= bound.tool.annotations.destructive;
@@ -227,8 +227,12 @@ pub fn offers(settings: &Settings) -> Result<(), String> {
 }
 
 fn of_module(module: Arc<Module>, spec: &ToolSpec) -> Result<CallableTool, UnusableCall> {
-    let validator = Validator::new(&spec.input_schema)
-        .map_err(|error| unknown(format!("the schema of {:?} is none: {error}", spec.name)))?;
+    let validator = Validator::new(&spec.input_schema).map_err(|error| {
+        unknown(format!(
+            "the schema of {:?} cannot be used: {error}",
+            spec.name
+        ))
+    })?;
     let see = format!("`toolhold modules inspect {}`", module.name);
     Ok(CallableTool {
         annotations: toolhold_agent::module_tool(spec).annotations,

@@ -1,0 +1,508 @@
+//! What a schema may cost, looked at before anything is built from it (docs/security.md, "Work that schemas cause").
+//!
+//! jsonschema follows references while it builds and while it validates, without a bound of its own. Here
+//! the schema is walked once, each subschema is counted once, and what a reference repeats is added up, so
+//! 2³⁶ copies take as long to refuse as two.
+//!
+//! A keyword applies *in place* (`allOf`, `$ref`, `if` and the like: to the same value) or *below*
+//! (`properties`, `items`: to a part of it). Only what applies in place multiplies without a value that
+//! pays for it, so that is what is bounded; what applies below is counted while a value is read.
+
+use super::cut;
+use super::metered::{FAR, size};
+use super::pattern::{self, PatternFault};
+use super::tree::SchemaTree;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// Maximum bytes of a schema: names, texts and one for each value.
+pub(super) const MAX_BYTES: usize = 256 << 10;
+/// Maximum values in a schema, keywords included.
+pub(super) const MAX_VALUES: usize = 100_000;
+/// Maximum nesting of a schema as JSON.
+pub(super) const MAX_DEPTH: usize = 64;
+/// Maximum bytes of the JSON pointers to all values of a schema: the compiled schema holds several copies of each.
+pub(super) const MAX_POINTER_BYTES: u64 = 4 << 20;
+/// Maximum entries that apply to one value in place, with all references followed.
+const MAX_IN_PLACE: u64 = 16_384;
+/// Maximum references and keywords that apply in place within each other.
+const MAX_IN_PLACE_DEPTH: usize = 64;
+/// Maximum of the same over all schemas with `unevaluatedProperties` or `unevaluatedItems`, which are built apart.
+const MAX_TRACKED: u64 = 32_768;
+/// Maximum values in all subschemas of `not`, each counted as often as it is in one.
+pub(super) const MAX_NEGATED: u64 = 100_000;
+/// Maximum values in a schema, times the orders in which its inner schemas with an `$id` may be entered: each order
+/// is built apart.
+pub(super) const MAX_ENTERED: u64 = 100_000;
+/// Maximum different patterns of a schema.
+const MAX_PATTERNS: usize = 256;
+/// Maximum bytes of all compiled patterns of a schema.
+const MAX_PATTERN_BYTES: u64 = 12 << 20;
+
+/// A schema is refused because of the work that it would cause, or could cause.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SchemaTooCostly {
+    #[error("it has more than {MAX_BYTES} bytes; split it, or shorten its texts")]
+    Bytes,
+    #[error("it has more than {MAX_VALUES} values; split it")]
+    Values,
+    #[error("it is nested more than {MAX_DEPTH} levels deep; move inner schemas to \"$defs\"")]
+    Depth,
+    #[error("its long names stand above too many schemas; move the inner schemas to \"$defs\"")]
+    Pointers,
+    #[error(
+        "{place}: with all references followed, more than {MAX_IN_PLACE} entries apply to one value; refer to \
+         fewer schemas in allOf, anyOf and oneOf"
+    )]
+    Expanded { place: String },
+    #[error(
+        "{place}: more than {MAX_IN_PLACE_DEPTH} references and combinations lead to one value; shorten the chain"
+    )]
+    Chain { place: String },
+    #[error(
+        "{place}: it applies itself to the same value without end; a schema may refer to itself only below \
+             properties or items"
+    )]
+    Endless { place: String },
+    #[error(
+        "unevaluatedProperties and unevaluatedItems apply to too many schemas; use additionalProperties or \
+             items in some of them"
+    )]
+    Tracked,
+    #[error("its subschemas of \"not\" are too large; move what they hold to \"$defs\"")]
+    Negated,
+    #[error(
+        "it holds too many schemas with an \"$id\" of their own for its size; give them names in \"$defs\" only"
+    )]
+    Resources,
+    #[error(
+        "{place}: {reference} is not within this schema, and nothing is fetched; put it into \"$defs\""
+    )]
+    Elsewhere { place: String, reference: String },
+    #[error("{place}: {fault}")]
+    Pattern { place: String, fault: PatternFault },
+    #[error(
+        "it has more than {MAX_PATTERNS} patterns, or patterns that are too large together; use fewer"
+    )]
+    Patterns,
+}
+
+/// What reading a value costs beyond one step, because of the schema that it is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Weights {
+    /// Steps of a value that is reached, for schemas in place that do not read it.
+    pub child: u64,
+    /// Steps of 32 bytes of a text that is read.
+    pub text: u64,
+    /// Steps of 32 bytes of a property's name that is read.
+    pub name: u64,
+    /// Steps of a number that is read.
+    pub number: u64,
+    /// Steps of a comparison with a list or an object in `const` or `enum`.
+    pub constant: u64,
+    /// Steps of a fault that is written down: it copies parts of the schema.
+    pub fault: u64,
+}
+
+impl Weights {
+    pub const NONE: Self = Self {
+        child: 1,
+        text: 1,
+        name: 1,
+        number: 1,
+        constant: 1,
+        fault: 1,
+    };
+
+    /// While faults are written down, which takes memory that is kept to the end: names are listed, and each
+    /// fault is one of many.
+    pub fn writing(self) -> Self {
+        Self {
+            name: self.name.max(MIN_NAME_WRITTEN),
+            fault: self.fault.saturating_mul(FAULT_FACTOR),
+            ..self
+        }
+    }
+}
+
+/// The least steps of 32 bytes of a name that may be listed in a fault.
+const MIN_NAME_WRITTEN: u64 = 1024;
+/// How many times the steps of other work a fault costs, because it takes memory.
+const FAULT_FACTOR: u64 = 16;
+/// Steps of a fault that is written down, without what it copies: about 600 bytes.
+const FAULT_STEPS: u64 = 64;
+/// Bytes that a fault copies, for one step.
+const FAULT_BYTES_A_STEP: u64 = 4;
+/// Steps to divide by a `multipleOf` that is a fraction.
+const STEPS_OF_FACTOR: u64 = 8;
+/// Steps to divide by one that is far from 1: bit by bit.
+const STEPS_OF_FAR_FACTOR: u64 = 300;
+/// Schemas in place that do not read the value, for one step.
+const SILENT_A_STEP: u64 = 4;
+/// What checks a format, or content that is encoded, looks at each byte of a text.
+const TEXT_BY_BYTE: u64 = 32;
+
+/// # Errors
+/// Why the schema is refused.
+pub(super) fn weigh(schema: &Value) -> Result<Weights, SchemaTooCostly> {
+    let document = SchemaTree::of(schema)?;
+    let mut weighing = Weighing::new(&document);
+    weighing.below.push((schema, String::new()));
+    while let Some((schema, place)) = weighing.below.pop() {
+        weighing.in_place(schema, &place, 0)?;
+    }
+    if weighing.pattern_bytes > MAX_PATTERN_BYTES || weighing.patterns.len() > MAX_PATTERNS {
+        return Err(SchemaTooCostly::Patterns);
+    }
+    Ok(Weights {
+        child: 1 + weighing.silent / SILENT_A_STEP,
+        text: weighing.text,
+        number: weighing.number,
+        name: 1 + weighing.name,
+        constant: 1 + weighing.constant,
+        fault: FAULT_STEPS + document.longest / FAULT_BYTES_A_STEP,
+    })
+}
+
+/// What one schema does to one value, with references followed.
+#[derive(Debug, Clone, Copy, Default)]
+struct InPlace {
+    /// Keywords and their entries.
+    entries: u64,
+    /// Schemas that do not read the value.
+    silent: u64,
+    /// The weights of `patternProperties`.
+    names: u64,
+    height: usize,
+}
+
+impl InPlace {
+    fn add(&mut self, inner: Self) {
+        self.entries = self.entries.saturating_add(inner.entries);
+        self.silent = self.silent.saturating_add(inner.silent);
+        self.names = self.names.saturating_add(inner.names);
+        self.height = self.height.max(inner.height + 1);
+    }
+
+    /// `unevaluated…` looks at all of it again, to know what was evaluated.
+    fn again(self) -> Self {
+        Self {
+            entries: self.entries.saturating_mul(3),
+            silent: self.silent.saturating_mul(3),
+            names: self.names.saturating_mul(3),
+            height: self.height,
+        }
+    }
+}
+
+/// The meta-schemas that jsonschema has built in: what one of them does to one value.
+const META: InPlace = InPlace {
+    entries: 512,
+    silent: 32,
+    names: 1,
+    height: 4,
+};
+
+const META_SCHEMAS: [&str; 2] = [
+    "http://json-schema.org/draft-",
+    "https://json-schema.org/draft/",
+];
+/// Maximum characters of a place in a message.
+const MAX_SHOWN: usize = 200;
+
+struct Weighing<'a> {
+    document: &'a SchemaTree<'a>,
+    /// Schemas that apply to parts of a value, with their places.
+    below: Vec<(&'a Value, String)>,
+    /// By address; `None` while it is looked at.
+    known: HashMap<*const Value, Option<InPlace>>,
+    patterns: HashMap<&'a str, u64>,
+    pattern_bytes: u64,
+    tracked: u64,
+    silent: u64,
+    text: u64,
+    name: u64,
+    number: u64,
+    constant: u64,
+}
+
+impl<'a> Weighing<'a> {
+    fn new(document: &'a SchemaTree<'a>) -> Self {
+        Self {
+            document,
+            below: Vec::new(),
+            known: HashMap::new(),
+            patterns: HashMap::new(),
+            pattern_bytes: 0,
+            tracked: 0,
+            silent: 0,
+            text: 1,
+            name: 0,
+            number: 1,
+            constant: 0,
+        }
+    }
+
+    /// What `schema` does to one value.
+    fn in_place(
+        &mut self,
+        schema: &'a Value,
+        place: &str,
+        depth: usize,
+    ) -> Result<InPlace, SchemaTooCostly> {
+        let address = std::ptr::from_ref(schema);
+        match self.known.get(&address) {
+            Some(Some(known)) => return Ok(*known),
+            Some(None) => {
+                return Err(SchemaTooCostly::Endless {
+                    place: shown(place),
+                });
+            }
+            None if depth > MAX_IN_PLACE_DEPTH => {
+                return Err(SchemaTooCostly::Chain {
+                    place: shown(place),
+                });
+            }
+            None => {}
+        }
+        self.known.insert(address, None);
+        let whole = match schema {
+            Value::Object(keywords) => self.keywords(keywords, place, depth)?,
+            _ => InPlace {
+                entries: 1,
+                silent: 1,
+                ..InPlace::default()
+            },
+        };
+        if whole.entries > MAX_IN_PLACE {
+            return Err(SchemaTooCostly::Expanded {
+                place: shown(place),
+            });
+        }
+        if whole.height > MAX_IN_PLACE_DEPTH {
+            return Err(SchemaTooCostly::Chain {
+                place: shown(place),
+            });
+        }
+        self.silent = self.silent.max(whole.silent);
+        self.name = self.name.max(whole.names);
+        self.known.insert(address, Some(whole));
+        Ok(whole)
+    }
+
+    fn keywords(
+        &mut self,
+        keywords: &'a Map<String, Value>,
+        place: &str,
+        depth: usize,
+    ) -> Result<InPlace, SchemaTooCostly> {
+        let mut whole = InPlace {
+            entries: 1,
+            ..InPlace::default()
+        };
+        for (keyword, value) in keywords {
+            let at = format!("{place}/{}", escaped(keyword));
+            whole.entries = whole.entries.saturating_add(1 + entries(value));
+            let inner = match applied(keyword) {
+                Applied::InPlace => parts(keyword, value, &at),
+                Applied::Reference => self.referred(value, &at, &mut whole)?,
+                Applied::Below => {
+                    self.below.extend(parts(keyword, value, &at));
+                    Vec::new()
+                }
+                Applied::Nowhere => {
+                    self.assertion(keyword, value, &at)?;
+                    Vec::new()
+                }
+            };
+            if keyword == "patternProperties" {
+                for pattern in value.as_object().into_iter().flat_map(Map::keys) {
+                    let bytes = self.pattern(pattern, &at)?;
+                    whole.names = whole.names.saturating_add(pattern::weight(bytes));
+                }
+            }
+            for (schema, at) in inner {
+                let inner = self.in_place(schema, &at, depth + 1)?;
+                whole.add(inner);
+            }
+        }
+        if !is_read(keywords) {
+            whole.silent = whole.silent.saturating_add(1);
+        }
+        let tracks = ["unevaluatedProperties", "unevaluatedItems"];
+        if tracks.iter().any(|keyword| keywords.contains_key(*keyword)) {
+            whole = whole.again();
+            self.tracked = self.tracked.saturating_add(whole.entries);
+            if self.tracked > MAX_TRACKED {
+                return Err(SchemaTooCostly::Tracked);
+            }
+        }
+        Ok(whole)
+    }
+
+    /// The schemas that a reference may lead to.
+    fn referred(
+        &self,
+        reference: &'a Value,
+        place: &str,
+        whole: &mut InPlace,
+    ) -> Result<Vec<(&'a Value, String)>, SchemaTooCostly> {
+        let Value::String(reference) = reference else {
+            return Ok(Vec::new());
+        };
+        let targets = self.document.targets(reference);
+        if targets.is_empty() {
+            if !META_SCHEMAS.iter().any(|meta| reference.starts_with(meta)) {
+                return Err(SchemaTooCostly::Elsewhere {
+                    place: shown(place),
+                    reference: shown(reference),
+                });
+            }
+            whole.add(META);
+        }
+        let place = reference.split_once('#').map_or("", |(_, place)| place);
+        let targets = targets.into_iter();
+        Ok(targets.map(|target| (target, place.to_owned())).collect())
+    }
+
+    /// A keyword that holds no schema.
+    fn assertion(
+        &mut self,
+        keyword: &str,
+        value: &'a Value,
+        place: &str,
+    ) -> Result<(), SchemaTooCostly> {
+        match (keyword, value) {
+            ("const" | "enum", _) => self.constant = self.constant.max(size(value)),
+            ("pattern", Value::String(pattern)) => {
+                let bytes = self.pattern(pattern, place)?;
+                self.text = self.text.max(pattern::weight(bytes));
+            }
+            ("format" | "contentEncoding" | "contentMediaType", _) => {
+                self.text = self.text.max(TEXT_BY_BYTE);
+            }
+            ("multipleOf", Value::Number(factor)) if !factor.is_u64() => {
+                let size = factor.as_f64().unwrap_or_default().abs();
+                let is_far = !(1.0 / FAR..FAR).contains(&size);
+                let steps = if is_far {
+                    STEPS_OF_FAR_FACTOR
+                } else {
+                    STEPS_OF_FACTOR
+                };
+                self.number = self.number.max(steps);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Bytes of a compiled pattern.
+    fn pattern(&mut self, pattern: &'a str, place: &str) -> Result<u64, SchemaTooCostly> {
+        if let Some(known) = self.patterns.get(pattern) {
+            return Ok(*known);
+        }
+        if self.patterns.len() >= MAX_PATTERNS {
+            return Err(SchemaTooCostly::Patterns);
+        }
+        let bytes = pattern::bytes(pattern).map_err(|fault| SchemaTooCostly::Pattern {
+            place: shown(place),
+            fault,
+        })?;
+        self.pattern_bytes += bytes;
+        if self.pattern_bytes > MAX_PATTERN_BYTES {
+            return Err(SchemaTooCostly::Patterns);
+        }
+        self.patterns.insert(pattern, bytes);
+        Ok(bytes)
+    }
+}
+
+/// Where the schemas apply that a keyword holds.
+enum Applied {
+    InPlace,
+    Reference,
+    Below,
+    /// It holds none.
+    Nowhere,
+}
+
+fn applied(keyword: &str) -> Applied {
+    match keyword {
+        "$ref" | "$dynamicRef" | "$recursiveRef" => Applied::Reference,
+        "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" | "dependentSchemas"
+        | "dependencies" => Applied::InPlace,
+        "properties"
+        | "patternProperties"
+        | "additionalProperties"
+        | "propertyNames"
+        | "unevaluatedProperties"
+        | "items"
+        | "prefixItems"
+        | "additionalItems"
+        | "contains"
+        | "unevaluatedItems"
+        | "contentSchema" => Applied::Below,
+        _ => Applied::Nowhere,
+    }
+}
+
+/// The schemas within a keyword's value: itself, a list of them, or a map of them.
+fn parts<'a>(keyword: &str, value: &'a Value, place: &str) -> Vec<(&'a Value, String)> {
+    let is_map = matches!(
+        keyword,
+        "properties" | "patternProperties" | "dependentSchemas" | "dependencies"
+    );
+    match value {
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(index, item)| (item, format!("{place}/{index}")))
+                .collect()
+        }
+        // Of `dependencies` some are lists of names.
+        Value::Object(fields) if is_map => {
+            let schemas = fields.iter().filter(|(_, value)| !value.is_array());
+            schemas
+                .map(|(name, value)| (value, format!("{place}/{}", escaped(name))))
+                .collect()
+        }
+        schema => vec![(schema, place.to_owned())],
+    }
+}
+
+/// Whether each evaluation of a schema with these keywords reads the value, and so pays for itself.
+fn is_read(keywords: &Map<String, Value>) -> bool {
+    // Below draft 2019-09 a reference puts all other keywords out of force.
+    if keywords.contains_key("$ref") {
+        return false;
+    }
+    keywords
+        .iter()
+        .any(|(keyword, value)| match keyword.as_str() {
+            "type" | "const" | "pattern" | "minimum" | "maximum" | "exclusiveMinimum"
+            | "exclusiveMaximum" | "multipleOf" | "uniqueItems" => true,
+            "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties"
+            | "maxProperties" => value.as_f64().is_some_and(|least| least > 0.0),
+            "enum" | "required" | "properties" | "contains" => entries(value) > 0,
+            _ => false,
+        })
+}
+
+/// Entries of a keyword's value that are looked at one by one.
+fn entries(value: &Value) -> u64 {
+    let length = |value: &Value| value.as_array().map_or(0, |items| items.len() as u64);
+    match value {
+        Value::Object(fields) => fields.values().map(|inner| 1 + length(inner)).sum(),
+        list => length(list),
+    }
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A place, or a reference, in a message.
+fn shown(text: &str) -> String {
+    cut(text, MAX_SHOWN)
+}

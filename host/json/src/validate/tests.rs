@@ -1,0 +1,110 @@
+//! What a validator finds, and that nothing makes it work without end.
+
+use super::*;
+use serde_json::json;
+
+#[test]
+fn faults_name_the_place_and_the_expectation() {
+    let schema =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n", "m"]});
+    let error = Validator::new(&schema)
+        .unwrap()
+        .check(&json!({"n": "x"}))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("/n: \"x\" is not of type \"integer\""),
+        "{error}"
+    );
+    assert!(error.contains("\"m\" is a required property"), "{error}");
+}
+
+#[test]
+fn open_values_are_no_violation_and_known_ones_are() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "maximum": 9},
+            "list": {"type": "array", "items": {"type": "number"}, "minItems": 2, "uniqueItems": true},
+            "way": {"anyOf": [{"type": "integer"}, {"type": "object", "properties": {"to": {"type": "integer"}, "by": {"type": "integer"}}, "required": ["to"]}]},
+            "pair": {"const": {"a": 1, "b": 2}},
+            "mode": {"enum": ["x", "y"]},
+        },
+        "if": {"properties": {"mode": {"not": {"const": "y"}}}, "required": ["mode"]},
+        "then": {"required": ["n"]},
+        "required": ["list"],
+        "additionalProperties": false,
+    });
+    let validator = Validator::new(&schema).unwrap();
+    for (value, open, expect) in [
+        (json!({"list": "†l", "n": "†n"}), vec!["/list", "/n"], ""),
+        (json!({"list": "†l", "n": "†n"}), vec!["/list"], "/n: "),
+        (
+            json!({"list": ["†a", "†a"]}),
+            vec!["/list/0", "/list/1"],
+            "",
+        ),
+        (json!({"list": ["†a", "x"]}), vec!["/list/0"], "/list/1: "),
+        (json!({"list": ["†a"]}), vec!["/list/0"], "/list: "),
+        (
+            json!({"list": "†l", "way": {"to": "†t"}}),
+            vec!["/list", "/way/to"],
+            "",
+        ),
+        (
+            json!({"list": "†l", "way": {"to": "†t", "by": "x"}}),
+            vec!["/list", "/way/to"],
+            "/way: ",
+        ),
+        (
+            json!({"list": "†l", "way": "†w"}),
+            vec!["/list", "/way"],
+            "",
+        ),
+        (
+            json!({"list": "†l", "pair": {"a": "†a", "b": 2}}),
+            vec!["/list", "/pair/a"],
+            "",
+        ),
+        (
+            json!({"list": "†l", "pair": {"a": 1, "b": 3}}),
+            vec!["/list"],
+            "/pair: ",
+        ),
+        (
+            json!({"list": "†l", "mode": "†m"}),
+            vec!["/list", "/mode"],
+            "",
+        ),
+        (json!({"list": "†l", "mode": "z"}), vec!["/list"], "/mode: "),
+        (
+            json!({"n": "†n"}),
+            vec!["/n"],
+            ": \"list\" is a required property",
+        ),
+        (
+            json!({"list": "†l", "more": "†m"}),
+            vec!["/list", "/more"],
+            ": Additional properties",
+        ),
+    ] {
+        let faults = validator.faults(&value, &open).unwrap();
+        let faults: Vec<_> = faults
+            .iter()
+            .map(|f| format!("{}: {}", f.pointer, f.reason))
+            .collect();
+        if expect.is_empty() {
+            assert_eq!(faults, [""; 0], "{value}");
+        } else {
+            assert!(
+                faults.len() == 1 && faults[0].starts_with(expect),
+                "{value}: {faults:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_is_fetched() {
+    assert!(Validator::new(&json!({"$ref": "http://127.0.0.1:9/schema.json"})).is_err());
+}
