@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::sync::Arc;
+use toolhold_json::bounded;
 use toolhold_policy::restrictions::GrantRestrictions;
 use toolhold_policy::{
     CallClock, CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls, OwnedCaller,
@@ -66,7 +67,7 @@ impl OtherTools {
             });
         }
         let arguments: Value =
-            serde_json::from_str(arguments).map_err(|error| CallError::Arguments {
+            bounded::from_str(arguments).map_err(|error| CallError::Arguments {
                 reason: error.to_string(),
             })?;
         // The context and the reserved properties of the calling call stay with it: its scopes let values in for

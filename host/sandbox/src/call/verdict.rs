@@ -1,7 +1,7 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
 use super::CallState;
-use super::meter::{RefusedResource, TooManyBytes};
+use super::meter::{KeptTooMuch, RefusedResource, TooManyBytes};
 use std::time::Duration;
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
@@ -64,6 +64,12 @@ pub(crate) fn classify(
             limit: limits.host_bytes,
         };
     }
+    if let Some(kept) = error.downcast_ref::<KeptTooMuch>() {
+        return match *kept {
+            KeptTooMuch::Call { limit } => CallError::KeptBytes { limit },
+            KeptTooMuch::Host { ceiling } => CallError::HostFull { ceiling },
+        };
+    }
     // A refusal by itself ends no guest; a guest that dies after one died of it.
     match state.gauge.refused() {
         Some(RefusedResource::Memory) => {
@@ -82,6 +88,8 @@ pub(crate) fn classify(
             };
         }
         Some(RefusedResource::Quota) => return CallError::Quota { reason: cause },
+        Some(RefusedResource::KeptBytes { limit }) => return CallError::KeptBytes { limit },
+        Some(RefusedResource::HostFull { ceiling }) => return CallError::HostFull { ceiling },
         None => {}
     }
     if let Some(limit) = state.outbound.fired() {

@@ -18,7 +18,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use tokio::sync::Semaphore;
-use toolhold_admission::{FairQueue, Rate};
+use toolhold_admission::{FairQueue, MemoryCeiling, Rate};
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -43,6 +43,8 @@ struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
     rate: Rate,
+    /// What the host keeps for running calls.
+    kept: MemoryCeiling,
     /// One permit for each call whose clock stands still ([`Clock`](crate::call::Clock)).
     pauses: Arc<Semaphore>,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
@@ -72,6 +74,7 @@ impl Engine {
         let family = Arc::new(Family {
             admission,
             rate: Rate::per_minute(config.calls_per_minute.into()),
+            kept: MemoryCeiling::new(config.kept_bytes),
             // A call that waits for a person keeps its instance, and with it its permit. The other half of the
             // permits is left to calls that need nobody.
             pauses: Arc::new(Semaphore::new(config.concurrent_calls as usize / 2)),
@@ -151,6 +154,11 @@ impl Engine {
     /// The rate of calls over all modules.
     pub(crate) fn rate(&self) -> &Rate {
         &self.inner.family.rate
+    }
+
+    /// What the host keeps for running calls, all together.
+    pub(crate) fn kept(&self) -> &MemoryCeiling {
+        &self.inner.family.kept
     }
 
     /// Keeps the clock running for as long as the guard lives.

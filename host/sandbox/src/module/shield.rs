@@ -6,6 +6,7 @@
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
 use crate::bindings::types::ScopedValue;
+use super::world::parsed;
 use crate::call::{CallState, GuestCall, shallow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -102,10 +103,7 @@ pub(crate) fn output(
                     limit: limits.output_bytes,
                 });
             }
-            let value: Value =
-                serde_json::from_str(&redaction.value).map_err(|error| CallError::Encoding {
-                    reason: error.to_string(),
-                })?;
+            let value = parsed(&redaction.value)?;
             shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
             json!({"redact": value, "reason": text::visible(&redaction.reason, MAX_REASON_CHARS)})
         }
