@@ -4,7 +4,8 @@
 //! text is no bound of the memory. The text is weighed in one pass, without building anything, before it is read.
 
 use serde::de::{DeserializeOwned, Error as _};
-use thiserror::Error;
+use std::error::Error;
+use std::fmt;
 
 /// Most bytes of memory of one value that comes from outside. A text of 4 MiB with records of small members, which
 /// is the worst that tools and clients send in earnest, takes nearly as much; one that was made to take memory
@@ -23,13 +24,22 @@ const OBJECT: u64 = 160;
 const STRING: u64 = 32;
 
 /// The value would need more memory than it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "as a value this JSON would take more than {limit} bytes of memory, because it has very many small values; send fewer at once"
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMuchMemory {
     pub limit: u64,
 }
+
+impl fmt::Display for TooMuchMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = self.limit;
+        write!(
+            f,
+            "as a value this JSON would take more than {limit} bytes of memory, because it has very many small values; send fewer at once"
+        )
+    }
+}
+
+impl Error for TooMuchMemory {}
 
 /// What the values of one document may take together.
 #[derive(Debug, Clone, Copy)]

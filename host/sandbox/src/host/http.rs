@@ -9,10 +9,11 @@ use crate::egress::BODY_MEMORY_BYTES;
 use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi_http::p2::bindings::http::types::{
-    HeaderError, HostFields, HostOutgoingRequest as _, HostOutgoingResponse as _, Method,
+    HeaderError, HostFields, HostOutgoingRequest as Requests, HostOutgoingResponse as Responses,
+    Method,
 };
+use wasmtime_wasi_http::p2::HeaderResult;
 use wasmtime_wasi_http::p2::types::{HostOutgoingRequest, HostOutgoingResponse};
-use wasmtime_wasi_http::p2::{HeaderResult, body::HostOutgoingBody};
 use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
 /// A handle of fields without any.
@@ -138,8 +139,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
         |mut store: Store<'_>, (request,): (Resource<HostOutgoingRequest>,)| {
             let state = store.data_mut();
             state.spent(BODY_MEMORY_BYTES)?;
-            let body: Result<Resource<HostOutgoingBody>, ()> = state.http().body(request)?;
-            Ok((body,))
+            Ok((Requests::body(&mut state.http(), request)?,))
         },
     )?;
     types.func_wrap(
@@ -147,8 +147,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
         |mut store: Store<'_>, (response,): (Resource<HostOutgoingResponse>,)| {
             let state = store.data_mut();
             state.spent(BODY_MEMORY_BYTES)?;
-            let body: Result<Resource<HostOutgoingBody>, ()> = state.http().body(response)?;
-            Ok((body,))
+            Ok((Responses::body(&mut state.http(), response)?,))
         },
     )
 }
