@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn what_is_sent_in_earnest_is_read() {
         let record = json!({"id": 123_456, "name": "a name", "tags": ["a", "b"], "place": null});
-        let records = json!(vec![record; 50_000]).to_string();
+        let records = json!(vec![record; 60_000]).to_string();
         assert!(records.len() > 3 << 20);
         assert!(from_str::<Value>(&records).is_ok());
         let numbers = json!(vec![1234.5678; 420_000]).to_string();

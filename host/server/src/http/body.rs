@@ -2,10 +2,13 @@
 
 use crate::http::error::ApiError;
 use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
+use toolhold_json::bounded;
 
 /// A JSON body.
 #[derive(Debug)]
@@ -19,6 +22,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let request = Request::from_parts(parts.clone(), body);
+        let text = Bytes::from_request(request, state).await;
+        let text = text.map_err(JsonRejection::from)?;
+        // Before it is read: the value of a small text may need a lot of memory.
+        bounded::weigh(&text).map_err(|error| ApiError::payload_too_large(error.to_string()))?;
+        let request = Request::from_parts(parts, text.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
         let said = T::deserialize(&raw).map_err(|error| ApiError::invalid(error.to_string()))?;
         Ok(Self { said, raw })
