@@ -14,6 +14,8 @@ mod load;
 mod nested;
 mod scratch;
 pub(crate) mod snapshot;
+#[cfg(test)]
+mod memory_tests;
 mod standing;
 
 use crate::call::OtherTools;
