@@ -151,12 +151,14 @@ impl MemoryBudget {
     }
 }
 
-/// Checks that the value of `text` takes at most [`MAX_MEMORY`].
+/// Bytes that the value of `text` may take, at most [`MAX_MEMORY`].
 ///
 /// # Errors
-/// It takes more.
-pub fn weigh(text: &[u8]) -> Result<(), TooMuchMemory> {
-    MemoryBudget::default().text(text)
+/// They are more.
+pub fn weigh(text: &[u8]) -> Result<u64, TooMuchMemory> {
+    let mut budget = MemoryBudget::default();
+    budget.text(text)?;
+    Ok(budget.taken())
 }
 
 /// [`serde_json::from_slice`] for text from outside.

@@ -33,6 +33,7 @@ use standing::approval;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Weak};
+use toolhold_admission::MemoryCeiling;
 use toolhold_policy::CallError;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{ApprovedBy, GrantChange};
@@ -119,6 +120,11 @@ impl Registry {
     /// What the operator decided.
     pub fn policy(&self) -> Arc<Policy> {
         self.shared.policy()
+    }
+
+    /// What the host may keep for running calls. What else the process keeps for a client counts here, too.
+    pub fn kept(&self) -> &MemoryCeiling {
+        self.shared.engine.kept()
     }
 
     /// All modules, also those that wait for approval, by name and version.
