@@ -96,7 +96,9 @@ impl fmt::Debug for MemoryCeiling {
 
 impl fmt::Debug for MemoryReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MemoryReservation").field(&self.bytes).finish()
+        f.debug_tuple("MemoryReservation")
+            .field(&self.bytes)
+            .finish()
     }
 }
 

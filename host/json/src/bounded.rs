@@ -63,7 +63,10 @@ impl MemoryBudget {
     /// There is less left.
     pub fn take(&mut self, bytes: u64) -> Result<(), TooMuchMemory> {
         let limit = self.limit;
-        self.left = self.left.checked_sub(bytes).ok_or(TooMuchMemory { limit })?;
+        self.left = self
+            .left
+            .checked_sub(bytes)
+            .ok_or(TooMuchMemory { limit })?;
         Ok(())
     }
 
@@ -202,7 +205,9 @@ mod tests {
             Value::Object(members) => {
                 // The hash, the key and the value in a list, and a place in the table.
                 let entry = size_of::<Value>() + size_of::<String>() + 2 * size_of::<usize>();
-                let inner = members.iter().map(|(key, value)| key.len() as u64 + held(value));
+                let inner = members
+                    .iter()
+                    .map(|(key, value)| key.len() as u64 + held(value));
                 (members.len() * entry) as u64 + inner.sum::<u64>()
             }
             _ => 0,
@@ -211,11 +216,24 @@ mod tests {
 
     #[test]
     fn what_was_made_to_take_memory_is_refused_before_it_is_read() {
-        for (item, count) in [("[1]", 1 << 20), (r#"{"":0}"#, 600_000), ("{}", 1 << 20), ("1", 2 << 20)] {
+        for (item, count) in [
+            ("[1]", 1 << 20),
+            (r#"{"":0}"#, 600_000),
+            ("{}", 1 << 20),
+            ("1", 2 << 20),
+        ] {
             let text = format!("[{}]", vec![item; count].join(","));
             let error = from_str::<Value>(&text).unwrap_err().to_string();
-            assert!(error.contains("more than 134217728 bytes of memory"), "{error}");
-            assert_eq!(from_slice::<Value>(text.as_bytes()).unwrap_err().to_string(), error);
+            assert!(
+                error.contains("more than 134217728 bytes of memory"),
+                "{error}"
+            );
+            assert_eq!(
+                from_slice::<Value>(text.as_bytes())
+                    .unwrap_err()
+                    .to_string(),
+                error
+            );
         }
     }
 

@@ -10,8 +10,8 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
-pub use kind::{Repair, RepairKind};
 use crate::bounded;
+pub use kind::{Repair, RepairKind};
 use reader::RepairReader;
 use serde_json::Value;
 

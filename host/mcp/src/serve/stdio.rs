@@ -142,10 +142,7 @@ impl StdioClient {
     }
 
     /// Handles a batch, whose replies are sent together.
-    fn batch(
-        self: &Arc<Self>,
-        messages: Vec<Result<Message, InvalidMessage>>,
-    ) -> Option<Outgoing> {
+    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, InvalidMessage>>) -> Option<Outgoing> {
         let session = self.session.get();
         if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
             return Some(rpc::reply(None, &Err(error)).into());

@@ -219,7 +219,10 @@ mod tests {
         let refused = unread.reply(&id(6), &large);
         assert!(refused.len() < SMALL_BYTES);
         let message = text(&refused)["error"]["message"].to_string();
-        assert!(message.contains("may leave 67108864 bytes unread"), "{message}");
+        assert!(
+            message.contains("may leave 67108864 bytes unread"),
+            "{message}"
+        );
         // What is small is always said.
         assert_eq!(text(&unread.reply(&id(7), &Ok(json!({}))))["id"], 7);
         assert!(unread.bytes.taken() <= MAX_UNREAD_BYTES);

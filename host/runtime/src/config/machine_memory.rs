@@ -18,7 +18,13 @@ pub(super) fn share() -> u64 {
 fn share_of(machine: &str, group: &str) -> u64 {
     let machine = machine.lines().find_map(|line| {
         let kibibytes = line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?;
-        Some(kibibytes.trim().parse::<u64>().ok()?.saturating_mul(1 << 10))
+        Some(
+            kibibytes
+                .trim()
+                .parse::<u64>()
+                .ok()?
+                .saturating_mul(1 << 10),
+        )
     });
     // "max", where it has no limit of its own.
     let group = group.trim().parse().ok();

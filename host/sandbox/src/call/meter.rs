@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use toolhold_admission::{MemoryCeiling, MemoryFull, MemoryReservation};
+use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
 use wasmtime::{ResourceLimiter, Result};
 
@@ -57,6 +58,15 @@ pub enum KeptTooMuch {
     Call { limit: u64 },
     #[error("the host keeps all {ceiling} bytes that it may for calls")]
     Host { ceiling: u64 },
+}
+
+impl From<KeptTooMuch> for CallError {
+    fn from(kept: KeptTooMuch) -> Self {
+        match kept {
+            KeptTooMuch::Call { limit } => Self::KeptBytes { limit },
+            KeptTooMuch::Host { ceiling } => Self::HostFull { ceiling },
+        }
+    }
 }
 
 impl Gauge {
@@ -265,7 +275,10 @@ mod tests {
         assert_eq!(second.keep(1).unwrap_err(), full);
         let refused = RefusedResource::HostFull { ceiling: 150 };
         assert_eq!(second.refused(), Some(refused));
-        assert_eq!((kept.bytes(), other.bytes(), ceiling.taken()), (90, 60, 150));
+        assert_eq!(
+            (kept.bytes(), other.bytes(), ceiling.taken()),
+            (90, 60, 150)
+        );
         drop(kept);
         other.grow(40).unwrap();
         assert_eq!(ceiling.taken(), 100);

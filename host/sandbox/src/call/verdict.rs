@@ -65,10 +65,7 @@ pub(crate) fn classify(
         };
     }
     if let Some(kept) = error.downcast_ref::<KeptTooMuch>() {
-        return match *kept {
-            KeptTooMuch::Call { limit } => CallError::KeptBytes { limit },
-            KeptTooMuch::Host { ceiling } => CallError::HostFull { ceiling },
-        };
+        return (*kept).into();
     }
     // A refusal by itself ends no guest; a guest that dies after one died of it.
     match state.gauge.refused() {

@@ -6,8 +6,8 @@
 
 use super::{Docs, FunctionDocs};
 use serde_json::{Map, Value};
-use toolhold_json::bounded;
 use std::collections::BTreeMap;
+use toolhold_json::bounded;
 
 /// The section's name.
 pub const NAME: &str = "package-docs";

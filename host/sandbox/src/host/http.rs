@@ -8,11 +8,11 @@ use crate::call::CallState;
 use crate::egress::BODY_MEMORY_BYTES;
 use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
 use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi_http::p2::HeaderResult;
 use wasmtime_wasi_http::p2::bindings::http::types::{
     HeaderError, HostFields, HostOutgoingRequest as Requests, HostOutgoingResponse as Responses,
     Method,
 };
-use wasmtime_wasi_http::p2::HeaderResult;
 use wasmtime_wasi_http::p2::types::{HostOutgoingRequest, HostOutgoingResponse};
 use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
@@ -95,7 +95,9 @@ fn filled(types: &mut Http<'_>) -> Result<()> {
         "[method]fields.set",
         |mut store: Store<'_>, (fields, name, values): (Fields, String, Vec<Vec<u8>>)| {
             let state = store.data_mut();
-            let bytes = values.iter().map(|value| field_bytes(name.len(), value.len()));
+            let bytes = values
+                .iter()
+                .map(|value| field_bytes(name.len(), value.len()));
             let bytes = bytes.sum();
             state
                 .http_memory
@@ -155,7 +157,9 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
 impl CallState {
     fn made(&mut self, fields: &Fields) -> Result<()> {
         let map = self.table.get(fields)?;
-        let entries = map.iter().map(|(name, value)| field_bytes(name.as_str().len(), value.len()));
+        let entries = map
+            .iter()
+            .map(|(name, value)| field_bytes(name.as_str().len(), value.len()));
         let bytes = FIELDS_BYTES + entries.sum::<u64>();
         let bytes = bytes.min(MAX_FIELDS_BYTES);
         self.http_memory.made(&self.gauge, fields.rep(), bytes)?;

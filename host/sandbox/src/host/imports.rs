@@ -109,7 +109,9 @@ impl secrets::Host for CallState {
 impl other_tools::Host for CallState {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
         let (other_tools, clock) = (self.other_tools.clone(), self.clock.clone());
-        let called = other_tools.call(&tool, &arguments, clock).await;
+        let called = other_tools
+            .call(&tool, &arguments, clock, &self.gauge)
+            .await;
         called.map_err(|error| types::ToolError {
             class: match error.class() {
                 ErrorClass::Correctable => types::ErrorClass::Correctable,

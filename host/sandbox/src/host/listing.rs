@@ -157,7 +157,12 @@ mod tests {
             found.sort_by(|a, b| a.name.cmp(&b.name));
             assert_eq!(found.len(), 1_002);
             assert_eq!(found[0].name, "file-0000");
-            let kinds: Vec<_> = found.iter().rev().take(3).map(|entry| entry.type_).collect();
+            let kinds: Vec<_> = found
+                .iter()
+                .rev()
+                .take(3)
+                .map(|entry| entry.type_)
+                .collect();
             assert!(
                 matches!(
                     kinds.as_slice(),
@@ -175,7 +180,10 @@ mod tests {
         let narrow = gauge(10_000, &ceiling);
         let listed = list(&opened, narrow.keep(LISTING_BYTES).unwrap());
         assert!(matches!(listed, Err(ListError::TooLarge)));
-        assert_eq!(narrow.refused(), Some(RefusedResource::KeptBytes { limit: 10_000 }));
+        assert_eq!(
+            narrow.refused(),
+            Some(RefusedResource::KeptBytes { limit: 10_000 })
+        );
         assert_eq!(ceiling.taken(), 0);
     }
 }

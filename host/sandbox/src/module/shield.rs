@@ -3,10 +3,10 @@
 //! A shield is loaded, pinned, limited and run as any module is. It gets what is screened and the
 //! operator's settings, and gives back a verdict that its caller has still to check.
 
+use super::world::parsed;
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
 use crate::bindings::types::ScopedValue;
-use super::world::parsed;
 use crate::call::{CallState, GuestCall, shallow};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -110,7 +110,9 @@ async fn registry(name: &str, text: &str, kept_bytes: u64, ceiling: u64) -> (Reg
 
 async fn call(registry: &Registry, tool: &str, count: u32) -> Result<Value, CallError> {
     let arguments = json!({"count": count});
-    let report = registry.call(&Invocation::new("call-1", tool, &arguments)).await;
+    let report = registry
+        .call(&Invocation::new("call-1", tool, &arguments))
+        .await;
     report.result.map(|output| output.into_value())
 }
 
@@ -120,7 +122,10 @@ async fn fields_that_a_guest_holds_are_counted() {
     assert_eq!(call(&registry, "web.keep", 16).await.unwrap(), json!(0));
     for tool in ["web.keep", "web.copy"] {
         let error = call(&registry, tool, 18).await.unwrap_err();
-        assert!(matches!(error, CallError::KeptBytes { limit: 1_048_576 }), "{error}");
+        assert!(
+            matches!(error, CallError::KeptBytes { limit: 1_048_576 }),
+            "{error}"
+        );
     }
     assert_eq!(call(&registry, "web.drop", 500).await.unwrap(), json!(0));
     assert_eq!(engine.kept().taken(), 0);
@@ -131,7 +136,10 @@ async fn all_calls_together_have_a_ceiling() {
     let (registry, engine) = registry("web", FIELDS, 1 << 20, 500_000).await;
     assert_eq!(call(&registry, "web.keep", 8).await.unwrap(), json!(0));
     let error = call(&registry, "web.keep", 9).await.unwrap_err();
-    assert!(matches!(error, CallError::HostFull { ceiling: 500_000 }), "{error}");
+    assert!(
+        matches!(error, CallError::HostFull { ceiling: 500_000 }),
+        "{error}"
+    );
     assert_eq!(error.kind(), "host_full");
     assert_eq!(engine.kept().taken(), 0);
 }

@@ -11,11 +11,11 @@
 pub(crate) mod folder;
 mod govern;
 mod load;
+#[cfg(test)]
+mod memory_tests;
 mod nested;
 mod scratch;
 pub(crate) mod snapshot;
-#[cfg(test)]
-mod memory_tests;
 mod standing;
 
 use crate::call::OtherTools;
