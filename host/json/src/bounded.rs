@@ -105,7 +105,8 @@ impl MemoryBudget {
     /// As [`Self::take`].
     pub fn text(&mut self, text: &[u8]) -> Result<(), TooMuchMemory> {
         self.take(text.len() as u64)?;
-        // Which of the open brackets are objects, the innermost last. serde_json reads 127.
+        let mut depth: u32 = 0;
+        // Which of the open brackets are objects, the innermost last.
         let mut objects: u128 = 0;
         // The cost of the bracket before, if anything comes in it.
         let mut opened = 0;
@@ -116,11 +117,19 @@ impl MemoryBudget {
                 b']' | b'}' => {
                     opened = 0;
                     objects >>= 1;
+                    depth = depth.saturating_sub(1);
                     continue;
                 }
                 _ => {}
             }
             self.take(std::mem::take(&mut opened))?;
+            if matches!(byte, b'[' | b'{') {
+                depth += 1;
+                // serde_json ends with an error here.
+                if depth == u128::BITS {
+                    return Ok(());
+                }
+            }
             match byte {
                 b'[' => {
                     opened = ARRAY;
@@ -234,6 +243,16 @@ mod tests {
                     .to_string(),
                 error
             );
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_left_to_the_reader() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(from_str::<Value>(&nested(127)).is_ok());
+        for depth in [128, 1_000_000] {
+            let error = from_str::<Value>(&nested(depth)).unwrap_err().to_string();
+            assert!(error.contains("recursion limit"), "{error}");
         }
     }
 
