@@ -5,7 +5,7 @@ use crate::engine::{Engine, EngineConfig};
 use crate::policy::{ModulePolicy, Policy};
 use serde_json::{Value, json};
 use toolhold_policy::limits::LimitsRequest;
-use toolhold_policy::{CallError, Invocation};
+use toolhold_policy::{CallError, Invocation, Output};
 
 /// Fills fields of 60 kB, keeps them or drops them, `count` times.
 const FIELDS: &str = r#"
@@ -113,7 +113,7 @@ async fn call(registry: &Registry, tool: &str, count: u32) -> Result<Value, Call
     let report = registry
         .call(&Invocation::new("call-1", tool, &arguments))
         .await;
-    report.result.map(|output| output.into_value())
+    report.result.map(Output::into_value)
 }
 
 #[tokio::test]
