@@ -33,7 +33,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     Ok(())
 }
 
-type Store<'a> = StoreContextMut<'a, CallState>;
+pub(super) type Store<'a> = StoreContextMut<'a, CallState>;
 type Fd = Resource<Descriptor>;
 
 fn preopens(linker: &mut Linker<CallState>) -> Result<()> {

@@ -4,10 +4,11 @@
 //! wasmtime bounds the fields of one handle, but not how many handles are full, and the text of a method or an
 //! authority not at all.
 
+use super::files::Store;
 use crate::call::CallState;
 use crate::egress::BODY_MEMORY_BYTES;
+use wasmtime::Result;
 use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
-use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi_http::p2::HeaderResult;
 use wasmtime_wasi_http::p2::bindings::http::types::{
     HeaderError, HostFields, HostOutgoingRequest as Requests, HostOutgoingResponse as Responses,
@@ -23,7 +24,6 @@ const FIELD_BYTES: u64 = 256;
 /// The most that fields may take, of which wasmtime counts 128 KiB: it counts no growth and no allocation.
 const MAX_FIELDS_BYTES: u64 = 640 << 10;
 
-type Store<'a> = StoreContextMut<'a, CallState>;
 type Fields = Resource<FieldMap>;
 type Http<'a> = LinkerInstance<'a, CallState>;
 

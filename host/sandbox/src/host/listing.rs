@@ -1,13 +1,14 @@
 //! Listings of directories: read at once as wasmtime does it, but no further than what the host may keep.
 
+use super::files::Store;
 use crate::call::CallState;
 use crate::call::meter::{KeptBytes, KeptTooMuch};
 use cap_std::fs::{Dir, FileType, FileTypeExt as _};
 use std::fs::File;
 use std::io;
 use std::vec;
+use wasmtime::Result;
 use wasmtime::component::{Linker, Resource, ResourceType};
-use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::FsError;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
@@ -17,7 +18,6 @@ const LISTING_BYTES: u64 = 128;
 /// An entry besides its name: two places in a list that grows, and an allocation.
 const ENTRY_BYTES: u64 = 96;
 
-type Store<'a> = StoreContextMut<'a, CallState>;
 type Entry = Result<DirectoryEntry, ErrorCode>;
 
 /// The entries of a directory that the guest has not taken yet.
