@@ -9,6 +9,7 @@ use crate::disk::Scratch;
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
 use crate::egress::Hooks;
+use crate::revocation::Revocation;
 use std::collections::HashMap;
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, LogLine};
@@ -38,6 +39,8 @@ pub struct CallState {
     pub stderr: CapturePipe,
     pub logs: LogBook,
     pub(crate) clock: Arc<Clock>,
+    /// Asked by host calls that reach something, before they do.
+    pub(crate) revocation: Arc<Revocation>,
 }
 
 impl CallState {
@@ -51,6 +54,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            revocation,
             ..
         } = context;
         let gauge = Gauge::new(limits, engine.kept().clone());
@@ -66,7 +70,7 @@ impl CallState {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(&limits.into()),
+            outbound: granted.egress.hooks(&limits.into(), revocation.clone()),
             table,
             files: OpenFiles::default(),
             http_memory: HttpMemory::default(),
@@ -86,6 +90,7 @@ impl CallState {
                 ..LogBook::default()
             },
             clock,
+            revocation,
         })
     }
 }

@@ -63,6 +63,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd,): (Resource<Descriptor>,)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let folder = match state.table.get(&fd)? {
                     Descriptor::Dir(folder) => folder.dir.clone(),
                     Descriptor::File(_) => return Ok((Err(ErrorCode::NotDirectory),)),
