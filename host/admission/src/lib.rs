@@ -5,7 +5,7 @@
 //! so that tests with a paused clock see refusals and waits exactly.
 //!
 //! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`] (steady refills) and [`SlidingWindow`] (an exact minute);
-//! [`Backoff`] is how long to wait between attempts.
+//! [`Backoff`] is how long to wait between attempts, and [`MemoryCeiling`] what may be kept in memory at a time.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,11 +30,13 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod memory;
 mod queue;
 mod rate;
 mod window;
 
 pub use backoff::Backoff;
+pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation};
 pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
 pub use rate::{KeyedRate, Rate};
 pub use window::{SlidingWindow, WindowCharge};

@@ -20,6 +20,11 @@ mod exit;
 mod terminal;
 mod usage;
 
+/// Gives freed memory back to the system, also while nothing is allocated: a thread of its own does it.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> std::process::ExitCode {
     let cli = usage::parse();
     terminal::pipe::quietly(|| dispatch::command(cli))

@@ -4,7 +4,8 @@
 //! chance; each bounds the depth of what it reads; and no function makes up a value that was not
 //! written. Text with two readings is refused, not guessed at.
 //!
-//! Read it in this order: [`strict`] (a text that is JSON), [`repair`] (a text that is nearly JSON),
+//! Read it in this order: [`bounded`] (text whose value takes no more memory than it may), [`strict`] (a text that
+//! is JSON), [`repair`] (a text that is nearly JSON),
 //! [`validate`] (a value against a schema), [`coerce`] (a value of nearly the right type), [`lower`]
 //! (a schema in the keywords that every endpoint's grammar knows), [`string`] and [`scan`] (strings and
 //! values that arrive in pieces), [`fragment`] (what can still be read of a text that was cut), [`hex`] (digests as
@@ -38,6 +39,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod bounded;
 pub mod coerce;
 pub mod fragment;
 pub mod hex;

@@ -1,14 +1,15 @@
 //! JSON in which every key has one value. RFC 8259 (4) lets a key stand twice and leaves open which
 //! value counts: a call with two readings is refused.
 
+use crate::bounded;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 
 /// # Errors
-/// It is no JSON, or a key has two values.
+/// It is no JSON, a key has two values, or the value needs more memory than it may ([`bounded`]).
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(text).map(|Strict(value)| value)
+    bounded::from_str(text).map(|Strict(value)| value)
 }
 
 struct Strict(Value);

@@ -5,6 +5,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value, json};
 use std::fmt::{self, Formatter};
+use toolhold_json::bounded;
 
 pub const PARSE_ERROR: i64 = -32_700;
 pub const INVALID_REQUEST: i64 = -32_600;
@@ -123,7 +124,7 @@ pub fn parse(bytes: &[u8]) -> Result<Transmission, InvalidMessage> {
     if !bytes.trim_ascii_start().starts_with(b"[") {
         return parse_one(bytes).map(Transmission::One);
     }
-    let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
+    let Items { first, more } = bounded::from_slice(bytes).map_err(no_json)?;
     let reason = match (first.len(), more) {
         (0, _) => "a batch has at least one message".to_owned(),
         (_, 0) => return Ok(Transmission::Batch(first.into_iter().map(read).collect())),
@@ -140,7 +141,7 @@ pub fn parse(bytes: &[u8]) -> Result<Transmission, InvalidMessage> {
 /// # Errors
 /// It is no message, or a batch.
 pub fn parse_one(bytes: &[u8]) -> Result<Message, InvalidMessage> {
-    read(serde_json::from_slice(bytes).map_err(no_json)?)
+    read(bounded::from_slice(bytes).map_err(no_json)?)
 }
 
 fn no_json(error: serde_json::Error) -> InvalidMessage {

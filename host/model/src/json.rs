@@ -2,13 +2,16 @@
 //! half a surrogate pair (a token that ends inside an emoji), `NaN` and infinities (among
 //! probabilities), and raw control characters inside strings.
 
+use serde::de::Error as _;
 use serde_json::{Error, Value};
+use toolhold_json::bounded;
 use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_json::string::StringPart;
 
 /// Parses JSON; what is not JSON for one of these habits alone is read all the same: half a pair as
 /// U+FFFD, what is no number as `null`.
 pub(crate) fn parse(text: &str) -> Result<Value, Error> {
+    bounded::weigh(text.as_bytes()).map_err(Error::custom)?;
     serde_json::from_str(text).or_else(|error| {
         // Truncated JSON cannot be repaired; the first error tells the position.
         if error.is_eof() {

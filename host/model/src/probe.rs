@@ -12,6 +12,7 @@ use crate::dialect::{Dialect, ProbeVerdict, ToolCalling};
 use crate::error::ModelError;
 use crate::error_body::excerpt;
 use crate::model::Model as _;
+use toolhold_json::bounded;
 use toolhold_protocol::completion::Completion;
 
 /// Maximum tokens of one answer: enough for a model that thinks first, and a bound for one that
@@ -164,7 +165,7 @@ impl Probe {
         }));
         match self.ask(request).await {
             Ok(completion) => {
-                let answer = serde_json::from_str::<Value>(completion.content.trim());
+                let answer = bounded::from_str::<Value>(completion.content.trim());
                 verdict(answer.is_ok_and(|answer| answer == only), &completion)
             }
             Err(error) => verdict_of(&error),
@@ -270,7 +271,7 @@ impl ToolQuestion {
                     Some(tool) => call.name == tool,
                     None => call.name == WEATHER || call.name == TIME,
                 };
-                let arguments = serde_json::from_str::<Value>(&call.arguments);
+                let arguments = bounded::from_str::<Value>(&call.arguments);
                 is_right && arguments.is_ok_and(|arguments| arguments["city"].is_string())
             })
     }

@@ -58,6 +58,16 @@ pub enum CallError {
         "the call moved more than its limit of {limit} bytes through files and streams; ask for less data in one call"
     )]
     HostBytes { limit: u64 },
+    /// The host keeps as much for this call as it may, or would have to keep a result that is larger.
+    #[error(
+        "the call needed more than {limit} bytes of the host's memory, for what it holds open or for a result of very many small values; ask for less data in one call"
+    )]
+    KeptBytes { limit: u64 },
+    /// The host keeps as much for all calls together as it may.
+    #[error(
+        "the calls that run now keep all {ceiling} bytes of the host's memory that they may; try again later"
+    )]
+    HostFull { ceiling: u64 },
     /// A directory that the module may write to is full.
     #[error("the directory holds all it may: {reason}; delete something or write less")]
     Quota { reason: String },
@@ -113,7 +123,10 @@ impl CallError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Tool { class, .. } => *class,
-            Self::Deadline { .. } | Self::Busy { .. } | Self::Rate { .. } => ErrorClass::Retryable,
+            Self::Deadline { .. }
+            | Self::Busy { .. }
+            | Self::Rate { .. }
+            | Self::HostFull { .. } => ErrorClass::Retryable,
             Self::Grant { .. }
             | Self::Host { .. }
             | Self::Denied { .. }

@@ -107,6 +107,10 @@ limits! {
     /// Bytes that host calls move for the guest: files, streams, random numbers, keys and values, and the
     /// description of its own call.
     host_bytes: 256 << 20, 4 << 30, "bytes read and written through host calls";
+    /// Bytes of memory that the host keeps for a call while it runs: HTTP fields, requests that are not sent yet,
+    /// listings of directories, and writes that are not on disk. All calls together have a ceiling of their own
+    /// (`modules.kept_bytes`).
+    kept_bytes: 32 << 20, 256 << 20, "bytes of the host's memory kept for the call";
     /// Bytes of JSON a call may be given: arguments and reserved properties.
     argument_bytes: 4 << 20, 16 << 20, "bytes of arguments";
     /// Bytes of JSON a call may return.
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn every_limit_is_told() {
         let entries = Limits::default().entries();
-        assert_eq!(entries.len(), 25);
+        assert_eq!(entries.len(), 26);
         assert!(entries.iter().all(|limit| !limit.bounds.is_empty()));
     }
 }

@@ -10,6 +10,7 @@ mod reader;
 #[cfg(test)]
 mod tests;
 
+use crate::bounded;
 pub use kind::{Repair, RepairKind};
 use reader::RepairReader;
 use serde_json::Value;
@@ -43,6 +44,7 @@ fn is_odd_space(text: &str) -> bool {
 /// Reads the first object or list in `text`. Nothing if there is none, or if it cannot be read in one
 /// way only.
 pub fn repair(text: &str, end: End) -> Option<Repaired> {
+    bounded::weigh(text.as_bytes()).ok()?;
     let start = text.find(['{', '['])?;
     let mut reader = RepairReader {
         rest: &text[start..],

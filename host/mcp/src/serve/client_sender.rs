@@ -2,6 +2,7 @@
 
 use super::mask::Mask;
 use super::revision::{RequestMetadata, level_name};
+use super::unread::Outgoing;
 use crate::rpc;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ const MAX_LINE_CHARS: usize = 8_000;
 
 /// Sends whole messages to a client.
 #[derive(Debug, Clone)]
-pub struct ClientSender(mpsc::Sender<Bytes>);
+pub struct ClientSender(mpsc::Sender<Outgoing>);
 
 /// The receiver is closed.
 #[derive(Debug)]
@@ -31,24 +32,24 @@ pub struct ClientGone;
 
 impl ClientSender {
     /// A sender with a queue of `messages`.
-    pub fn new(messages: usize) -> (Self, mpsc::Receiver<Bytes>) {
+    pub fn new(messages: usize) -> (Self, mpsc::Receiver<Outgoing>) {
         let (sender, receiver) = mpsc::channel(messages);
         (Self(sender), receiver)
     }
 
     /// Sends a message; waits for room in the queue.
-    pub async fn send(&self, message: Bytes) -> Result<(), ClientGone> {
-        self.0.send(message).await.map_err(|_| ClientGone)
+    pub async fn send(&self, message: impl Into<Outgoing>) -> Result<(), ClientGone> {
+        self.0.send(message.into()).await.map_err(|_| ClientGone)
     }
 
     /// Sends a message from a blocking thread.
-    pub fn send_blocking(&self, message: Bytes) -> Result<(), ClientGone> {
+    pub fn send_blocking(&self, message: Outgoing) -> Result<(), ClientGone> {
         self.0.blocking_send(message).map_err(|_| ClientGone)
     }
 
     /// Sends a message, or drops it if the queue is full.
     pub fn note(&self, message: Bytes) {
-        let _ = self.0.try_send(message);
+        let _ = self.0.try_send(message.into());
     }
 }
 

@@ -10,6 +10,7 @@ use super::revision::{
 use super::seams::{CallRecords, ModuleHost, RequestRunner};
 use super::session::ClientSession;
 use super::settings::Settings;
+use super::unread::UnreadAnswers;
 use crate::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
@@ -45,6 +46,7 @@ pub struct Service {
     pub(super) asking: Arc<ApprovalPrompts>,
     /// Slots for calls in progress.
     pub(super) slots: Arc<Semaphore>,
+    pub(super) answers: UnreadAnswers,
     /// Finds the tools that modules call.
     pub(super) tools: Arc<CallableTools>,
     allowed: Option<Vec<String>>,
@@ -70,6 +72,7 @@ impl Service {
             allowed,
             asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
             slots: Arc::new(Semaphore::new(settings.calls.min(Semaphore::MAX_PERMITS))),
+            answers: UnreadAnswers::default(),
             tools: Arc::default(),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
@@ -130,6 +133,7 @@ impl Service {
         session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
     ) -> Result<Value, RpcError> {
+        self.answers.room().await?;
         let RpcRequest { id, method, params } = request;
         let result = match (metadata.era, method.as_str()) {
             (_, "tools/list") => self.list(metadata.era, &params),

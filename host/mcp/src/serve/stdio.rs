@@ -8,6 +8,7 @@ use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
 use super::service::Service;
 use super::session::ClientSession;
+use super::unread::Outgoing;
 use super::work::{Batch, RequestOutcome, RequestTask};
 use crate::rpc::{
     self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
@@ -111,17 +112,15 @@ impl StdioClient {
         let reply = match line {
             InputLine::Whole(line) if line.trim_ascii().is_empty() => return true,
             InputLine::Whole(line) => match rpc::parse(line) {
-                Ok(Transmission::One(message)) => self.one(message),
+                Ok(Transmission::One(message)) => self.one(message).map(Outgoing::from),
                 Ok(Transmission::Batch(messages)) => self.batch(messages),
-                Err(malformed) => Some(malformed.reply()),
+                Err(malformed) => Some(malformed.reply().into()),
             },
             InputLine::TooLong(most) => {
                 let reason =
                     format!("a message has at most {most} bytes (mcp_server.message_bytes)");
-                Some(rpc::reply(
-                    None,
-                    &Err(RpcError::new(INVALID_REQUEST, reason)),
-                ))
+                let error = Err(RpcError::new(INVALID_REQUEST, reason));
+                Some(rpc::reply(None, &error).into())
             }
         };
         reply.is_none_or(|reply| self.sender.send_blocking(reply).is_ok())
@@ -143,10 +142,10 @@ impl StdioClient {
     }
 
     /// Handles a batch, whose replies are sent together.
-    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, InvalidMessage>>) -> Option<Bytes> {
+    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, InvalidMessage>>) -> Option<Outgoing> {
         let session = self.session.get();
         if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
-            return Some(rpc::reply(None, &Err(error)));
+            return Some(rpc::reply(None, &Err(error)).into());
         }
         let mut batch = Batch::default();
         let mut unanswered = Vec::new();
@@ -167,11 +166,12 @@ impl StdioClient {
             }
         }
         if !batch.is_worked_on() {
-            return batch.replies().now_or_never().flatten();
+            let replies = batch.replies(&self.service.answers).now_or_never();
+            return replies.flatten();
         }
-        let client_sender = self.sender.clone();
+        let (client_sender, answers) = (self.sender.clone(), self.service.answers.clone());
         self.runtime.spawn(async move {
-            if let Some(replies) = batch.replies().await {
+            if let Some(replies) = batch.replies(&answers).await {
                 let _ = client_sender.send(replies).await;
             }
             drop(unanswered);
@@ -189,12 +189,14 @@ impl StdioClient {
             Ok(begun) => begun,
             Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
         };
-        let client_sender = self.sender.clone();
+        let (client_sender, answers) = (self.sender.clone(), self.service.answers.clone());
         self.runtime.spawn(async move {
             // The request ends before its reply is sent, because the client may use the id again after the
             // reply.
             if let Some(outcome) = work.await {
-                let _ = client_sender.send(rpc::reply(Some(&id), &outcome)).await;
+                let reply = answers.reply(&id, &outcome);
+                drop(outcome);
+                let _ = client_sender.send(reply).await;
             }
             drop(unanswered);
         });
@@ -325,7 +327,7 @@ fn skip_line(input: &mut impl BufRead) -> io::Result<()> {
 }
 
 /// Writes each message as a line; queued messages share one write.
-fn write(mut messages: mpsc::Receiver<Bytes>, output: &mut impl Write) -> io::Result<()> {
+fn write(mut messages: mpsc::Receiver<Outgoing>, output: &mut impl Write) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(WRITE_BUFFER_BYTES);
     while let Some(first) = messages.blocking_recv() {
         let mut next = Some(first);

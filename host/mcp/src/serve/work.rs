@@ -1,5 +1,6 @@
 //! Requests in progress, each in a task of its own, and batches of them.
 
+use super::unread::{Outgoing, UnreadAnswers};
 use super::{revision, session::ClientSession};
 use crate::rpc::{self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, RpcError, RpcRequest};
 use bytes::Bytes;
@@ -21,7 +22,7 @@ pub struct RequestTask(JoinSet<RequestOutcome>);
 pub struct Batch {
     waits: VecDeque<BatchReply>,
     /// Replies that come before the awaited ones.
-    known: Vec<Bytes>,
+    known: Vec<Outgoing>,
 }
 
 #[derive(Debug)]
@@ -99,19 +100,19 @@ impl Batch {
     }
 
     /// The replies as one message, once all are known; `None` if there are none. Cancel-safe.
-    pub async fn replies(&mut self) -> Option<Bytes> {
+    pub async fn replies(&mut self, answers: &UnreadAnswers) -> Option<Outgoing> {
         while let Some(next) = self.waits.front_mut() {
             let reply = match next {
-                BatchReply::Known(reply) => Some(reply.clone()),
+                BatchReply::Known(reply) => Some(reply.clone().into()),
                 BatchReply::Awaited(id, task) => {
                     let outcome = task.outcome().await;
-                    outcome.map(|outcome| rpc::reply(Some(id), &outcome))
+                    outcome.map(|outcome| answers.reply(id, &outcome))
                 }
             };
             self.waits.pop_front();
             self.known.extend(reply);
         }
-        rpc::batch(&self.known)
+        Outgoing::batch(std::mem::take(&mut self.known))
     }
 }
 
@@ -146,12 +147,14 @@ mod tests {
             })),
         );
         assert!(batch.is_worked_on());
+        let answers = UnreadAnswers::default();
         assert!(
-            timeout(Duration::from_millis(1), batch.replies())
+            timeout(Duration::from_millis(1), batch.replies(&answers))
                 .await
                 .is_err()
         );
-        let replies: Value = serde_json::from_slice(&batch.replies().await.unwrap()).unwrap();
+        let replies = batch.replies(&answers).await.unwrap();
+        let replies: Value = serde_json::from_slice(&replies).unwrap();
         let seen: Vec<_> = replies
             .as_array()
             .unwrap()
@@ -166,6 +169,6 @@ mod tests {
                 (Some(4), Some(INTERNAL_ERROR))
             ]
         );
-        assert_eq!(Batch::default().replies().await, None);
+        assert!(Batch::default().replies(&answers).await.is_none());
     }
 }

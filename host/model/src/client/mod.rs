@@ -20,6 +20,7 @@ use crate::error_body::{from_status, from_value};
 use crate::model::{CompletionObserver, Model};
 use crate::tokenizer::{Counter, Tokenizer};
 use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
+use toolhold_json::bounded;
 use toolhold_protocol::completion::Completion;
 
 /// Default maximum of an answer, in bytes: about two million tokens, far more than any legitimate
@@ -315,7 +316,7 @@ impl HttpAnswer {
     }
 
     pub(crate) fn json(&self) -> Option<Value> {
-        serde_json::from_slice(&self.body).ok()
+        bounded::from_slice(&self.body).ok()
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Formatter};
 use std::ops::RangeInclusive;
+use toolhold_json::bounded;
 use toolhold_json::validate::cut;
 
 /// The range of weights (docs/protocol.md, 10).
@@ -78,7 +79,7 @@ fn pairs(calls: Option<&Value>) -> Result<Vec<(String, Value)>, String> {
         r#"write a JSON object of tool names and weights, such as "{\"<tool>\": 80}", or "{}""#;
     match calls {
         None | Some(Value::Null) => Err(format!("lacks calls; {FORM}")),
-        Some(Value::String(text)) => match serde_json::from_str(text) {
+        Some(Value::String(text)) => match bounded::from_str(text) {
             Ok(Pairs(pairs)) => Ok(pairs),
             Err(error) if error.is_data() => Err(format!("calls holds no JSON object; {FORM}")),
             Err(error) => Err(format!("calls is not JSON ({error}); {FORM}")),

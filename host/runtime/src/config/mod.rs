@@ -11,6 +11,7 @@ mod agents;
 mod configuration;
 mod endpoint;
 mod fallback;
+mod machine_memory;
 mod mcp;
 mod modules;
 mod pool;

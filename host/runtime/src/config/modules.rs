@@ -2,6 +2,7 @@
 //! grants of modules.
 
 use crate::config::configuration::Configuration;
+use crate::config::machine_memory;
 use crate::config::surroundings::ConfigContext;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -25,6 +26,7 @@ pub(super) struct ModulesTable {
     pub(super) concurrent_calls: u32,
     waiting_calls: u32,
     calls_per_minute: u32,
+    kept_bytes: u64,
     /// When a module, or an MCP server, needs a person's approval.
     pub(super) approval: mcp::Trust,
 }
@@ -100,6 +102,10 @@ impl Configuration {
             concurrent_calls: self.tables.modules.concurrent_calls,
             waiting_calls: self.tables.modules.waiting_calls,
             calls_per_minute: self.tables.modules.calls_per_minute,
+            kept_bytes: match self.tables.modules.kept_bytes {
+                0 => machine_memory::share(),
+                bytes => bytes,
+            },
             max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
             compiler: self.compiler(),
         }

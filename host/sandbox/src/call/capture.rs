@@ -122,10 +122,16 @@ impl AsyncWrite for CapturePipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_admission::MemoryCeiling;
+    use toolhold_policy::limits::Limits;
 
     #[test]
     fn keeps_what_fits_and_counts_the_rest() {
-        let pipe = CapturePipe::new(5, Gauge::new(9));
+        let limits = Limits {
+            host_bytes: 9,
+            ..Limits::default()
+        };
+        let pipe = CapturePipe::new(5, Gauge::new(&limits, MemoryCeiling::new(0)));
         pipe.accept(b"abc").unwrap();
         pipe.accept(b"defg").unwrap();
         pipe.accept(b"h").unwrap();

@@ -1,7 +1,10 @@
 //! The usage of a running call, and the limit that refused more.
 
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use toolhold_admission::{MemoryCeiling, MemoryFull, MemoryReservation};
+use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
 use wasmtime::{ResourceLimiter, Result};
 
@@ -9,15 +12,16 @@ use wasmtime::{ResourceLimiter, Result};
 /// language knows (a failed allocation, a full disk) and may cope. If it does not, this is what the
 /// call died of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub enum RefusedResource {
-    Memory = 1,
-    Table = 2,
-    Quota = 3,
-    HostBytes = 4,
+    Memory,
+    Table,
+    Quota,
+    HostBytes,
+    KeptBytes { limit: u64 },
+    HostFull { ceiling: u64 },
 }
 
-/// What host calls have moved for one call. Clones share the count.
+/// What host calls have moved for one call, and what the host keeps for it. Clones share the counts.
 #[derive(Debug, Clone)]
 pub struct Gauge(Arc<GaugeInner>);
 
@@ -25,7 +29,11 @@ pub struct Gauge(Arc<GaugeInner>);
 struct GaugeInner {
     limit: u64,
     moved: AtomicU64,
-    refused: AtomicU8,
+    kept_limit: u64,
+    kept: AtomicU64,
+    /// Of all calls together.
+    ceiling: MemoryCeiling,
+    refused: Mutex<Option<RefusedResource>>,
 }
 
 /// The call moved more bytes through host calls than it may. Ends the guest.
@@ -35,13 +43,78 @@ pub struct TooManyBytes {
     limit: u64,
 }
 
+/// Bytes of the host's memory that are kept for a call. Dropping it says that they are free.
+#[derive(Debug)]
+pub struct KeptBytes {
+    gauge: Gauge,
+    reservation: MemoryReservation,
+    bytes: u64,
+}
+
+/// The host may not keep so much more. Ends the guest, unless the host call has an error that says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeptTooMuch {
+    #[error("the host keeps more than {limit} bytes for the call")]
+    Call { limit: u64 },
+    #[error("the host keeps all {ceiling} bytes that it may for calls")]
+    Host { ceiling: u64 },
+}
+
+impl From<KeptTooMuch> for CallError {
+    fn from(kept: KeptTooMuch) -> Self {
+        match kept {
+            KeptTooMuch::Call { limit } => Self::KeptBytes { limit },
+            KeptTooMuch::Host { ceiling } => Self::HostFull { ceiling },
+        }
+    }
+}
+
 impl Gauge {
-    pub fn new(limit: u64) -> Self {
+    /// For a call that may move `limits.host_bytes` and keep `limits.kept_bytes`, the latter under the `ceiling`
+    /// of all calls.
+    pub fn new(limits: &Limits, ceiling: MemoryCeiling) -> Self {
         Self(Arc::new(GaugeInner {
-            limit,
+            limit: limits.host_bytes,
             moved: AtomicU64::new(0),
-            refused: AtomicU8::new(0),
+            kept_limit: limits.kept_bytes,
+            kept: AtomicU64::new(0),
+            ceiling,
+            refused: Mutex::default(),
         }))
+    }
+
+    /// Counts memory of the host, until the answer is dropped.
+    ///
+    /// # Errors
+    /// The host may not keep so much more, for this call or for all.
+    pub fn keep(&self, bytes: u64) -> Result<KeptBytes, KeptTooMuch> {
+        self.take(bytes)?;
+        let reservation = self.0.ceiling.reserve(bytes).map_err(|full| {
+            self.0.kept.fetch_sub(bytes, Ordering::Relaxed);
+            self.full(full)
+        })?;
+        Ok(KeptBytes {
+            gauge: self.clone(),
+            reservation,
+            bytes,
+        })
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), KeptTooMuch> {
+        let before = self.0.kept.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.0.kept_limit {
+            self.0.kept.fetch_sub(bytes, Ordering::Relaxed);
+            let limit = self.0.kept_limit;
+            self.refuse(RefusedResource::KeptBytes { limit });
+            return Err(KeptTooMuch::Call { limit });
+        }
+        Ok(())
+    }
+
+    fn full(&self, full: MemoryFull) -> KeptTooMuch {
+        let ceiling = full.ceiling;
+        self.refuse(RefusedResource::HostFull { ceiling });
+        KeptTooMuch::Host { ceiling }
     }
 
     /// Counts bytes that a host call moves.
@@ -65,17 +138,43 @@ impl Gauge {
 
     /// Remembers that a limit said no; the last one counts.
     pub fn refuse(&self, what: RefusedResource) {
-        self.0.refused.store(what as u8, Ordering::Relaxed);
+        *self.0.refused.lock() = Some(what);
     }
 
     pub fn refused(&self) -> Option<RefusedResource> {
-        match self.0.refused.load(Ordering::Relaxed) {
-            1 => Some(RefusedResource::Memory),
-            2 => Some(RefusedResource::Table),
-            3 => Some(RefusedResource::Quota),
-            4 => Some(RefusedResource::HostBytes),
-            _ => None,
+        *self.0.refused.lock()
+    }
+}
+
+impl KeptBytes {
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts what `other` did, of the same call.
+    pub fn join(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+        self.reservation.join(&mut other.reservation);
+    }
+
+    /// Counts more.
+    ///
+    /// # Errors
+    /// As [`Gauge::keep`]; what was kept stays counted.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), KeptTooMuch> {
+        self.gauge.take(bytes)?;
+        if let Err(full) = self.reservation.grow(bytes) {
+            self.gauge.0.kept.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(self.gauge.full(full));
         }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for KeptBytes {
+    fn drop(&mut self) {
+        self.gauge.0.kept.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -146,5 +245,45 @@ impl ResourceLimiter for Meter {
 
     fn memories(&self) -> usize {
         self.memories
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(kept_bytes: u64) -> Limits {
+        Limits {
+            kept_bytes,
+            ..Limits::default()
+        }
+    }
+
+    #[test]
+    fn a_call_keeps_what_it_may_and_all_calls_what_they_may() {
+        let ceiling = MemoryCeiling::new(150);
+        let first = Gauge::new(&limits(100), ceiling.clone());
+        let mut kept = first.keep(60).unwrap();
+        kept.grow(30).unwrap();
+        assert_eq!(kept.grow(11), Err(KeptTooMuch::Call { limit: 100 }));
+        let refused = RefusedResource::KeptBytes { limit: 100 };
+        assert_eq!(first.refused(), Some(refused));
+        let second = Gauge::new(&limits(100), ceiling.clone());
+        let mut other = second.keep(60).unwrap();
+        let full = KeptTooMuch::Host { ceiling: 150 };
+        assert_eq!(other.grow(1), Err(full));
+        assert_eq!(second.keep(1).unwrap_err(), full);
+        let refused = RefusedResource::HostFull { ceiling: 150 };
+        assert_eq!(second.refused(), Some(refused));
+        assert_eq!(
+            (kept.bytes(), other.bytes(), ceiling.taken()),
+            (90, 60, 150)
+        );
+        drop(kept);
+        other.grow(40).unwrap();
+        assert_eq!(ceiling.taken(), 100);
+        drop(other);
+        assert_eq!(ceiling.taken(), 0);
+        assert!(first.keep(100).is_ok());
     }
 }

@@ -10,6 +10,7 @@
 mod capture;
 mod clock;
 mod current;
+mod http_memory;
 mod json;
 mod log_sink;
 pub(crate) mod meter;
@@ -103,6 +104,12 @@ impl From<CallOutcome<Output>> for CallReport {
         let result = match (ran.result, ran.refused, ran.http) {
             (Err(CallError::Tool { message, .. }), Some(RefusedResource::Quota), _) => {
                 Err(CallError::Quota { reason: message })
+            }
+            (Err(CallError::Tool { .. }), Some(RefusedResource::KeptBytes { limit }), _) => {
+                Err(CallError::KeptBytes { limit })
+            }
+            (Err(CallError::Tool { .. }), Some(RefusedResource::HostFull { ceiling }), _) => {
+                Err(CallError::HostFull { ceiling })
             }
             (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
             (result, ..) => result,

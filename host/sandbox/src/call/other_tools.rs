@@ -1,7 +1,9 @@
 //! Calls from one module to another's tools: what the sandbox checks before [`NestedCalls`] executes one.
 
+use super::meter::Gauge;
 use serde_json::Value;
 use std::sync::Arc;
+use toolhold_json::bounded;
 use toolhold_policy::restrictions::GrantRestrictions;
 use toolhold_policy::{
     CallClock, CallError, Invocation, MAX_CALL_DEPTH, NestedCall, NestedCalls, OwnedCaller,
@@ -42,12 +44,14 @@ impl OtherTools {
         })))
     }
 
-    /// Calls `tool` within what is left on the calling call's `clock`; the result as JSON text.
+    /// Calls `tool` within what is left on the calling call's `clock`; the result as JSON text. The `gauge` of the
+    /// calling call counts the arguments.
     pub async fn call(
         &self,
         tool: &str,
         arguments: &str,
         clock: Arc<dyn CallClock>,
+        gauge: &Gauge,
     ) -> Result<String, CallError> {
         let module = tool.split(['.', '@']).next().unwrap_or_default();
         let granted = self
@@ -65,10 +69,12 @@ impl OtherTools {
                 reason: format!("calls may be nested {MAX_CALL_DEPTH} deep"),
             });
         }
+        let wrong = |reason| CallError::Arguments { reason };
+        // Counted before it is read, and while the other tool runs.
+        let weight = bounded::weigh(arguments.as_bytes()).map_err(|e| wrong(e.to_string()))?;
+        let _kept = gauge.keep(weight)?;
         let arguments: Value =
-            serde_json::from_str(arguments).map_err(|error| CallError::Arguments {
-                reason: error.to_string(),
-            })?;
+            serde_json::from_str(arguments).map_err(|error| wrong(error.to_string()))?;
         // The context and the reserved properties of the calling call stay with it: its scopes let values in for
         // its own tool only.
         let call = NestedCall {
@@ -99,6 +105,8 @@ mod tests {
     use serde_json::json;
     use std::sync::Mutex;
     use std::time::Duration;
+    use toolhold_admission::MemoryCeiling;
+    use toolhold_policy::limits::Limits;
     use toolhold_policy::{Caller, NestedResult, Output, Permit, Restriction};
 
     /// Notes each call and answers with its arguments.
@@ -113,6 +121,14 @@ mod tests {
                 Ok(output)
             })
         }
+    }
+
+    fn gauge() -> Gauge {
+        let limits = Limits {
+            kept_bytes: 10_000,
+            ..Limits::default()
+        };
+        Gauge::new(&limits, MemoryCeiling::new(20_000))
     }
 
     fn clock() -> Arc<dyn CallClock> {
@@ -139,7 +155,9 @@ mod tests {
             ..Invocation::new("call-7", "notes.sum", &arguments)
         };
         let tools = OtherTools::new(&["calculator".into()], &invocation);
-        let text = tools.call("calculator.add", r#"{"a": 1}"#, clock()).await;
+        let text = tools
+            .call("calculator.add", r#"{"a": 1}"#, clock(), &gauge())
+            .await;
         assert_eq!(text.unwrap(), r#"{"a":1}"#);
         let calls = echo.0.lock().unwrap();
         let [call] = calls.as_slice() else {
@@ -171,14 +189,27 @@ mod tests {
             ("text", "{}", "not granted the tool"),
             ("text.count", "{", "arguments do not fit"),
         ] {
-            let error = tools.call(tool, arguments, clock()).await.unwrap_err();
+            let error = tools
+                .call(tool, arguments, clock(), &gauge())
+                .await
+                .unwrap_err();
             assert!(error.to_string().contains(expect), "{tool}: {error}");
         }
         let deep = OtherTools::new(&granted, &at(MAX_CALL_DEPTH));
-        let error = deep.call("text.count", "{}", clock()).await.unwrap_err();
+        let error = deep
+            .call("text.count", "{}", clock(), &gauge())
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("4 deep"), "{error}");
+        let wide = format!("[{}]", vec!["[1]"; 100].join(","));
+        let error = tools.call("text.count", &wide, clock(), &gauge()).await;
+        assert_eq!(error.unwrap_err().kind(), "kept_bytes");
         let none = OtherTools::new(&[], &at(0));
-        assert!(none.call("text.count", "{}", clock()).await.is_err());
+        assert!(
+            none.call("text.count", "{}", clock(), &gauge())
+                .await
+                .is_err()
+        );
         assert!(echo.0.lock().unwrap().is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
 use super::capture::CapturePipe;
+use super::http_memory::HttpMemory;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
@@ -24,6 +25,7 @@ pub struct CallState {
     pub outbound: Hooks,
     pub table: ResourceTable,
     pub files: OpenFiles,
+    pub http_memory: HttpMemory,
     /// By guest path.
     pub quotas: HashMap<String, Arc<Quota>>,
     /// Dropped with the store, and its files with it.
@@ -45,6 +47,7 @@ impl CallState {
     /// The state for a call that sees what it was granted and nothing else.
     pub(super) fn new(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Self> {
         let CallContext {
+            engine,
             limits,
             granted,
             caller,
@@ -54,7 +57,7 @@ impl CallState {
             revocation,
             ..
         } = context;
-        let gauge = Gauge::new(limits.host_bytes);
+        let gauge = Gauge::new(limits, engine.kept().clone());
         let stdout = CapturePipe::new(limits.capture_bytes, gauge.clone());
         let stderr = CapturePipe::new(limits.capture_bytes, gauge.clone());
         let mut wasi = WasiCtxBuilder::new();
@@ -70,6 +73,7 @@ impl CallState {
             outbound: granted.egress.hooks(&limits.into(), revocation.clone()),
             table,
             files: OpenFiles::default(),
+            http_memory: HttpMemory::default(),
             quotas,
             _scratch: scratch,
             key_value: granted.namespace(caller.tenant),

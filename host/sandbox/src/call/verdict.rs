@@ -1,7 +1,7 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
 use super::CallState;
-use super::meter::{RefusedResource, TooManyBytes};
+use super::meter::{KeptTooMuch, RefusedResource, TooManyBytes};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
@@ -73,6 +73,9 @@ pub(crate) fn classify(
             limit: limits.host_bytes,
         };
     }
+    if let Some(kept) = error.downcast_ref::<KeptTooMuch>() {
+        return (*kept).into();
+    }
     // A refusal by itself ends no guest; a guest that dies after one died of it.
     match state.gauge.refused() {
         Some(RefusedResource::Memory) => {
@@ -91,6 +94,8 @@ pub(crate) fn classify(
             };
         }
         Some(RefusedResource::Quota) => return CallError::Quota { reason: cause },
+        Some(RefusedResource::KeptBytes { limit }) => return CallError::KeptBytes { limit },
+        Some(RefusedResource::HostFull { ceiling }) => return CallError::HostFull { ceiling },
         None => {}
     }
     if let Some(limit) = state.outbound.fired() {

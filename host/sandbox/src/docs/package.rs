@@ -7,6 +7,7 @@
 use super::{Docs, FunctionDocs};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use toolhold_json::bounded;
 
 /// The section's name.
 pub const NAME: &str = "package-docs";
@@ -29,7 +30,7 @@ pub fn parse(content: &[u8]) -> Result<Docs, String> {
         Some((version, _)) => return Err(format!("its version {version} is unknown")),
         None => return Err("it is empty".into()),
     };
-    let document: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let document: Value = bounded::from_slice(json).map_err(|error| error.to_string())?;
     let mut docs = Docs::default();
     interfaces(&document, "interfaces", &mut docs);
     for (_, world) in entries(&document, "worlds") {

@@ -16,6 +16,7 @@
 
 use super::Docs;
 use serde::{Deserialize, Serialize};
+use toolhold_json::bounded;
 
 /// The section's name.
 pub const NAME: &str = "toolhold:docs";
@@ -57,7 +58,7 @@ pub fn parse(content: &[u8]) -> Result<Docs, String> {
             "it is of version {version}, and this host reads version {VERSION}"
         ));
     }
-    serde_json::from_slice(content).map_err(|error| error.to_string())
+    bounded::from_slice(content).map_err(|error| error.to_string())
 }
 
 /// The content of the component's last custom section of this name, at the top level.

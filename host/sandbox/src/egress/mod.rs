@@ -42,6 +42,8 @@ const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Four of the largest writes that WASI's blocking calls make.
 const BODY_CHUNK_BYTES: usize = 16 << 10;
+/// What one body may buffer: a chunk that waits, and one that is being written.
+pub(crate) const BODY_MEMORY_BYTES: usize = 2 * BODY_CHUNK_BYTES;
 
 /// Why a module's outbound HTTP cannot be set up.
 #[derive(Debug, ThisError)]

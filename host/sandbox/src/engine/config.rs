@@ -14,6 +14,8 @@ pub struct EngineConfig {
     pub waiting_calls: u32,
     /// Calls of all modules in a minute. 0: not limited.
     pub calls_per_minute: u32,
+    /// Bytes of memory that the host may keep for all running calls together. A call that needs more is refused.
+    pub kept_bytes: u64,
     /// The largest linear memory any module may be given, in bytes.
     pub max_memory_bytes: usize,
     /// Where components are compiled.
@@ -50,6 +52,7 @@ impl Default for EngineConfig {
             // Each costs a few hundred bytes; a call behind so many will not meet its deadline.
             waiting_calls: 4_096,
             calls_per_minute: 0,
+            kept_bytes: 1 << 30,
             max_memory_bytes: 512 << 20,
             compiler: Compiler::InProcess,
         }

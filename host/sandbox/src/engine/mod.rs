@@ -18,7 +18,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use toolhold_admission::{FairQueue, Rate};
+use toolhold_admission::{FairQueue, MemoryCeiling, Rate};
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -43,6 +43,8 @@ struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
     rate: Rate,
+    /// What the host keeps for running calls.
+    kept: MemoryCeiling,
     /// One permit for each module that is asked for its tools.
     listing: Semaphore,
     /// One permit for each call whose clock stands still ([`Clock`](crate::call::Clock)).
@@ -74,6 +76,7 @@ impl Engine {
         let family = Arc::new(Family {
             admission,
             rate: Rate::per_minute(config.calls_per_minute.into()),
+            kept: MemoryCeiling::new(config.kept_bytes),
             listing: Semaphore::new(LISTING_PLACES as usize),
             // A call that waits for a person keeps its instance, and with it its permit. The other half of the
             // permits is left to calls that need nobody.
@@ -160,6 +163,11 @@ impl Engine {
     /// The rate of calls over all modules.
     pub(crate) fn rate(&self) -> &Rate {
         &self.inner.family.rate
+    }
+
+    /// What the host keeps for running calls, all together.
+    pub(crate) fn kept(&self) -> &MemoryCeiling {
+        &self.inner.family.kept
     }
 
     /// Keeps the clock running for as long as the guard lives.

@@ -7,7 +7,7 @@
 
 use super::special;
 use crate::call::CallState;
-use crate::call::meter::{Gauge, RefusedResource};
+use crate::call::meter::{Gauge, KeptBytes, RefusedResource};
 use crate::disk::quota::{ENTRY_BYTES, Quota, QuotaReservation};
 use bytes::Bytes;
 use std::io;
@@ -34,7 +34,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     Ok(())
 }
 
-type Store<'a> = StoreContextMut<'a, CallState>;
+pub(super) type Store<'a> = StoreContextMut<'a, CallState>;
 type Fd = Resource<Descriptor>;
 
 fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
@@ -283,6 +283,7 @@ impl CallState {
                 gauge,
                 quota,
                 unwritten: WriteReservation(None),
+                pending: None,
             });
         }
         Ok(stream)
@@ -296,11 +297,14 @@ struct MeteredOutput {
     quota: Option<Arc<Quota>>,
     /// For the last write, until the stream says that it is ready for another.
     unwritten: WriteReservation,
+    /// Its bytes.
+    pending: Option<KeptBytes>,
 }
 
 impl MeteredOutput {
     fn settled(&mut self) {
         std::mem::replace(&mut self.unwritten, WriteReservation(None)).filled();
+        self.pending = None;
     }
 
     fn admit(&mut self, bytes: usize) -> StreamResult<WriteReservation> {
@@ -327,7 +331,10 @@ impl MeteredOutput {
 impl OutputStream for MeteredOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         let room = self.admit(bytes.len())?;
+        let kept = self.gauge.keep(bytes.len() as u64);
+        let kept = kept.map_err(|error| StreamError::Trap(error.into()))?;
         self.inner.write(bytes)?;
+        self.pending = Some(kept);
         // It was taken, so the write before it is over.
         std::mem::replace(&mut self.unwritten, room).filled();
         Ok(())

@@ -9,6 +9,9 @@ use key_value::KeyValueError as Denial;
 use toolhold_policy::{CallError, ErrorClass};
 use toolhold_policy::{LogLevel, LogLine};
 
+/// Most bytes of a note beside progress. People read a line of it.
+const MAX_NOTE_BYTES: usize = 4 << 10;
+
 impl types::Host for CallState {}
 
 impl log::Host for CallState {
@@ -25,7 +28,9 @@ impl log::Host for CallState {
 }
 
 impl progress::Host for CallState {
-    fn report(&mut self, done: u64, total: u64, note: String) {
+    fn report(&mut self, done: u64, total: u64, mut note: String) {
+        // Those who watch keep the last one.
+        note.truncate(note.floor_char_boundary(MAX_NOTE_BYTES));
         self.logs.sink.progressed(done, total, &note);
         let of = if total == 0 {
             String::new()
@@ -106,7 +111,11 @@ impl other_tools::Host for CallState {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
         let (other_tools, clock) = (self.other_tools.clone(), self.clock.clone());
         let called = match self.revocation.check() {
-            Ok(()) => other_tools.call(&tool, &arguments, clock).await,
+            Ok(()) => {
+                other_tools
+                    .call(&tool, &arguments, clock, &self.gauge)
+                    .await
+            }
             Err(revoked) => Err(CallError::Denied {
                 reason: revoked.to_string(),
             }),

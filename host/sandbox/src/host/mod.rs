@@ -2,8 +2,10 @@
 
 mod current_call;
 mod files;
+mod http;
 mod imports;
 mod io_error;
+mod listing;
 mod special;
 
 use crate::bindings;
@@ -17,8 +19,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     files::add_to_linker(&mut linker)?;
+    listing::add_to_linker(&mut linker)?;
     io_error::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    http::add_to_linker(&mut linker)?;
     bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
     bindings::progress::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
     bindings::key_value::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {

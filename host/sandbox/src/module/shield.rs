@@ -3,6 +3,7 @@
 //! A shield is loaded, pinned, limited and run as any module is. It gets what is screened and the
 //! operator's settings, and gives back a verdict that its caller has still to check.
 
+use super::world::parsed;
 use crate::bindings::shield::ShieldPre;
 use crate::bindings::shield::shields::{self, Place as GuestPlace, Verdict as Guest};
 use crate::bindings::types::ScopedValue;
@@ -102,10 +103,7 @@ pub(crate) fn output(
                     limit: limits.output_bytes,
                 });
             }
-            let value: Value =
-                serde_json::from_str(&redaction.value).map_err(|error| CallError::Encoding {
-                    reason: error.to_string(),
-                })?;
+            let value = parsed(&redaction.value)?;
             shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
             json!({"redact": value, "reason": text::visible(&redaction.reason, MAX_REASON_CHARS)})
         }

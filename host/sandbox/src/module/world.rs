@@ -10,6 +10,7 @@ use crate::grant::PreparedGrant;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_json::validate::Validator;
+use toolhold_json::bounded;
 use toolhold_policy::Caller;
 use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
@@ -105,9 +106,7 @@ pub(super) fn output(
                 limit: limits.output_bytes,
             });
         }
-        let value = serde_json::from_str(&json).map_err(|error| CallError::Encoding {
-            reason: error.to_string(),
-        })?;
+        let value = parsed(&json)?;
         shallow(&value, limits.json_depth).map_err(|reason| CallError::Encoding { reason })?;
         Ok(value)
     };
@@ -124,6 +123,14 @@ pub(super) fn output(
             data: error.data.map(parse).transpose()?,
         }),
     }
+}
+
+/// What a guest wrote as JSON.
+pub(super) fn parsed(json: &str) -> Result<Value, CallError> {
+    bounded::weigh(json.as_bytes()).map_err(|error| CallError::KeptBytes { limit: error.limit })?;
+    serde_json::from_str(json).map_err(|error| CallError::Encoding {
+        reason: error.to_string(),
+    })
 }
 
 /// The tools as they are offered, or the first that cannot be.
@@ -162,7 +169,7 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
         if json.len() > MAX_SCHEMA_BYTES {
             return Err(format!("its {what} has more than {MAX_SCHEMA_BYTES} bytes"));
         }
-        serde_json::from_str(json)
+        bounded::from_str(json)
             .map(text::visible_json)
             .map_err(|error| format!("its {what} is not JSON: {error}"))
     };

@@ -16,6 +16,8 @@ mod change;
 pub(crate) mod folder;
 mod govern;
 mod load;
+#[cfg(test)]
+mod memory_tests;
 mod nested;
 mod scratch;
 pub(crate) mod snapshot;
@@ -39,6 +41,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Weak};
 use tokio::sync::watch;
+use toolhold_admission::MemoryCeiling;
 use toolhold_policy::CallError;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{ApprovedBy, GrantChange};
@@ -132,6 +135,11 @@ impl Registry {
     /// What the operator decided.
     pub fn policy(&self) -> Arc<Policy> {
         self.shared.policy()
+    }
+
+    /// What the host may keep for running calls. What else the process keeps for a client counts here, too.
+    pub fn kept(&self) -> &MemoryCeiling {
+        self.shared.engine.kept()
     }
 
     /// All modules, also those that wait for approval, by name and version.

@@ -5,6 +5,7 @@ use crate::value::shape::{Case, Shape, ShapeMember};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Number, Value};
+use toolhold_json::bounded::{MemoryBudget, TooMuchMemory};
 use wasmtime::component::Val;
 
 /// Why a value did not become JSON.
@@ -12,6 +13,8 @@ use wasmtime::component::Val;
 pub enum LiftError {
     /// Its JSON text has more bytes than were allowed.
     TooLarge,
+    /// It would take more memory than JSON from outside may.
+    TooMuchMemory { limit: u64 },
     /// JSON cannot hold it: the path and the reason.
     NoForm(String),
 }
@@ -22,29 +25,41 @@ pub enum LiftError {
 /// # Errors
 /// [`LiftError`]; numbers that are not finite have no form.
 pub fn to_json(value: Val, shape: &Shape, limit: u64) -> Result<Value, LiftError> {
-    lift(value, shape, &mut JsonBudget(limit)).map_err(|stop| match stop {
+    let mut room = JsonBudget {
+        text: limit,
+        memory: MemoryBudget::default(),
+    };
+    lift(value, shape, &mut room).map_err(|stop| match stop {
         LiftStop::Full => LiftError::TooLarge,
+        LiftStop::Memory(TooMuchMemory { limit }) => LiftError::TooMuchMemory { limit },
         LiftStop::Misfit(misfit) => LiftError::NoForm(misfit.to_string()),
     })
 }
 
 enum LiftStop {
     Full,
+    Memory(TooMuchMemory),
     Misfit(TypeMismatch),
+}
+
+impl From<TooMuchMemory> for LiftStop {
+    fn from(memory: TooMuchMemory) -> Self {
+        Self::Memory(memory)
+    }
 }
 
 impl LiftStop {
     fn at_key(self, key: &str) -> Self {
         match self {
-            Self::Full => Self::Full,
             Self::Misfit(misfit) => Self::Misfit(misfit.at_key(key)),
+            other => other,
         }
     }
 
     fn at_index(self, index: usize) -> Self {
         match self {
-            Self::Full => Self::Full,
             Self::Misfit(misfit) => Self::Misfit(misfit.at_index(index)),
+            other => other,
         }
     }
 }
@@ -83,7 +98,7 @@ fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
         }
         (Val::List(items), Shape::List(item))
         | (Val::FixedLengthList(items), Shape::Fixed(item, _)) => {
-            room.brackets(items.len())?;
+            room.array(items.len())?;
             let mut out = Vec::with_capacity(items.len());
             for (i, value) in items.into_iter().enumerate() {
                 out.push(lift(value, item, room).map_err(|e| e.at_index(i))?);
@@ -91,10 +106,10 @@ fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
             Value::Array(out)
         }
         (Val::Map(pairs), Shape::Map(key, of)) => {
-            room.brackets(pairs.len())?;
+            room.array(pairs.len())?;
             let mut out = Vec::with_capacity(pairs.len());
             for (i, (k, v)) in pairs.into_iter().enumerate() {
-                room.brackets(2)?;
+                room.object(2)?;
                 let fields = [("key", k, key), ("value", v, of)];
                 let mut pair = Map::with_capacity(2);
                 for (name, value, shape) in fields {
@@ -111,7 +126,7 @@ fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
         }
         (Val::Record(values), Shape::Record(fields)) => record(values, fields, room)?,
         (Val::Tuple(items), Shape::Tuple(shapes)) => {
-            room.brackets(items.len())?;
+            room.array(items.len())?;
             let mut out = Vec::with_capacity(items.len());
             for (i, (value, shape)) in items.into_iter().zip(shapes).enumerate() {
                 out.push(lift(value, shape, room).map_err(|e| e.at_index(i))?);
@@ -141,7 +156,7 @@ fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
             side("err", payload, err.as_deref(), room)?
         }
         (Val::Flags(names), Shape::Flags(_)) => {
-            room.brackets(names.len())?;
+            room.array(names.len())?;
             let names = names.into_iter().map(|name| room.string(name));
             Value::Array(names.collect::<Result<_, _>>()?)
         }
@@ -150,7 +165,7 @@ fn lift(value: Val, shape: &Shape, room: &mut JsonBudget) -> LiftResult {
 }
 
 fn record(values: Vec<(String, Val)>, fields: &[ShapeMember], room: &mut JsonBudget) -> LiftResult {
-    room.brackets(values.len())?;
+    room.object(values.len())?;
     let mut out = Map::with_capacity(values.len());
     for ((name, value), field) in values.into_iter().zip(fields) {
         room.key(&name)?;
@@ -169,7 +184,7 @@ fn side(
     match payload {
         Some(payload) => wrapped(name.to_owned(), *payload, shape, room),
         None => {
-            room.brackets(1)?;
+            room.object(1)?;
             room.key(name)?;
             room.null()?;
             Ok(one(name.to_owned(), Value::Null))
@@ -179,7 +194,7 @@ fn side(
 
 /// `{"name": payload}`.
 fn wrapped(name: String, payload: Val, shape: Option<&Shape>, room: &mut JsonBudget) -> LiftResult {
-    room.brackets(1)?;
+    room.object(1)?;
     room.key(&name)?;
     let value = match shape {
         Some(shape) => lift(payload, shape, room).map_err(|e| e.at_key(&name))?,
@@ -209,23 +224,37 @@ fn shortest(value: f32) -> f64 {
     }
 }
 
-/// The bytes of JSON text that may still come.
-struct JsonBudget(u64);
+/// The JSON that may still come: bytes of its text, and of memory.
+struct JsonBudget {
+    text: u64,
+    memory: MemoryBudget,
+}
 
 impl JsonBudget {
     fn take(&mut self, bytes: u64) -> LiftResult<()> {
-        self.0 = self.0.checked_sub(bytes).ok_or(LiftStop::Full)?;
+        self.text = self.text.checked_sub(bytes).ok_or(LiftStop::Full)?;
         Ok(())
     }
 
-    /// The brackets and commas of `items` items.
-    fn brackets(&mut self, items: usize) -> LiftResult<()> {
-        self.take(2 + items.saturating_sub(1) as u64)
+    /// The brackets and commas of `count` items or members.
+    fn brackets(&mut self, count: usize) -> LiftResult<()> {
+        self.take(2 + count.saturating_sub(1) as u64)
+    }
+
+    fn array(&mut self, items: usize) -> LiftResult<()> {
+        self.brackets(items)?;
+        Ok(self.memory.array(items)?)
+    }
+
+    fn object(&mut self, members: usize) -> LiftResult<()> {
+        self.brackets(members)?;
+        Ok(self.memory.object(members)?)
     }
 
     /// A name from the component's types, which needs no escapes, with its quotes and colon.
     fn key(&mut self, name: &str) -> LiftResult<()> {
-        self.take(name.len() as u64 + 3)
+        self.take(name.len() as u64 + 3)?;
+        Ok(self.memory.string(name.len())?)
     }
 
     fn null(&mut self) -> LiftResult {
@@ -263,6 +292,7 @@ impl JsonBudget {
             .map(u64::from)
             .sum();
         self.take(text.len() as u64 + escapes + 2)?;
+        self.memory.string(text.len())?;
         Ok(Value::String(text))
     }
 }

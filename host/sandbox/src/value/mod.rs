@@ -3,6 +3,7 @@
 //! `lower` goes into the component, `lift` out of it. Both walk the value and its shape side by side
 //! and pay for a path only when something is wrong.
 
+pub mod fuel;
 mod lift;
 mod lower;
 mod misfit;

@@ -326,7 +326,9 @@ async fn run(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Body { said: task, raw }: Body<Task>,
+    Body {
+        said: task, raw, ..
+    }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);

@@ -1,11 +1,16 @@
 //! Extractors for bodies, paths and queries whose errors have the API's error shape.
 
+use crate::http::App;
 use crate::http::error::ApiError;
 use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
+use toolhold_admission::MemoryReservation;
+use toolhold_json::bounded;
 
 /// A JSON body.
 #[derive(Debug)]
@@ -13,15 +18,36 @@ pub struct Body<T> {
     pub said: T,
     /// The received bytes; their digest identifies a repeated request.
     pub raw: Value,
+    /// The memory of both, while the request is handled.
+    _kept: MemoryReservation,
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &App) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let request = Request::from_parts(parts.clone(), body);
+        let text = Bytes::from_request(request, state).await;
+        let text = text.map_err(JsonRejection::from)?;
+        // Before it is read: the value of a small text may need a lot of memory.
+        let weight = bounded::weigh(&text);
+        let weight = weight.map_err(|error| ApiError::payload_too_large(error.to_string()))?;
+        let kept = state.dispatcher.agents().registry().kept();
+        let kept = kept.reserve(weight).map_err(|full| {
+            ApiError::unavailable(format!(
+                "requests and calls take all {} bytes of memory that they may (modules.kept_bytes); try again in a while",
+                full.ceiling
+            ))
+        })?;
+        let request = Request::from_parts(parts, text.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
         let said = T::deserialize(&raw).map_err(|error| ApiError::invalid(error.to_string()))?;
-        Ok(Self { said, raw })
+        Ok(Self {
+            said,
+            raw,
+            _kept: kept,
+        })
     }
 }
 

@@ -119,7 +119,9 @@ async fn complete(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Body { said: asked, raw }: Body<ChatRequest>,
+    Body {
+        said: asked, raw, ..
+    }: Body<ChatRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let mut prepared = app.prepared(&client, &asked.model, None)?;

@@ -132,7 +132,9 @@ async fn run(
     client: Client,
     headers: HeaderMap,
     PathParam(name): PathParam<String>,
-    Body { said: given, raw }: Body<RequestRunBody>,
+    Body {
+        said: given, raw, ..
+    }: Body<RequestRunBody>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let agent = given.agent.as_deref().unwrap_or(DEFAULT_AGENT);

@@ -175,7 +175,9 @@ async fn turn(
     client: Client,
     headers: HeaderMap,
     PathParam(id): PathParam<Uuid>,
-    Body { said: task, raw }: Body<Task>,
+    Body {
+        said: task, raw, ..
+    }: Body<Task>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let session = app.session(&client, id).await?;

@@ -115,7 +115,9 @@ async fn call(
     client: Client,
     headers: HeaderMap,
     PathParam(tool): PathParam<String>,
-    Body { said: asked, raw }: Body<CallBody>,
+    Body {
+        said: asked, raw, ..
+    }: Body<CallBody>,
 ) -> Result<Json<CallResult>, ApiError> {
     client.may(Scope::Run)?;
     let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);

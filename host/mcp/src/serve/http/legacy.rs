@@ -60,6 +60,7 @@ pub async fn batch(
         return reply::error(StatusCode::BAD_REQUEST, None, error);
     }
     let (client_sender, said) = reply::message_channel();
+    let answers = &endpoint.service.answers;
     let mut batch = Batch::default();
     for message in messages {
         match message {
@@ -82,9 +83,11 @@ pub async fn batch(
     }
     if batch.is_worked_on() {
         let streams = accepts(headers, "text/event-stream");
-        return RequestWork::batch(batch, said, streams).answer().await;
+        return RequestWork::batch(batch, answers, said, streams)
+            .answer()
+            .await;
     }
-    match batch.replies().await {
+    match batch.replies(answers).await {
         Some(errors) => reply::json(StatusCode::BAD_REQUEST, errors),
         None => StatusCode::ACCEPTED.into_response(),
     }
@@ -120,7 +123,8 @@ async fn request_of(
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
     let streams = accepts(headers, "text/event-stream");
-    let work = RequestWork::begin(id, streams, false, |client_sender| {
+    let answers = &endpoint.service.answers;
+    let work = RequestWork::begin(id, answers, streams, false, |client_sender| {
         begun.work(client_sender)
     });
     work.answer().await

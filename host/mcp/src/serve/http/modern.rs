@@ -65,7 +65,8 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
         return reply::error(StatusCode::NOT_ACCEPTABLE, Some(&request.id), error);
     }
     let (service, id) = (endpoint.service.clone(), request.id.clone());
-    let work = RequestWork::begin(id, streams, true, |client_sender| async move {
+    let answers = &endpoint.service.answers;
+    let work = RequestWork::begin(id, answers, streams, true, |client_sender| async move {
         Some(
             service
                 .answer(request, metadata, None, &client_sender)

@@ -6,12 +6,14 @@ use crate::rpc::{
     PARSE_ERROR, RpcError, UNSUPPORTED_VERSION,
 };
 use crate::serve::client_sender::ClientSender;
+use crate::serve::unread::{Outgoing, UnreadAnswers};
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -22,10 +24,11 @@ use tokio::time::sleep;
 const MAX_UNREAD_MESSAGES: usize = 64;
 /// Interval of comments in a silent stream, so that proxies do not close it.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The channel for messages before a reply.
-pub fn message_channel() -> (ClientSender, mpsc::Receiver<Bytes>) {
+pub fn message_channel() -> (ClientSender, mpsc::Receiver<Outgoing>) {
     ClientSender::new(MAX_UNREAD_MESSAGES)
 }
 
@@ -33,7 +36,8 @@ pub fn message_channel() -> (ClientSender, mpsc::Receiver<Bytes>) {
 pub struct RequestWork {
     asked: PendingWork,
     /// Messages before the reply.
-    said: mpsc::Receiver<Bytes>,
+    said: mpsc::Receiver<Outgoing>,
+    answers: UnreadAnswers,
     /// Whether the client accepts streams.
     streams: bool,
 }
@@ -52,6 +56,7 @@ impl RequestWork {
     /// Begins the work that `outcome` creates for a sender to the client.
     pub fn begin<F: Future<Output = RequestOutcome> + Send + 'static>(
         id: Id,
+        answers: &UnreadAnswers,
         streams: bool,
         has_status: bool,
         outcome: impl FnOnce(ClientSender) -> F,
@@ -66,15 +71,22 @@ impl RequestWork {
         Self {
             asked,
             said,
+            answers: answers.clone(),
             streams,
         }
     }
 
     /// The work on several requests, whose messages arrive in `said`.
-    pub fn batch(batch: Batch, said: mpsc::Receiver<Bytes>, streams: bool) -> Self {
+    pub fn batch(
+        batch: Batch,
+        answers: &UnreadAnswers,
+        said: mpsc::Receiver<Outgoing>,
+        streams: bool,
+    ) -> Self {
         Self {
             asked: PendingWork::Batch(batch),
             said,
+            answers: answers.clone(),
             streams,
         }
     }
@@ -82,12 +94,12 @@ impl RequestWork {
     /// Responds when the form of the response is known. Dropping the response aborts the work.
     pub async fn answer(mut self) -> Response {
         if !self.streams {
-            return whole(self.asked.reply().await);
+            return whole(self.asked.reply(&self.answers).await);
         }
         tokio::select! {
             biased;
             Some(first) = self.said.recv() => events(self.rest(vec![first])),
-            reply = self.asked.reply() => {
+            reply = self.asked.reply(&self.answers) => {
                 // Messages that arrived with the reply are sent before it.
                 let mut messages = Vec::new();
                 while let Ok(message) = self.said.try_recv() {
@@ -103,44 +115,56 @@ impl RequestWork {
         }
     }
 
-    fn rest(self, first: Vec<Bytes>) -> Body {
-        let first = match first.as_slice() {
-            [] => Bytes::from_static(b":\n\n"),
-            messages => messages
-                .iter()
-                .flat_map(|message| event(None, message))
-                .collect(),
+    fn rest(self, first: Vec<Outgoing>) -> Body {
+        let mut queue: VecDeque<_> = first.into_iter().map(as_event).collect();
+        if queue.is_empty() {
+            queue.push_back(COMMENT.into());
+        }
+        let state = EventQueue {
+            work: Some(self),
+            queue,
         };
-        let stream = stream::unfold(Some((self, Some(first))), |state| async move {
-            let (mut work, first) = state?;
-            if let Some(first) = first {
-                return Some((Ok::<_, Infallible>(first), Some((work, None))));
+        Body::from_stream(stream::unfold(state, EventQueue::next))
+    }
+}
+
+/// The events of a response that are to be sent, and the work that others come from.
+struct EventQueue {
+    work: Option<RequestWork>,
+    queue: VecDeque<Outgoing>,
+}
+
+impl EventQueue {
+    /// The next piece. An event counts as unread until the connection asks for what comes after it.
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        loop {
+            if let Some(event) = self.queue.front_mut() {
+                if let Some(piece) = event.piece() {
+                    return Some((Ok(piece), self));
+                }
+                self.queue.pop_front();
+                continue;
             }
+            let work = self.work.as_mut()?;
             tokio::select! {
                 biased;
-                Some(message) = work.said.recv() => {
-                    Some((Ok(event(None, &message)), Some((work, None))))
-                }
-                reply = work.asked.reply() => {
-                    let mut last = Vec::new();
+                Some(message) = work.said.recv() => self.queue.push_back(as_event(message)),
+                reply = work.asked.reply(&work.answers) => {
                     while let Ok(message) = work.said.try_recv() {
-                        last.extend(event(None, &message));
+                        self.queue.push_back(as_event(message));
                     }
-                    if let Some((_, reply)) = reply {
-                        last.extend(event(None, &reply));
-                    }
-                    (!last.is_empty()).then(|| (Ok(last.into()), None))
+                    self.queue.extend(reply.map(|(_, reply)| as_event(reply)));
+                    self.work = None;
                 }
-                () = sleep(KEEP_ALIVE_INTERVAL) => Some((Ok(Bytes::from_static(b":\n\n")), Some((work, None)))),
+                () = sleep(KEEP_ALIVE_INTERVAL) => self.queue.push_back(COMMENT.into()),
             }
-        });
-        Body::from_stream(stream)
+        }
     }
 }
 
 impl PendingWork {
     /// The reply with its status; `None` if the whole work was cancelled. Cancel-safe.
-    async fn reply(&mut self) -> Option<(StatusCode, Bytes)> {
+    async fn reply(&mut self, answers: &UnreadAnswers) -> Option<(StatusCode, Outgoing)> {
         match self {
             Self::One {
                 id,
@@ -152,15 +176,15 @@ impl PendingWork {
                     Err(error) if *has_status => status(error),
                     _ => StatusCode::OK,
                 };
-                Some((status, rpc::reply(Some(id), &outcome)))
+                Some((status, answers.reply(id, &outcome)))
             }
-            Self::Batch(batch) => Some((StatusCode::OK, batch.replies().await?)),
+            Self::Batch(batch) => Some((StatusCode::OK, batch.replies(answers).await?)),
         }
     }
 }
 
 /// The reply as one body; empty if the request was cancelled.
-fn whole(reply: Option<(StatusCode, Bytes)>) -> Response {
+fn whole(reply: Option<(StatusCode, Outgoing)>) -> Response {
     match reply {
         Some((status, reply)) => json(status, reply),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -172,7 +196,8 @@ pub fn error(status: StatusCode, id: Option<&Id>, error: RpcError) -> Response {
     json(status, rpc::reply(id, &Err(error)))
 }
 
-pub fn json(status: StatusCode, body: Bytes) -> Response {
+pub fn json(status: StatusCode, body: impl Into<Outgoing>) -> Response {
+    let body = body.into().into_body();
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
@@ -193,6 +218,10 @@ pub fn events(body: Body) -> Response {
         (UNBUFFERED, "no"),
     ];
     (headers, body).into_response()
+}
+
+fn as_event(message: Outgoing) -> Outgoing {
+    message.map(|message| event(None, message))
 }
 
 /// One event; messages contain no line breaks.

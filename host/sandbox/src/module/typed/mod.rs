@@ -12,6 +12,7 @@ pub(crate) use describe::CombinedDocs;
 use crate::call::{CallState, GuestCall};
 use crate::engine::Engine;
 use crate::error::LoadError;
+use crate::value::fuel::{BYTES_PER_FUEL, bytes_per_fuel};
 use crate::value::shape::{PartsBudget, Shape, ShapeMember, ShapeReader};
 use crate::value::{self, LiftError};
 use describe::Signature;
@@ -256,6 +257,11 @@ impl GuestCall for CallFunction<'_> {
     type Return = Option<Val>;
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
+        // So that a result of any type takes the same memory at most.
+        if let Some(shape) = &self.function.result {
+            let fuel = store.hostcall_fuel() as u64 * BYTES_PER_FUEL / bytes_per_fuel(shape);
+            store.set_hostcall_fuel(usize::try_from(fuel).unwrap_or(usize::MAX));
+        }
         let instance = self.pre.instantiate_async(&mut *store).await?;
         let func = instance
             .get_func(&mut *store, self.function.index)
@@ -278,6 +284,7 @@ pub(crate) fn output(
             LiftError::TooLarge => CallError::Output {
                 limit: limits.output_bytes,
             },
+            LiftError::TooMuchMemory { limit } => CallError::KeptBytes { limit },
             LiftError::NoForm(reason) => CallError::Encoding { reason },
         })
     };

@@ -61,7 +61,9 @@ async fn create(
     State(app): State<App>,
     client: Client,
     headers: HeaderMap,
-    Body { said: asked, raw }: Body<ResponseRequest>,
+    Body {
+        said: asked, raw, ..
+    }: Body<ResponseRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     asked.check()?;
