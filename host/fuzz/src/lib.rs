@@ -12,6 +12,7 @@ pub mod leak;
 pub mod load;
 pub mod manifest;
 pub mod mend;
+pub mod redaction;
 pub mod reply;
 pub mod scan;
 pub mod schema;
@@ -33,6 +34,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("load", load::run),
     ("manifest", manifest::run),
     ("mend", mend::run),
+    ("redaction", redaction::run),
     ("reply", reply::run),
     ("scan", scan::run),
     ("schema", schema::run),
