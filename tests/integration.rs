@@ -47,4 +47,5 @@ mod telemetry;
 mod terminal;
 mod typed;
 mod typed_docs;
+mod untrusted_text;
 mod wordcount;

@@ -129,9 +129,7 @@ fn coded(choices: &mut Unstructured<'_>, secret: &str) -> Result<Written> {
         _ => URL_SAFE_NO_PAD.encode(text),
     };
     // The characters that `inside` alone decides.
-    let decided = |begin: usize, inside: usize| {
-        (begin * 8).div_ceil(6)..(begin + inside) * 8 / 6
-    };
+    let decided = |begin: usize, inside: usize| (begin * 8).div_ceil(6)..(begin + inside) * 8 / 6;
     let (text, own) = match way {
         // Twice.
         5 | 6 => {

@@ -54,6 +54,12 @@ pub enum LoadError {
     Link { reason: String },
     #[error("it needs more than its limits allow at start: {reason}")]
     Limits { reason: String },
+    /// People approve a module under the name of its file or folder.
+    #[error("its name \"{name}\" has characters that cannot be shown; rename the file or folder")]
+    FileName {
+        /// Escaped.
+        name: String,
+    },
     #[error("its module.toml is wrong: {reason}")]
     Manifest { reason: String },
     #[error("it could not say what tools it has: {source}")]

@@ -1,7 +1,7 @@
 //! `toolhold audit`: searches the audit log, and verifies that it was not changed.
 
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
             let exit = each(&store, &which.filter(text), |entry| {
                 is_found = true;
                 if json {
-                    println!("{}", entry.text);
+                    println!("{}", text::json(&entry.text));
                 } else {
                     println!("{}", line(&entry));
                 }
@@ -131,7 +131,7 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
     let faults: Vec<String> = verified.faults.iter().map(ToString::to_string).collect();
     if is_json {
         let found = json!({"entries": verified.entries, "head": verified.head, "faults": faults});
-        println!("{found}");
+        output::json_line(&found)?;
     } else {
         for fault in &faults {
             println!("{} {fault}", style::bad("not genuine:"));

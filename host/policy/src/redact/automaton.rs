@@ -1,8 +1,7 @@
 //! An Aho-Corasick automaton of the texts that are looked for. Each state knows its last symbol and the state before
 //! it, so that a match can be followed back through text in which a symbol takes several bytes.
 
-use super::escapes::Escape;
-use super::scan::is_blank;
+use super::escapes::{Escape, is_blank};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ const NO_NAME: u32 = u32::MAX;
 
 /// Finds patterns without regard to the case of ASCII letters.
 pub struct Automaton {
-    states: Vec<State>,
+    states: Vec<TrieState>,
     /// From [`TEXT`] and from [`CODED`], by symbol.
     starts: [Box<[StateId; 256]>; 2],
     names: Vec<Arc<str>>,
@@ -33,7 +32,7 @@ pub struct Automaton {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct State {
+struct TrieState {
     symbol: u8,
     is_coded: bool,
     parent: StateId,
@@ -54,7 +53,7 @@ pub struct TooLong;
 
 impl Automaton {
     pub fn new() -> Self {
-        let root = |is_coded, id| State {
+        let root = |is_coded, id| TrieState {
             symbol: 0,
             is_coded,
             parent: id,
@@ -106,12 +105,12 @@ impl Automaton {
             return Err(TooLong);
         }
         let id = self.states.len() as StateId;
-        let State {
+        let TrieState {
             child: sibling,
             is_coded,
             ..
         } = self.states[parent as usize];
-        self.states.push(State {
+        self.states.push(TrieState {
             symbol,
             is_coded,
             parent,
@@ -129,7 +128,7 @@ impl Automaton {
         let mut queue = VecDeque::new();
         for root in [TEXT, CODED] {
             for child in self.children(root) {
-                let State { symbol, .. } = self.states[child as usize];
+                let TrieState { symbol, .. } = self.states[child as usize];
                 self.states[child as usize].fail = root;
                 self.starts[root as usize][usize::from(symbol)] = child;
                 self.starts[root as usize][usize::from(symbol.to_ascii_uppercase())] = child;
@@ -137,7 +136,7 @@ impl Automaton {
             }
         }
         while let Some(state) = queue.pop_front() {
-            let State { fail, name, .. } = self.states[state as usize];
+            let TrieState { fail, name, .. } = self.states[state as usize];
             if name == NO_NAME {
                 self.states[state as usize].name = self.states[fail as usize].name;
             }
@@ -187,7 +186,7 @@ impl Automaton {
     fn child(&self, state: StateId, symbol: u8) -> Option<StateId> {
         let mut child = self.states[state as usize].child;
         while child != 0 {
-            let State {
+            let TrieState {
                 symbol: own,
                 sibling,
                 ..
@@ -231,7 +230,7 @@ impl Automaton {
 
     /// The last symbol of the state's text and the state before it; nothing at a root.
     pub fn last(&self, state: StateId) -> Option<(u8, StateId)> {
-        let State { symbol, parent, .. } = self.states[state as usize];
+        let TrieState { symbol, parent, .. } = self.states[state as usize];
         (state > CODED).then_some((symbol, parent))
     }
 

@@ -44,6 +44,11 @@ const LONGEST_NAME: usize = 7;
 /// Most digits of a numeric HTML entity, leading zeros included.
 const ENTITY_DIGITS: u8 = 7;
 
+/// White space, which base64 and hex may have anywhere.
+pub fn is_blank(symbol: u8) -> bool {
+    matches!(symbol, b' ' | b'\t' | b'\r' | b'\n')
+}
+
 /// An escape that has begun and is not complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Escape {
@@ -67,7 +72,7 @@ pub enum Escape {
 
 /// What one symbol more makes of an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum EscapeStep {
     /// It is none.
     None,
     Open(Escape),
@@ -98,21 +103,21 @@ impl Escape {
     }
 
     /// Reads one symbol more.
-    pub fn read(self, symbol: u8) -> Progress {
+    pub fn read(self, symbol: u8) -> EscapeStep {
         match self {
             Self::Backslash => backslash(symbol),
-            Self::Unicode if symbol == b'{' => Progress::Open(Self::Braced { value: 0, left: 6 }),
+            Self::Unicode if symbol == b'{' => EscapeStep::Open(Self::Braced { value: 0, left: 6 }),
             Self::Unicode => character(4).read(symbol),
             Self::Hex { value, left, most } => match more(value, 16, symbol) {
                 // The digits that are still to come make it larger.
-                Some(value) if value << (4 * (left - 1)) > most => Progress::None,
+                Some(value) if value << (4 * (left - 1)) > most => EscapeStep::None,
                 Some(value) if left == 1 => byte(value),
-                Some(value) => Progress::Open(Self::Hex {
+                Some(value) => EscapeStep::Open(Self::Hex {
                     value,
                     left: left - 1,
                     most,
                 }),
-                None => Progress::None,
+                None => EscapeStep::None,
             },
             Self::Braced { value, .. } if symbol == b'}' => ascii(value),
             Self::Braced { value, left } => digit(value, 16, symbol, left, |value, left| {
@@ -120,23 +125,23 @@ impl Escape {
             }),
             Self::Octal { value, left } => match more(value, 8, symbol) {
                 Some(value) if left == 1 => byte(value),
-                Some(value) => Progress::Open(Self::Octal {
+                Some(value) => EscapeStep::Open(Self::Octal {
                     value,
                     left: left - 1,
                 }),
-                None => Progress::None,
+                None => EscapeStep::None,
             },
             Self::Named { mut name, len } => match symbol {
-                b'#' if len == 0 => Progress::Open(Self::Numbered),
+                b'#' if len == 0 => EscapeStep::Open(Self::Numbered),
                 b';' => named(&name[..usize::from(len)]),
                 _ if symbol.is_ascii_alphabetic() && usize::from(len) < LONGEST_NAME => {
                     name[usize::from(len)] = symbol.to_ascii_lowercase();
-                    Progress::Open(Self::Named { name, len: len + 1 })
+                    EscapeStep::Open(Self::Named { name, len: len + 1 })
                 }
-                _ => Progress::None,
+                _ => EscapeStep::None,
             },
             Self::Numbered if symbol.eq_ignore_ascii_case(&b'x') => {
-                Progress::Open(entity(0, 16, ENTITY_DIGITS))
+                EscapeStep::Open(entity(0, 16, ENTITY_DIGITS))
             }
             Self::Numbered => entity(0, 10, ENTITY_DIGITS).read(symbol),
             Self::Entity { value, .. } if symbol == b';' => ascii(value),
@@ -149,21 +154,21 @@ impl Escape {
     }
 }
 
-fn backslash(symbol: u8) -> Progress {
+fn backslash(symbol: u8) -> EscapeStep {
     match symbol {
-        b'u' => Progress::Open(Escape::Unicode),
-        b'U' => Progress::Open(character(8)),
-        b'x' => Progress::Open(Escape::byte()),
-        b'0'..=b'3' => Progress::Open(Escape::Octal {
+        b'u' => EscapeStep::Open(Escape::Unicode),
+        b'U' => EscapeStep::Open(character(8)),
+        b'x' => EscapeStep::Open(Escape::byte()),
+        b'0'..=b'3' => EscapeStep::Open(Escape::Octal {
             value: u32::from(symbol - b'0'),
             left: 2,
         }),
-        b'n' => Progress::Done(b'\n'),
-        b'r' => Progress::Done(b'\r'),
-        b't' => Progress::Done(b'\t'),
-        b' ' => Progress::Done(b' '),
-        _ if symbol.is_ascii_punctuation() => Progress::Done(symbol),
-        _ => Progress::None,
+        b'n' => EscapeStep::Done(b'\n'),
+        b'r' => EscapeStep::Done(b'\r'),
+        b't' => EscapeStep::Done(b'\t'),
+        b' ' => EscapeStep::Done(b' '),
+        _ if symbol.is_ascii_punctuation() => EscapeStep::Done(symbol),
+        _ => EscapeStep::None,
     }
 }
 
@@ -187,10 +192,10 @@ fn digit(
     symbol: u8,
     left: u8,
     open: impl FnOnce(u32, u8) -> Escape,
-) -> Progress {
+) -> EscapeStep {
     match more(value, radix, symbol) {
-        Some(value) if left > 0 && value <= 0x7F => Progress::Open(open(value, left - 1)),
-        _ => Progress::None,
+        Some(value) if left > 0 && value <= 0x7F => EscapeStep::Open(open(value, left - 1)),
+        _ => EscapeStep::None,
     }
 }
 
@@ -198,33 +203,33 @@ fn more(value: u32, radix: u32, symbol: u8) -> Option<u32> {
     Some(value * radix + char::from(symbol).to_digit(radix)?)
 }
 
-fn byte(value: u32) -> Progress {
-    u8::try_from(value).map_or(Progress::None, Progress::Done)
+fn byte(value: u32) -> EscapeStep {
+    u8::try_from(value).map_or(EscapeStep::None, EscapeStep::Done)
 }
 
-fn ascii(value: u32) -> Progress {
+fn ascii(value: u32) -> EscapeStep {
     if value < 0x80 {
         byte(value)
     } else {
-        Progress::None
+        EscapeStep::None
     }
 }
 
-fn named(name: &[u8]) -> Progress {
+fn named(name: &[u8]) -> EscapeStep {
     let found = NAMED.binary_search_by(|(known, _)| known.cmp(&name));
-    found.map_or(Progress::None, |at| Progress::Done(NAMED[at].1))
+    found.map_or(EscapeStep::None, |at| EscapeStep::Done(NAMED[at].1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Progress {
+    fn read(text: &str) -> EscapeStep {
         let (first, rest) = text.as_bytes().split_first().unwrap();
-        let mut progress = Progress::Open(Escape::begin(*first).unwrap());
+        let mut progress = EscapeStep::Open(Escape::begin(*first).unwrap());
         for symbol in rest {
-            let Progress::Open(escape) = progress else {
-                return Progress::None;
+            let EscapeStep::Open(escape) = progress else {
+                return EscapeStep::None;
             };
             progress = escape.read(*symbol);
         }
@@ -234,27 +239,44 @@ mod tests {
     #[test]
     fn escapes_stand_for_bytes() {
         for text in [
-            "%73", "\\u0073", "\\x73", "\\163", "\\U00000073", "\\u{73}", "\\u{000073}", "&#115;",
-            "&#x73;", "&#X0073;", "&#0000115;",
+            "%73",
+            "\\u0073",
+            "\\x73",
+            "\\163",
+            "\\U00000073",
+            "\\u{73}",
+            "\\u{000073}",
+            "&#115;",
+            "&#x73;",
+            "&#X0073;",
+            "&#0000115;",
         ] {
-            assert_eq!(read(text), Progress::Done(b's'), "{text}");
+            assert_eq!(read(text), EscapeStep::Done(b's'), "{text}");
         }
         for (name, byte) in NAMED {
             let text = format!("&{};", std::str::from_utf8(name).unwrap());
-            assert_eq!(read(&text), Progress::Done(byte), "{text}");
+            assert_eq!(read(&text), EscapeStep::Done(byte), "{text}");
         }
-        assert_eq!(read("\\/"), Progress::Done(b'/'));
-        assert_eq!(read("%fF"), Progress::Done(0xFF));
+        assert_eq!(read("\\/"), EscapeStep::Done(b'/'));
+        assert_eq!(read("%fF"), EscapeStep::Done(0xFF));
         for text in [
             "%7", "\\u007", "\\u{73", "&#115", "&quot", "&", "\\", "\\16", "&#x",
         ] {
-            assert!(matches!(read(text), Progress::Open(_)), "{text}");
+            assert!(matches!(read(text), EscapeStep::Open(_)), "{text}");
         }
         for text in [
-            "%g3", "%%", "\\u00e9", "\\u4e2d", "\\q", "&#233;", "&nothing;", "& ", "\\400",
+            "%g3",
+            "%%",
+            "\\u00e9",
+            "\\u4e2d",
+            "\\q",
+            "&#233;",
+            "&nothing;",
+            "& ",
+            "\\400",
             "&#00000115;",
         ] {
-            assert_eq!(read(text), Progress::None, "{text}");
+            assert_eq!(read(text), EscapeStep::None, "{text}");
         }
     }
 }

@@ -138,7 +138,10 @@ mod tests {
         for inner in ["a%2Fb%22c%20d%2B", "a%2fb%22c+d%2b", "a/b\\\"c d+"] {
             assert!(patterns.contains(&hex(inner.as_bytes())), "{inner}");
         }
-        assert_eq!(texts("k\u{e9}y"), BTreeSet::from(["k\u{e9}y".into(), b"k\\u00e9y".to_vec()]));
+        assert_eq!(
+            texts("k\u{e9}y"),
+            BTreeSet::from(["k\u{e9}y".into(), b"k\\u00e9y".to_vec()])
+        );
     }
 
     #[test]

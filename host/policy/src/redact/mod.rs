@@ -33,9 +33,7 @@ impl Redactor {
     ///
     /// # Errors
     /// If the forms of all secrets together are more than an automaton can hold.
-    pub fn new<'a>(
-        secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, TooLong> {
+    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, TooLong> {
         let mut automaton = Automaton::new();
         let mut is_empty = true;
         for (name, secret) in secrets {

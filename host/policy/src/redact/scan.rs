@@ -8,7 +8,7 @@
 //! edge is at most [`MAX_ESCAPE_BYTES`] long. A text with more ways to read it is read in the first of them.
 
 use super::automaton::{Automaton, CODED, StateId, TEXT};
-use super::escapes::{Escape, Progress};
+use super::escapes::{Escape, EscapeStep, is_blank};
 use std::collections::VecDeque;
 
 /// Escapes inside of escapes: `%2573` is `s` escaped twice. Each level more costs a factor of three in the worst text.
@@ -41,14 +41,14 @@ struct OpenEscape {
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct TextNode {
     threads: Vec<Thread>,
     open: Vec<OpenEscape>,
 }
 
 /// A symbol that leads from an earlier node to this one. A byte that stands for itself has the depth 0.
 #[derive(Debug, Clone, Copy)]
-struct Edge {
+struct SymbolEdge {
     start: usize,
     symbol: u8,
     depth: u8,
@@ -67,15 +67,15 @@ struct Decoded {
 pub struct Scanner {
     /// The node that was reached.
     at: usize,
-    here: Node,
+    here: TextNode,
     /// The nodes before it, as far back as an open escape may begin. None if no escape is open.
-    before: VecDeque<Node>,
+    before: VecDeque<TextNode>,
     /// Decoded symbols of matches that go on, by their ends.
     decoded: VecDeque<Decoded>,
     /// The states of this node that end a pattern.
     ended: Vec<StateId>,
-    edges: Vec<Edge>,
-    spare: Vec<Node>,
+    edges: Vec<SymbolEdge>,
+    spare: Vec<TextNode>,
 }
 
 /// Bytes from a node on.
@@ -90,7 +90,7 @@ impl Default for Scanner {
         let threads = vec![Thread::at(TEXT), Thread::at(CODED)];
         Self {
             at: 0,
-            here: Node {
+            here: TextNode {
                 threads,
                 open: Vec::new(),
             },
@@ -189,22 +189,15 @@ impl Scanner {
     fn branch(&mut self, automaton: &Automaton, byte: u8) {
         let start = self.at;
         let next = self.spare.pop().unwrap_or_default();
-        self.before.push_back(std::mem::replace(&mut self.here, next));
+        self.before
+            .push_back(std::mem::replace(&mut self.here, next));
         self.at += 1;
         let mut edges = std::mem::take(&mut self.edges);
-        edges.push(Edge {
+        edges.push(SymbolEdge {
             start,
             symbol: byte,
             depth: 0,
         });
-        if byte == b'+' {
-            // A space in a form.
-            edges.push(Edge {
-                start,
-                symbol: b' ',
-                depth: 1,
-            });
-        }
         // What an edge completes is deeper than itself, so that each is reached first in its least depth.
         for depth in 0..=MAX_NESTING {
             let mut at = 0;
@@ -233,8 +226,8 @@ impl Scanner {
     }
 
     /// Goes on from an earlier node with a symbol that ends at this one. Adds the symbols that it completes.
-    fn follow(&mut self, automaton: &Automaton, edge: Edge, edges: &mut Vec<Edge>) {
-        let Edge {
+    fn follow(&mut self, automaton: &Automaton, edge: SymbolEdge, edges: &mut Vec<SymbolEdge>) {
+        let SymbolEdge {
             start,
             symbol,
             depth,
@@ -263,30 +256,22 @@ impl Scanner {
                 symbol,
             });
         }
+        if symbol == b'+' {
+            // A space in a form.
+            complete(edges, start, b' ', depth);
+        }
         for open in &node.open {
             let depth = depth.max(open.depth);
             match open.escape.read(symbol) {
-                Progress::Open(escape) if self.at - open.start < MAX_ESCAPE_BYTES => {
+                EscapeStep::Open(escape) if self.at - open.start < MAX_ESCAPE_BYTES => {
                     self.here.begin(OpenEscape {
                         start: open.start,
                         escape,
                         depth,
                     });
                 }
-                Progress::Done(symbol) if depth < MAX_NESTING => {
-                    let done = Edge {
-                        start: open.start,
-                        symbol,
-                        depth: depth + 1,
-                    };
-                    let is_done = |it: &&mut Edge| (it.start, it.symbol) == (done.start, symbol);
-                    if let Some(known) = edges.iter_mut().find(is_done) {
-                        known.depth = known.depth.min(done.depth);
-                    } else if edges.len() < MAX_READINGS {
-                        edges.push(done);
-                    }
-                }
-                Progress::None | Progress::Open(_) | Progress::Done(_) => {}
+                EscapeStep::Done(symbol) => complete(edges, open.start, symbol, depth),
+                EscapeStep::None | EscapeStep::Open(_) => {}
             }
         }
     }
@@ -316,7 +301,7 @@ impl Scanner {
         &self,
         automaton: &Automaton,
         held: Held<'_>,
-        node: &Node,
+        node: &TextNode,
         at: usize,
         from: &mut usize,
     ) {
@@ -399,7 +384,7 @@ impl Scanner {
     }
 }
 
-impl Node {
+impl TextNode {
     /// Whether the thread is new here.
     fn reach(&mut self, thread: Thread) -> bool {
         let known = self.threads.iter_mut().find(|it| it.state == thread.state);
@@ -427,11 +412,34 @@ impl Node {
     }
 }
 
+/// Adds a symbol that stands for symbols of `depth`, unless they are too deep.
+fn complete(edges: &mut Vec<SymbolEdge>, start: usize, symbol: u8, depth: u8) {
+    if depth == MAX_NESTING {
+        return;
+    }
+    let depth = depth + 1;
+    let known = edges
+        .iter_mut()
+        .find(|it| (it.start, it.symbol) == (start, symbol));
+    if let Some(known) = known {
+        known.depth = known.depth.min(depth);
+    } else if edges.len() < MAX_READINGS {
+        edges.push(SymbolEdge {
+            start,
+            symbol,
+            depth,
+        });
+    }
+}
+
 fn unique(threads: &mut Vec<Thread>) {
     let mut kept = 0;
     for at in 0..threads.len() {
         let thread = threads[at];
-        match threads[..kept].iter_mut().find(|it| it.state == thread.state) {
+        match threads[..kept]
+            .iter_mut()
+            .find(|it| it.state == thread.state)
+        {
             Some(known) => known.blanks = known.blanks.min(thread.blanks),
             None => {
                 threads[kept] = thread;
@@ -445,9 +453,4 @@ fn unique(threads: &mut Vec<Thread>) {
 fn depth(automaton: &Automaton, state: StateId) -> usize {
     let texts = std::iter::successors(automaton.last(state), |(_, state)| automaton.last(*state));
     texts.take(HELD_OVER_BLANKS).count()
-}
-
-/// White space, which base64 and hex may have anywhere.
-pub fn is_blank(symbol: u8) -> bool {
-    matches!(symbol, b' ' | b'\t' | b'\r' | b'\n')
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolhold_policy::manifest::Manifest;
-use toolhold_policy::text;
+use toolhold_policy::text::{self, UntrustedText};
 
 /// Something in the folder that may be a module.
 pub(crate) struct ModuleCandidate {
@@ -234,6 +234,11 @@ impl ModuleCandidate {
     /// Name and version, from the manifest or else from the file's name.
     fn identity(&self, manifest: &Manifest) -> Result<(String, Option<Version>), LoadError> {
         let wrong = |reason: String| LoadError::Manifest { reason };
+        if self.slot.contains(text::is_escaped) {
+            return Err(LoadError::FileName {
+                name: text::line(&self.slot),
+            });
+        }
         let (stem, suffix) = match self.slot.split_once('@') {
             Some((stem, version)) => (stem, Some(version)),
             None => (self.slot.as_str(), None),
@@ -248,7 +253,7 @@ impl ModuleCandidate {
                 text::visible(&name, 64)
             )));
         }
-        let Some(written) = suffix.or(manifest.version.as_deref()) else {
+        let Some(written) = suffix.or(manifest.version.as_ref().map(UntrustedText::raw)) else {
             return Ok((name, None));
         };
         let version = version(written).ok_or_else(|| {

@@ -7,15 +7,15 @@ use semver::VersionReq;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use toolhold_policy::ToolSpec;
+use toolhold_policy::{ToolSpec, UntrustedText};
 
 /// A file or folder that is no module, and why.
 #[derive(Debug)]
 pub struct FailedModule {
     /// What it would have been called.
-    pub name: String,
+    pub name: UntrustedText,
     /// The file or folder.
-    pub origin: String,
+    pub origin: UntrustedText,
     pub error: LoadError,
 }
 
@@ -123,8 +123,8 @@ impl ModuleSnapshot {
         });
         inserted.map_err(|error| {
             self.fail(FailedModule {
-                name: slot.to_owned(),
-                origin: origin.to_owned(),
+                name: slot.into(),
+                origin: origin.into(),
                 error,
             });
             if let Some(entry) = self.entries.get_mut(origin) {
@@ -172,7 +172,7 @@ impl ModuleSnapshot {
         };
         let Some(entry) = self
             .entries
-            .get_mut(&module.origin)
+            .get_mut(module.origin.raw())
             .filter(|entry| is_it(entry))
         else {
             return;
@@ -180,7 +180,7 @@ impl ModuleSnapshot {
         entry.stamp = None;
         entry.module = None;
         entry.failure = Some(Arc::new(FailedModule {
-            name: module.slot.clone(),
+            name: module.slot.as_str().into(),
             origin: module.origin.clone(),
             error,
         }));
@@ -197,7 +197,10 @@ impl ModuleSnapshot {
     }
 
     pub fn fail(&mut self, failure: FailedModule) {
-        let entry = self.entries.entry(failure.origin.clone()).or_default();
+        let entry = self
+            .entries
+            .entry(failure.origin.raw().to_owned())
+            .or_default();
         entry.failure = Some(Arc::new(failure));
     }
 
@@ -214,7 +217,7 @@ impl ModuleSnapshot {
         {
             return Err(LoadError::Duplicate {
                 name: module.name.clone(),
-                holder: holder.origin.clone(),
+                holder: holder.origin.to_string(),
             });
         }
         self.entries.insert(origin.to_owned(), entry);
