@@ -5,6 +5,7 @@ use crate::terminal::{output, style};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use toolhold_policy::text;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, date_text};
@@ -134,7 +135,7 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
         output::json_line(&found)?;
     } else {
         for fault in &faults {
-            println!("{} {fault}", style::bad("not genuine:"));
+            println!("{} {}", style::bad("not genuine:"), style::line(fault));
         }
         if faults.is_empty() {
             println!(

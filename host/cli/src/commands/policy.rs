@@ -305,7 +305,7 @@ fn granted(whose: &PolicySubject) {
             continue;
         }
         is_nothing = false;
-        println!("  {} may", line(name));
+        println!("  {} may", line(&name));
         if sentences.is_empty() && fault.is_none() {
             println!("    {}", dim("nothing"));
         }

@@ -5,7 +5,7 @@ use crate::commands::doctor::Finding;
 use crate::commands::endpoint::EndpointArgs;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::output;
+use crate::terminal::{output, style};
 use crate::terminal::style::{bad, bold, good, line, warn};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -146,7 +146,7 @@ async fn model(config: &Configuration, endpoint: &EndpointTable) -> Result<OpenA
 
 fn show(dialect: &Dialect) {
     let server = &dialect.server;
-    let line = |what: &str, text: &str| println!("  {what:<16} {}", line(text));
+    let line = |what: &str, text: &str| println!("  {what:<16} {}", style::line(text));
     let name = server.name.as_deref().unwrap_or("unknown");
     line(
         "server",
@@ -189,7 +189,7 @@ fn show(dialect: &Dialect) {
             ProbeVerdict::Unknown { .. } => warn("?"),
             ProbeVerdict::Ignored { .. } | ProbeVerdict::Refused { .. } => bad("✗"),
         };
-        println!("{mark} {what:<16} {}", line(&verdict.to_string()));
+        println!("{mark} {what:<16} {}", style::line(&verdict.to_string()));
     }
     println!(
         "→ {}",

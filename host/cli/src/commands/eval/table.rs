@@ -4,7 +4,7 @@
 use crate::terminal::columns::{self, Column, aligned, wrapped};
 use crate::terminal::output::{paint, remark};
 use crate::terminal::style;
-use crate::terminal::style::{bad, bold, dim, good, line, plain, plural};
+use crate::terminal::style::{bad, bold, dim, good, line, plural};
 use std::fmt::Write as _;
 use toolhold_devkit::eval::arm::Arm;
 use toolhold_devkit::eval::bench::Attempt;

@@ -57,8 +57,8 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
 /// Starts the server and asks for its tools. What a server prints that does not work is shown.
 pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
     server.look().await.map_err(|failure| {
-        for line in server.printed() {
-            eprintln!("{}", line(&line));
+        for written in server.printed() {
+            eprintln!("{}", line(&written));
         }
         anyhow!("the MCP server {}: {failure}", server.settings.name)
     })

@@ -37,8 +37,8 @@ pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Resul
 pub fn show(examined: &PlanReport) {
     for fault in examined.faults.iter().take(MAX_SHOWN_FAULTS) {
         // Names in a plan may contain line breaks.
-        let line = fault.message.replace(['\n', '\r'], " ");
-        println!("{} {}", bad("fault:"), line(&line));
+        let message = fault.message.replace(['\n', '\r'], " ");
+        println!("{} {}", bad("fault:"), line(&message));
     }
     if examined.faults.len() > MAX_SHOWN_FAULTS {
         let more = examined.faults.len() - MAX_SHOWN_FAULTS;

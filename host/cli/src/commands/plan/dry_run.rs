@@ -6,7 +6,7 @@ use super::examine::{PlanReport, examine};
 use super::found::{CallRunner, CallableTool, Finder, module_of, name_of};
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bold, good, plain, warn};
+use crate::terminal::style::{bold, good, line, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
