@@ -54,14 +54,11 @@ pub enum LoadError {
     Link { reason: String },
     #[error("it needs more than its limits allow at start: {reason}")]
     Limits { reason: String },
-    /// People approve a module under the name of its file or folder.
-    #[error("its name \"{name}\" has characters that cannot be shown; rename the file or folder")]
-    FileName {
-        /// Escaped.
-        name: String,
-    },
     #[error("its module.toml is wrong: {reason}")]
     Manifest { reason: String },
+    /// The name of a component without a module.toml, or of its file.
+    #[error("its name is wrong: {reason}")]
+    Name { reason: String },
     #[error("it could not say what tools it has: {source}")]
     ListTools {
         #[source]
