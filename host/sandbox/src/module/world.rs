@@ -200,8 +200,8 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
     let has = |flag| tool.annotations.contains(flag);
     Ok(ToolSpec {
         name,
-        title: tool.title.map(|t| text::visible(&t, 100)),
-        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS),
+        title: tool.title.map(|t| text::visible(&t, 100).into()),
+        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS).into(),
         input_schema,
         output_schema,
         annotations: Annotations {
@@ -237,7 +237,7 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(
-            (specs[0].name.as_str(), specs[0].description.as_str()),
+            (specs[0].name.as_str(), specs[0].description.raw()),
             ("m.a", "does it")
         );
     }
