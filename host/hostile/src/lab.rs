@@ -26,6 +26,16 @@ pub enum Scale {
     Full,
 }
 
+impl Scale {
+    /// A timeout that no attack reaches.
+    pub(crate) fn patience(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_mins(2),
+            Self::Full => Duration::from_mins(5),
+        }
+    }
+}
+
 /// The conditions that all attacks share.
 #[derive(Debug)]
 pub struct Lab {
@@ -70,7 +80,7 @@ impl Lab {
 
     /// A timeout that no attack reaches.
     pub(crate) fn patience(&self) -> Duration {
-        self.times(Duration::from_mins(2), Duration::from_mins(5))
+        self.scale.patience()
     }
 
     /// The compiler's threads stay once it has been used; they must not look like leaked ones.
