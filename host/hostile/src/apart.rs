@@ -2,7 +2,7 @@
 //! process that does nothing else, and one that is not held off ends that process and not the suite.
 
 use crate::attack::{Attack, AttackOutcome, AttackVerdict, Company};
-use crate::lab::Scale;
+use crate::lab::{Scale, TREES};
 use crate::{process, trees};
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -72,16 +72,7 @@ fn work<'a>(
 /// and no file is left behind.
 pub fn run_apart(scale: Scale, mut command: Command) -> AttackVerdict {
     let started = Instant::now();
-    let judged = tempfile::Builder::new()
-        .prefix("toolhold-hostile-")
-        .tempdir()
-        .and_then(|folder| {
-            command.env("TMPDIR", folder.path());
-            let judged = watched(&mut command, scale.patience() + AROUND);
-            // Before the folder is dropped, which would recurse.
-            trees::remove(folder.path())?;
-            judged
-        });
+    let judged = in_folders(&mut command, scale);
     let broke = |observed: String| AttackVerdict {
         outcome: AttackOutcome::Broke,
         observed,
@@ -93,6 +84,27 @@ pub fn run_apart(scale: Scale, mut command: Command) -> AttackVerdict {
         Ok(Err(observed)) => broke(observed),
         Err(error) => broke(format!("its process could not be run: {error}")),
     }
+}
+
+/// Runs the command with folders of its own for what it writes, and removes them.
+fn in_folders(command: &mut Command, scale: Scale) -> io::Result<Result<AttackVerdict, String>> {
+    let named = || {
+        let mut named = tempfile::Builder::new();
+        named.prefix("toolhold-hostile-");
+        named
+    };
+    let mut folders = vec![named().tempdir()?];
+    // A file system in memory, where there is one.
+    folders.extend(named().tempdir_in("/dev/shm").ok());
+    for (variable, folder) in ["TMPDIR", TREES].iter().zip(&folders) {
+        command.env(variable, folder.path());
+    }
+    let judged = watched(command, scale.patience() + AROUND);
+    for folder in &folders {
+        // Before the folder is dropped, which would recurse.
+        trees::remove(folder.path())?;
+    }
+    judged
 }
 
 /// The verdict that the process prints, or how it ended instead.

@@ -9,6 +9,7 @@ use crate::liar::{self, Claim, LiarReply};
 use crate::measure::Baseline;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 32,
         name: "types_to_inspect",
-        attack: "16 KiB with hundreds of functions of the largest types",
+        attack: "16 KiB with 1 000 functions of the largest types",
         must: "loaded or refused in 2 s; others answer",
         company: Company::Alone,
         tries: |lab| Box::pin(types_to_inspect(lab)),
@@ -40,7 +41,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         row: 32,
         name: "texts_to_parse",
-        attack: "docs of 1 MiB: deep WIT, many names, nested JSON",
+        attack: "docs of 1 MiB, and WIT of 256 KiB, of what takes long to read",
         must: "loaded or refused in time; memory bounded",
         company: Company::Alone,
         tries: |lab| Box::pin(texts_to_parse(lab)),
@@ -252,17 +253,24 @@ const PROMPT: Duration = Duration::from_secs(2);
 async fn load_beside_calls(
     lab: &Lab,
     name: &str,
-    bytes: Vec<u8>,
+    files: &[(&str, Vec<u8>)],
     memory: u64,
 ) -> Result<Duration, AttackFailure> {
     let arena = lab.against(components::COMPUTE, |_| ()).await?;
+    let folder = lab.folder()?;
+    for (file, bytes) in files {
+        fs::write(folder.path().join(file), bytes)?;
+    }
     let registry = arena.registry.clone();
     let baseline = Baseline::now()?;
     let done = AtomicBool::new(false);
     let started = Instant::now();
     let loading = async {
         // Refused is as good as loaded.
-        let _ = registry.load_bytes("bomb", bytes).await;
+        let only = ["bomb".to_owned()];
+        let _ = registry
+            .load_folder(folder.path(), Some(&only), &|_| ())
+            .await;
         done.store(true, Ordering::Relaxed);
         started.elapsed()
     };
@@ -292,15 +300,16 @@ async fn load_beside_calls(
 async fn types_to_inspect(lab: &Lab) -> Result<String, AttackFailure> {
     let mut longest = Duration::ZERO;
     for (name, levels, count) in [
-        ("900 functions of 1 023 parts", 9, 900),
-        ("900 functions of 2 047 parts", 10, 900),
-        ("250 functions that are tools", 8, 250),
+        ("1 000 functions of 511 parts, twice", 7, 1_000),
+        ("1 000 functions of 2 047 parts", 9, 1_000),
+        ("250 functions that are tools", 6, 250),
     ] {
         let bytes = components::parse(&many_functions(levels, count))?;
         ensure(bytes.len() < 20 << 10, || {
             format!("the attack has {} bytes", bytes.len())
         })?;
-        longest = longest.max(load_beside_calls(lab, name, bytes, 128 << 20).await?);
+        let files = [("bomb.wasm", bytes)];
+        longest = longest.max(load_beside_calls(lab, name, &files, 128 << 20).await?);
     }
     Ok(format!("each within {}", ms(longest)))
 }
@@ -361,7 +370,28 @@ async fn texts_to_parse(lab: &Lab) -> Result<String, AttackFailure> {
         ensure(docs.len() <= MOST + (64 << 10), || {
             format!("{name} has {} bytes", docs.len())
         })?;
-        longest = longest.max(load_beside_calls(lab, name, bytes, 256 << 20).await?);
+        let files = [("bomb.wasm", bytes)];
+        longest = longest.max(load_beside_calls(lab, name, &files, 256 << 20).await?);
+    }
+    let aliases: String = (1..6_000)
+        .map(|n| format!("type t{n} = t{};", n - 1))
+        .collect();
+    let pairs: String = (1..4_000)
+        .map(|n| format!("type t{n} = tuple<t{0}, t{0}>;", n - 1))
+        .collect();
+    let (open, close) = ("list<".repeat(20_000), ">".repeat(20_000));
+    for (name, types) in [
+        ("6 000 aliases in a row", format!("type t0 = u8; {aliases}")),
+        ("4 000 pairs of pairs", format!("type t0 = u8; {pairs}")),
+        (
+            "20 000 lists in each other",
+            format!("type t = {open}u8{close};"),
+        ),
+    ] {
+        let wit = format!("package a:b; interface i {{ {types} which: func() -> u32; }}");
+        let component = components::parse(&components::which(1))?;
+        let files = [("bomb.wasm", component), ("bomb.wit", wit.into_bytes())];
+        longest = longest.max(load_beside_calls(lab, name, &files, 256 << 20).await?);
     }
     Ok(format!("each within {}", ms(longest)))
 }

@@ -139,8 +139,6 @@ pub fn odd_forms(text: &str) -> Vec<String> {
                 format!("\\u00{b:02x}")
             }
         }),
-        // Percent of percent, as a proxy that escapes again writes it.
-        each(&|_, b| format!("%25{b:02X}")),
     ];
     for end in ["\r\n", "\n", "\\n", "\n "] {
         forms.extend([4, 8, 13].map(|width| lines(width, end)));

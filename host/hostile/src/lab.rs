@@ -116,6 +116,15 @@ impl Lab {
             .tempdir()?)
     }
 
+    /// A folder for trees of very many folders: in memory where this machine has a place for that, because
+    /// some disks take milliseconds to remove each.
+    pub(crate) fn folder_for_trees(&self) -> Result<TempDir, AttackFailure> {
+        match std::env::var_os(TREES) {
+            Some(place) => Ok(tempfile::tempdir_in(place)?),
+            None => self.folder(),
+        }
+    }
+
     /// An arena with the benign module alone. `change` sets what every other module gets.
     pub(crate) fn arena(&self, change: impl FnOnce(&mut Policy)) -> Result<Arena, AttackFailure> {
         let mut policy = Policy::default();
@@ -160,6 +169,10 @@ impl Lab {
         Ok(arena)
     }
 }
+
+/// The variable with the place for [`Lab::folder_for_trees`]. Who starts the process of an attack sets it, and
+/// removes what is left there.
+pub(crate) const TREES: &str = "HOSTILE_TREES";
 
 /// Where one attack runs.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {

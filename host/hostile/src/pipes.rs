@@ -35,7 +35,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 /// Starting and loading a small component takes a fraction of it.
-const PROMPT: Duration = Duration::from_secs(5);
+const PROMPT: Duration = Duration::from_secs(3);
 
 /// A host's own files: modules, compiled code, approvals, values.
 #[derive(Clone)]
@@ -109,7 +109,7 @@ impl Files {
 }
 
 async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
-    let mut places = 0;
+    let (mut places, mut broke) = (0, Vec::new());
     for place in [
         "compiled",
         "key",
@@ -126,7 +126,7 @@ async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
             "compiled" | "approvals" | "values" => files.below(place)?,
             one => vec![files.at(one)],
         };
-        hangs(&files, &engine, &replaced, place)?;
+        broke.extend(hang(&files, &engine, &replaced, place)?);
         places += 1;
     }
     for place in ["module.toml", "m.wasm", "wit/m.wit"] {
@@ -136,19 +136,20 @@ async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
         let own = files.at("modules/own");
         fs::create_dir_all(own.join("wit"))?;
         fs::write(own.join("own.wasm"), components::PROBE)?;
-        hangs(&files, &engine, &[own.join(place)], place)?;
+        broke.extend(hang(&files, &engine, &[own.join(place)], place)?);
         places += 1;
     }
+    ensure(broke.is_empty(), || broke.join("; "))?;
     Ok(format!("{places} places, each answered in time"))
 }
 
-/// The host starts with FIFOs at these paths.
-fn hangs(
+/// The host starts with FIFOs at these paths; what it does, if it hangs.
+fn hang(
     files: &Files,
     engine: &Engine,
     replaced: &[PathBuf],
     place: &str,
-) -> Result<(), AttackFailure> {
+) -> Result<Option<String>, AttackFailure> {
     let mut fifos = Vec::new();
     for path in replaced {
         let _ = fs::remove_file(path);
@@ -156,9 +157,12 @@ fn hangs(
         fifos.push(Released(path.clone()));
     }
     let (files, engine) = (files.clone(), engine.clone());
-    in_time(PROMPT, &format!("a FIFO at {place}"), async move || {
-        files.start(&engine).await
-    })
+    let what = format!("a FIFO at {place}");
+    match in_time(PROMPT, &what, async move || files.start(&engine).await) {
+        Ok(()) => Ok(None),
+        Err(AttackFailure::Broke(what)) => Ok(Some(what)),
+        Err(other) => Err(other),
+    }
 }
 
 async fn cache_entry_without_end(lab: &Lab) -> Result<String, AttackFailure> {
@@ -170,7 +174,7 @@ async fn cache_entry_without_end(lab: &Lab) -> Result<String, AttackFailure> {
     let files = Files::new(folder.path())?;
     let engine = lab.engine()?;
     files.start(&engine).await?;
-    let mut most = 0;
+    let (mut most, mut broke) = (0, Vec::new());
     for place in ["compiled", "approvals", "values", "key"] {
         let replaced = match place {
             "key" => vec![files.at(place)],
@@ -182,9 +186,13 @@ async fn cache_entry_without_end(lab: &Lab) -> Result<String, AttackFailure> {
             let baseline = Baseline::now()?;
             files.start(&engine).await?;
             let what = format!("a file of 1 GiB in {place}");
-            most = most.max(baseline.ensure_peak(BOUND, &what)?);
+            match baseline.ensure_peak(BOUND, &what) {
+                Ok(more) => most = most.max(more),
+                Err(fault) => broke.push(fault.to_string()),
+            }
             let _ = fs::remove_file(&path);
         }
     }
+    ensure(broke.is_empty(), || broke.join("; "))?;
     Ok(format!("at most {} MiB", most >> 20))
 }

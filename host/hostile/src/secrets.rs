@@ -49,14 +49,6 @@ pub const ATTACKS: &[Attack] = &[
         company: Company::Others,
         tries: |lab| Box::pin(secret_in_odd_forms(lab)),
     },
-    Attack {
-        row: 38,
-        name: "secret_told_in_odd_forms",
-        attack: "the same in result, error, panic, output, log",
-        must: "redacted",
-        company: Company::Others,
-        tries: |lab| Box::pin(secret_told_in_odd_forms(lab)),
-    },
 ];
 
 fn canary(web: &AttackServer, place: SecretPlace) -> Result<SecretGrant, AttackFailure> {
@@ -184,64 +176,25 @@ async fn secret_in_odd_forms(lab: &Lab) -> Result<String, AttackFailure> {
     };
     let arena = given.fetcher(lab, |l| l.calls_per_minute = 0).await?;
     let odd = odd_forms(CANARY);
-    let (mut seen, mut tried) = (Vec::new(), 0);
+    let (mut seen, mut tried) = (Vec::<&str>::new(), 0);
     for (number, form) in odd.iter().enumerate() {
         for piece in [1, 5, 4_096] {
             let report = get(&arena, &web.url(&format!("/odd/{number}/{piece}"))).await;
             tried += 1;
-            if ensure_absent(&report, form).is_err() {
-                seen.push(format!("{form:?} in pieces of {piece}"));
+            if texts(&report).iter().any(|text| text.contains(form)) {
+                seen.push(form.as_str());
             }
         }
     }
     let sent: String = web.requests().into_iter().map(|seen| seen.head).collect();
     ensure(sent.contains(CORE), || "no secret was sent".into())?;
     ensure(seen.is_empty(), || {
-        let (first, number) = (seen[..seen.len().min(6)].join(", "), seen.len());
-        format!("the guest saw {number} of {tried}: {first}")
+        let number = seen.len();
+        seen.dedup();
+        format!("the guest saw {number} of {tried}: {}", seen.join("  "))
     })?;
     arena.unharmed().await?;
     Ok(format!("{} forms, {tried} answers: never seen", odd.len()))
-}
-
-async fn secret_told_in_odd_forms(lab: &Lab) -> Result<String, AttackFailure> {
-    let web = AttackServer::start().await?;
-    let given = FetcherGrants {
-        secrets: vec![canary(&web, in_header())?],
-        ..FetcherGrants::http([web.granted()?])
-    };
-    let arena = given
-        .arena(components::ATTACKER, lab, |l| l.calls_per_minute = 0)
-        .await?;
-    let (mut told, mut tried) = (Vec::new(), 0);
-    for form in odd_forms(CANARY) {
-        let bytes = form.len();
-        let flood = |channel: &str| json!({"channel": channel, "text": form, "bytes": bytes});
-        for (tool, arguments) in [
-            ("fail", json!({"text": form})),
-            ("panic", json!({"text": form})),
-            ("flood", flood("standard-output")),
-            ("flood", flood("log")),
-        ] {
-            let report = arena.call(&format!("bad.{tool}"), arguments).await;
-            tried += 1;
-            if ensure_absent(&report, &form).is_err() {
-                told.push(format!("{form:?} by {tool}"));
-            }
-        }
-    }
-    ensure(told.is_empty(), || {
-        let (first, number) = (told[..told.len().min(6)].join(", "), told.len());
-        format!("it got out in {number} of {tried}: {first}")
-    })?;
-    arena.unharmed().await?;
-    Ok(format!("told {tried} times, never heard"))
-}
-
-/// This form of the canary is in no part of a report.
-fn ensure_absent(report: &CallReport, form: &str) -> Result<(), AttackFailure> {
-    let out = texts(report).iter().any(|text| text.contains(form));
-    ensure(!out, || format!("the secret got out as {form:?}"))
 }
 
 async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {

@@ -45,20 +45,14 @@ fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = CommandFolder::new(lab)?;
     let nasty = toml(&format!("words {NASTY}{FORGED}"));
     // Each in a module of its own: one that is refused for its text does not hide the others.
+    let version = |text: &str| format!("version = {}", toml(&format!("1.0.0{text}")));
+    // The folder, and what lies in it. A version in the folder's name takes the place of the one in the file.
+    let odd = format!("odd{NASTY}");
     let manifests = [
         ("described", format!("description = {nasty}")),
-        (
-            "versioned",
-            format!("version = {}", toml(&format!("1.0.0{NASTY}"))),
-        ),
-        (
-            "versions",
-            format!("version = {}", toml(&format!("1.0.0{FORGED}"))),
-        ),
-        (
-            "built",
-            format!("version = {}", toml("1.0.0-a\u{9b}31m+\u{202e}b")),
-        ),
+        ("versioned", version(NASTY)),
+        ("steered@1.0.0", version(NASTY)),
+        ("forged@1.0.0", version(FORGED)),
         (
             "tools",
             format!("[tools.which]\ntitle = {nasty}\ndescription = {nasty}"),
@@ -73,23 +67,42 @@ fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
             format!("component = {}", toml(&format!("{NASTY}.wasm"))),
         ),
         ("given", String::new()),
+        (
+            &odd,
+            "name = \"renamed\"\ncomponent = \"c.wasm\"".to_owned(),
+        ),
     ];
     for (name, manifest) in &manifests {
         folder.write(&format!("modules/{name}/module.toml"), manifest)?;
         let component = components::parse(&components::which(1))?;
-        folder.write(&format!("modules/{name}/{name}.wasm"), component)?;
+        let file = match *name {
+            odd if odd.starts_with("odd") => "c",
+            name => name,
+        };
+        folder.write(&format!("modules/{name}/{file}.wasm"), component)?;
     }
-    let odd = format!("odd{}", NASTY.replace('/', ""));
-    folder.write(&format!("modules/{odd}/module.toml"), "")?;
     folder.write(&format!("modules/{odd}.wasm"), "no component")?;
     folder.write(&format!("{odd}/file.txt"), "x")?;
     folder.write(
-        "toolhold.toml",
+        "host.toml",
         format!(
-            "[grants.given]\ndirectories = [{{ host = {}, guest = \"/data\" }}]\n",
+            "[module.given]\ndirectories = [{{ host = {}, guest = \"/data\" }}]\n",
             toml(&format!("./{odd}"))
         ),
     )?;
+    // The configuration is the operator's own, by name: one that lies in a folder might count for less.
+    let run = |arguments: &[&str]| {
+        let arguments = [&["--config", "host.toml"], arguments].concat();
+        folder.run(&arguments, BOUNDS)
+    };
+    // It must work, or nothing is proved.
+    let listed = run(&["modules", "list"])?;
+    for name in ["described", "tools", "given"] {
+        ensure(
+            listed.code == Some(0) && listed.stdout.contains(name),
+            || format!("{name} is not listed: {}{}", listed.stdout, listed.stderr),
+        )?;
+    }
     let mut shown = 0;
     let mut commands: Vec<Vec<&str>> = vec![
         vec!["modules", "list"],
@@ -99,7 +112,11 @@ fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
         vec!["config"],
         vec!["config", "--json"],
     ];
-    for (name, _) in &manifests {
+    let names = manifests.iter().map(|(name, _)| match *name {
+        odd if odd.starts_with("odd") => "renamed",
+        name => name.split('@').next().unwrap_or(name),
+    });
+    for name in names {
         for arguments in [
             vec!["modules", "inspect", name],
             vec!["modules", "inspect", name, "--json"],
@@ -113,7 +130,7 @@ fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
     commands.push(vec!["audit", "search"]);
     let mut broke = Vec::new();
     for arguments in &commands {
-        let ran = folder.run(arguments, BOUNDS)?;
+        let ran = run(arguments)?;
         let what = format!("`{}`", arguments.join(" "));
         ran.ensure_ended(&what)?;
         shown += 1;

@@ -151,6 +151,15 @@ impl Swapped {
         Ok(())
     }
 
+    /// Tries everything, before and after what was granted is prepared anew.
+    async fn tried(&self, what: &str) -> Result<(), AttackFailure> {
+        self.ensure_held(what).await?;
+        self.governed().await;
+        self.ensure_held(&format!("{what}, and limits changed"))
+            .await?;
+        self.arena.unharmed().await
+    }
+
     /// Tries everything that would show or change what lies outside.
     async fn ensure_held(&self, before: &str) -> Result<(), AttackFailure> {
         let picture = self.ground.picture()?;
@@ -199,7 +208,7 @@ impl Swapped {
 }
 
 async fn grant_replaced_by_a_link(lab: &Lab) -> Result<String, AttackFailure> {
-    let (mut refused, mut held) = (0, 0);
+    let (mut refused, mut held, mut broke) = (0, 0, Vec::new());
     for swap in SWAPS {
         for access in [Access::Read, Access::ReadWrite] {
             for holder in ["bad", "holder"] {
@@ -208,17 +217,15 @@ async fn grant_replaced_by_a_link(lab: &Lab) -> Result<String, AttackFailure> {
                     continue;
                 };
                 swapped.by_a_link(swap).await?;
-                let what = format!("after {} of {holder} was replaced", swap.moved);
-                swapped.ensure_held(&what).await?;
-                swapped.governed().await;
-                swapped
-                    .ensure_held(&format!("{what}, and a change of limits"))
-                    .await?;
-                swapped.arena.unharmed().await?;
-                held += 1;
+                let what = format!("{} of {holder} ({access:?}) replaced", swap.moved);
+                match swapped.tried(&what).await {
+                    Ok(()) => held += 1,
+                    Err(fault) => broke.push(fault.to_string()),
+                }
             }
         }
     }
+    ensure(broke.is_empty(), || broke.join("; "))?;
     Ok(format!(
         "{refused} refused, {held} held to the granted folder"
     ))

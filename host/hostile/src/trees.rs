@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Levels that are made by one path.
-const STRETCH: usize = 200;
-/// Bytes of a path, below the folder, at which what it names is moved up: the system takes 4 096.
-const LONG_PATH: usize = 1_000;
+const STRETCH: usize = 50;
+/// Bytes of a path, below the folder, at which what it names is moved up: the system takes 4 096, and walks
+/// every step of it each time.
+const LONG_PATH: usize = 100;
 
 /// Makes a tree of at least `levels` folders, each in the last one, at `top`, which must not exist yet.
 pub fn deepen(top: &Path, levels: usize) -> io::Result<()> {

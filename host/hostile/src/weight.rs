@@ -7,6 +7,7 @@ use crate::lab::{Arena, Lab, PLACES, directory, kind};
 use crate::measure::Baseline;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use toolhold_policy::{Access, Grant, Limits};
@@ -80,14 +81,22 @@ async fn arena(
 }
 
 /// Calls are refused, or end, and the host holds no more than its share.
-async fn weighed(arena: &Arena, calls: &[(&str, Value)], bound: u64) -> Result<u64, AttackFailure> {
-    let (mut most, mut broke) = (0, Vec::new());
+async fn weighed(
+    arena: &Arena,
+    calls: &[(&str, Value)],
+    bound: u64,
+) -> Result<String, AttackFailure> {
+    let (mut most, mut broke, mut ends) = (0, Vec::new(), BTreeMap::new());
     for (tool, arguments) in calls {
         let baseline = Baseline::now()?;
         let report = arena.call(&format!("bad.{tool}"), arguments.clone()).await;
         let ended = kind(&report);
-        let what = format!("{tool} {arguments}, which ended with {ended}");
-        ensure(!["deadline", "host"].contains(&ended), || what.clone())?;
+        let what = format!("{tool} {arguments} ({ended})");
+        ensure(
+            !["deadline", "host", "arguments", "unknown_tool"].contains(&ended),
+            || format!("{what}: {:?}", report.result),
+        )?;
+        *ends.entry(ended).or_insert(0) += 1;
         drop(report);
         match baseline.ensure_peak(bound, &what) {
             Ok(more) => most = most.max(more),
@@ -99,15 +108,18 @@ async fn weighed(arena: &Arena, calls: &[(&str, Value)], bound: u64) -> Result<u
         arena.unharmed().await?;
     }
     ensure(broke.is_empty(), || broke.join("; "))?;
-    Ok(most)
+    let ends: Vec<_> = ends
+        .iter()
+        .map(|(end, times)| format!("{end} {times} times"))
+        .collect();
+    Ok(format!("{}; at most {} MiB", ends.join(", "), most >> 20))
 }
 
 async fn fields_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = lab.folder()?;
     let fields = |count: u32| ("hoard", json!({"handle": "fields", "count": count}));
     let arena = arena(lab, folder.path(), |limits| limits.handles = 5_000).await?;
-    let most = weighed(&arena, &[fields(1_000), fields(5_000)], GUEST + HOST).await?;
-    Ok(format!("at most {} MiB", most >> 20))
+    weighed(&arena, &[fields(1_000), fields(5_000)], GUEST + HOST).await
 }
 
 async fn listings_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
@@ -115,8 +127,7 @@ async fn listings_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
     crowded(folder.path(), 3_000)?;
     let arena = arena(lab, folder.path(), |_| ()).await?;
     let listing = |count: u32| ("hoard", json!({"handle": "listing", "count": count}));
-    let most = weighed(&arena, &[listing(900)], GUEST + HOST).await?;
-    Ok(format!("at most {} MiB", most >> 20))
+    weighed(&arena, &[listing(900)], GUEST + HOST).await
 }
 
 fn results() -> Vec<(&'static str, Value)> {
@@ -138,20 +149,23 @@ async fn results_of_many_values(lab: &Lab) -> Result<String, AttackFailure> {
     let folder = lab.folder()?;
     let mut arena = arena(lab, folder.path(), |_| ()).await?;
     let calls = results();
-    let mut most = weighed(&arena, &calls, GUEST + HOST).await?;
+    let mut ended = weighed(&arena, &calls, GUEST + HOST).await?;
     for encoding in ["utf16", "latin1+utf16"] {
         let wide = components::parse(&components::wide_text(encoding))?;
         let name = format!("wide_{}", &encoding[..5]).replace("wide_utf16", "wide");
         arena.load(&name, wide).await?;
         let baseline = Baseline::now()?;
+        let mut ends = Vec::new();
         for tool in ["one", "many"] {
-            arena.call(&format!("{name}.{tool}"), json!({})).await;
+            let report = arena.call(&format!("{name}.{tool}"), json!({})).await;
+            ends.push(kind(&report));
         }
         let what = format!("texts in {encoding}");
-        most = most.max(baseline.ensure_peak(GUEST + HOST, &what)?);
+        let more = baseline.ensure_peak(GUEST + HOST, &what)? >> 20;
+        ended = format!("{ended}; {what} {}, {more} MiB", ends.join(", "));
     }
     arena.unharmed().await?;
-    Ok(format!("at most {} MiB", most >> 20))
+    Ok(ended)
 }
 
 async fn weight_of_all_places(lab: &Lab) -> Result<String, AttackFailure> {
@@ -168,7 +182,12 @@ async fn weight_of_all_places(lab: &Lab) -> Result<String, AttackFailure> {
     ] {
         let tool = format!("bad.{tool}");
         let calls = (0..PLACES).map(|_| arena.call(&tool, arguments.clone()));
-        drop(join_all(calls).await);
+        for report in join_all(calls).await {
+            ensure(
+                !["arguments", "unknown_tool"].contains(&kind(&report)),
+                || format!("{tool} {arguments}: {:?}", report.result),
+            )?;
+        }
     }
     let bound = u64::from(PLACES) * (GUEST / 2 + HOST / 2);
     let most = baseline.ensure_peak(bound, "all places together")?;
