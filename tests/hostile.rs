@@ -152,7 +152,6 @@ attacks! {
     row_36_module_becomes_a_fifo
     row_37_texts_where_people_approve
     row_38_secret_in_odd_forms
-    row_38_secret_told_in_odd_forms
     row_39_newcomer_before_an_approved_name
     row_40_sparse_files
 }

@@ -2,7 +2,7 @@
 //! process that does nothing else, and one that is not held off ends that process and not the suite.
 
 use crate::attack::{Attack, AttackOutcome, AttackVerdict, Company};
-use crate::lab::{Scale, TREES};
+use crate::lab::{CACHE, Scale, TREES};
 use crate::{process, trees};
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -38,6 +38,19 @@ pub fn run_all(
     let (alone, others): (Vec<_>, Vec<_>) = attacks
         .iter()
         .partition(|attack| attack.company == Company::Alone);
+    // Without it, each compiles its guests anew.
+    let cache = tempfile::Builder::new()
+        .prefix("toolhold-hostile-")
+        .tempdir()
+        .ok();
+    let command = |attack: &Attack| {
+        let mut command = command(attack);
+        if let Some(cache) = &cache {
+            command.env(CACHE, cache.path());
+        }
+        command
+    };
+    let command: &(dyn Fn(&Attack) -> Command + Sync) = &command;
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     for (attacks, workers) in [(others, workers), (alone, 1)] {
         let next = AtomicUsize::new(0);

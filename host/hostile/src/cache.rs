@@ -114,7 +114,7 @@ async fn flipped_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut offsets: Vec<_> = (0..40)
         .chain([original.len() / 2, original.len() - 1])
         .collect();
-    offsets.extend((0..lab.times(20, 500)).map(|_| dice.below(original.len() as u64) as usize));
+    offsets.extend((0..lab.times(20, 200)).map(|_| dice.below(original.len() as u64) as usize));
     for at in &offsets {
         let mut flipped = original.clone();
         flipped[*at] ^= 1 << dice.below(8);

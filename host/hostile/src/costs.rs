@@ -53,7 +53,7 @@ async fn ready<T>(done: T) -> T {
 }
 
 /// What a schema and a value may cost, on top of an ordinary call.
-const TIME: Duration = Duration::from_secs(10);
+const TIME: Duration = Duration::from_secs(5);
 const MEMORY: u64 = 256 << 20;
 
 /// A schema, and a value that is checked by it.

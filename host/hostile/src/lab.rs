@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use toolhold_policy::{
     Access, CallError, CallReport, Caller, DirectoryGrant, Grant, Invocation, Limits, Output,
 };
+use toolhold_sandbox::compile::cache::Cache;
 use toolhold_sandbox::{Compiler, Engine, EngineConfig, LoadError, ModulePolicy, Policy, Registry};
 
 /// How much of each attack is run.
@@ -42,6 +43,8 @@ pub struct Lab {
     scale: Scale,
     grace: Duration,
     engine: EngineConfig,
+    /// Of what all attacks load: compiling it is not what they try.
+    cache: Option<Cache>,
 }
 
 impl Lab {
@@ -56,10 +59,15 @@ impl Lab {
             concurrent_calls: PLACES,
             ..engine
         };
+        let cache = std::env::var_os(CACHE).and_then(|folder| {
+            let folder = Path::new(&folder);
+            Cache::open(&folder.join("compiled"), &folder.join("own/key")).ok()
+        });
         let lab = Self {
             scale,
             grace,
             engine,
+            cache,
         };
         lab.warm_up();
         lab
@@ -89,7 +97,7 @@ impl Lab {
             runtime.block_on(async {
                 let mut arena = self.arena(|_| ())?;
                 arena
-                    .load("attacker", components::ATTACKER.to_vec())
+                    .load("benign", components::parse(components::COMPUTE)?)
                     .await?;
                 Ok::<_, AttackFailure>(())
             })
@@ -132,7 +140,7 @@ impl Lab {
         change(&mut policy);
         let engine = self.engine()?;
         Ok(Arena {
-            registry: Registry::new(engine.clone(), None, policy),
+            registry: Registry::new(engine.clone(), self.cache.clone(), policy),
             engine,
             grace: self.grace,
         })
@@ -173,6 +181,9 @@ impl Lab {
 /// The variable with the place for [`Lab::folder_for_trees`]. Who starts the process of an attack sets it, and
 /// removes what is left there.
 pub(crate) const TREES: &str = "HOSTILE_TREES";
+
+/// The variable with a folder for compiled components that all attacks of a run share. Absent: none are kept.
+pub(crate) const CACHE: &str = "HOSTILE_CACHE";
 
 /// Where one attack runs.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {

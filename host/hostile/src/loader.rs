@@ -302,7 +302,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let mut dice = PseudoRandom(0x5eed);
-    let rounds = lab.times(200, 2_000);
+    let rounds = lab.times(200, 500);
     let whole = components::parse(components::GROWTH)?;
     let mut ran = 0;
     for round in 0..rounds {
@@ -353,7 +353,7 @@ async fn file_being_written(lab: &Lab) -> Result<String, AttackFailure> {
         })
     };
     let mut outcome = Ok([0, 0]);
-    for _ in 0..lab.times(100, 1_000) {
+    for _ in 0..lab.times(100, 300) {
         outcome = match (
             outcome,
             load(&arena, folder.path(), Policy::default()).await,
@@ -417,7 +417,7 @@ async fn file_being_swapped(lab: &Lab) -> Result<String, AttackFailure> {
     };
     let mut seen = [0, 0];
     let mut outcome = Ok(());
-    for _ in 0..lab.times(100, 1_000) {
+    for _ in 0..lab.times(100, 300) {
         outcome = match load(&arena, folder.path(), Policy::default()).await {
             Ok(registry) => matches(&registry, &digests, &mut seen).await,
             Err(fault) => Err(fault),

@@ -76,7 +76,7 @@ async fn two_sessions(lab: &Lab) -> Result<String, AttackFailure> {
     arena.benign().await?;
     arena.load("bad", components::PROBE.to_vec()).await?;
     // Each leaves something of its own size, all at once; then each looks for all that was left.
-    let rounds = lab.times(3, 30);
+    let rounds = lab.times(3, 12);
     for _ in 0..rounds {
         all(join_all(CALLERS.iter().enumerate().map(|at| leave(&arena, at))).await)?;
         all(join_all(CALLERS.iter().enumerate().map(|at| look(&arena, at))).await)?;
