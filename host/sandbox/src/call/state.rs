@@ -8,6 +8,7 @@ use crate::disk::Scratch;
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
 use crate::egress::Hooks;
+use crate::revocation::Revocation;
 use std::collections::HashMap;
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, LogLine};
@@ -36,6 +37,8 @@ pub struct CallState {
     pub stderr: CapturePipe,
     pub logs: LogBook,
     pub(crate) clock: Arc<Clock>,
+    /// Asked by host calls that reach something, before they do.
+    pub(crate) revocation: Arc<Revocation>,
 }
 
 impl CallState {
@@ -48,6 +51,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            revocation,
             ..
         } = context;
         let gauge = Gauge::new(limits.host_bytes);
@@ -63,7 +67,7 @@ impl CallState {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(&limits.into()),
+            outbound: granted.egress.hooks(&limits.into(), revocation.clone()),
             table,
             files: OpenFiles::default(),
             quotas,
@@ -82,6 +86,7 @@ impl CallState {
                 ..LogBook::default()
             },
             clock,
+            revocation,
         })
     }
 }
