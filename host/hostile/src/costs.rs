@@ -10,6 +10,8 @@ use crate::measure::Baseline;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
+use std::future::ready;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -47,10 +49,6 @@ pub const ATTACKS: &[Attack] = &[
         tries: |lab| Box::pin(texts_to_parse(lab)),
     },
 ];
-
-async fn ready<T>(done: T) -> T {
-    done
-}
 
 /// What a schema and a value may cost, on top of an ordinary call.
 const TIME: Duration = Duration::from_secs(5);
@@ -340,17 +338,15 @@ async fn texts_to_parse(lab: &Lab) -> Result<String, AttackFailure> {
     /// The most that is read of docs in a component.
     const MOST: usize = 1 << 20;
     let mut longest = Duration::ZERO;
-    let many: String = (0..20_000)
-        .map(|n| format!(r#""f{n}":{{"description":"d"}},"#))
-        .collect();
-    let chain: String = (0..20_000)
-        .map(|n| format!(r##""#t{n}":{{"type":"#t{}"}},"##, n + 1))
-        .collect();
-    let wide: String = (0..60_000).map(|_| r##""#t0","##.to_owned()).collect();
+    let many = joined(0..20_000, |n| format!(r#""f{n}":{{"description":"d"}},"#));
+    let chain = joined(0..20_000, |n| {
+        format!(r##""#t{n}":{{"type":"#t{}"}},"##, n + 1)
+    });
+    let wide = r##""#t0","##.repeat(60_000);
     for (name, docs) in [
         (
             "20 000 functions",
-            format!(r#"{{"version":1,"exports":{{"":{{{}"f":{{}}}}}}}}"#, many),
+            format!(r#"{{"version":1,"exports":{{"":{{{many}"f":{{}}}}}}}}"#),
         ),
         (
             "20 000 types that name each other",
@@ -373,12 +369,10 @@ async fn texts_to_parse(lab: &Lab) -> Result<String, AttackFailure> {
         let files = [("bomb.wasm", bytes)];
         longest = longest.max(load_beside_calls(lab, name, &files, 256 << 20).await?);
     }
-    let aliases: String = (1..6_000)
-        .map(|n| format!("type t{n} = t{};", n - 1))
-        .collect();
-    let pairs: String = (1..4_000)
-        .map(|n| format!("type t{n} = tuple<t{0}, t{0}>;", n - 1))
-        .collect();
+    let aliases = joined(1..6_000, |n| format!("type t{n} = t{};", n - 1));
+    let pairs = joined(1..4_000, |n| {
+        format!("type t{n} = tuple<t{0}, t{0}>;", n - 1)
+    });
     let (open, close) = ("list<".repeat(20_000), ">".repeat(20_000));
     for (name, types) in [
         ("6 000 aliases in a row", format!("type t0 = u8; {aliases}")),
@@ -394,6 +388,11 @@ async fn texts_to_parse(lab: &Lab) -> Result<String, AttackFailure> {
         longest = longest.max(load_beside_calls(lab, name, &files, 256 << 20).await?);
     }
     Ok(format!("each within {}", ms(longest)))
+}
+
+/// A text for each number.
+fn joined(numbers: Range<u32>, text: impl Fn(u32) -> String) -> String {
+    numbers.map(text).collect()
 }
 
 /// A custom section at the end of a component.

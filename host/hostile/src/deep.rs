@@ -62,7 +62,7 @@ const DESCRIPTORS: u64 = 1 << 20;
 /// Deep enough for the 8 MiB of stack that a process begins with, by 160 bytes a level. Threads have less.
 const LEVELS: usize = 50_000;
 /// Removing that many folders takes seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const ADA: Caller<'static> = Caller {
     tenant: "ada",
@@ -107,8 +107,9 @@ impl Kept {
         let mut entries = fs::read_dir(self.state.path().join("scratch"))?;
         let first = entries.next();
         first
-            .map(|entry| Ok(entry?.path()))
-            .unwrap_or_else(|| Err(AttackFailure::Broke("no scratch folder was made".into())))
+            .ok_or_else(|| AttackFailure::Broke("no scratch folder was made".into()))?
+            .map(|entry| entry.path())
+            .map_err(AttackFailure::from)
     }
 
     fn is_empty(&self) -> Result<bool, AttackFailure> {
