@@ -1,30 +1,20 @@
 //! The hostile suite (docs/security.md): one test an attack, several to some rows. The attacks themselves
 //! are in `host/hostile`, where `toolhold selftest` finds them too.
 //!
-//! A binary of its own, one attack at a time: what an attack does to the memory and the threads of
-//! the process can only be seen when nothing happens beside it. nextest gives each attack a process and
-//! the machine to itself (`.config/nextest.toml`); under `cargo test`, the lab's lock keeps them apart.
+//! Each runs in a process of its own, as the command runs it: what an attack does to the memory and the
+//! threads of a process is seen there, and one that is not held off ends that process. Attacks of
+//! [`Company::Alone`] compare times: under `cargo test` a lock keeps them apart from the others, and nextest gives
+//! every test of this binary the machine to itself (`.config/nextest.toml`).
 #![expect(clippy::expect_used, reason = "a test that cannot go on should say so")]
 #![expect(clippy::print_stderr, reason = "what was left out should be seen")]
 
 use serde_json::Value;
-use std::sync::{LazyLock, Mutex, PoisonError};
-use support::host::{Host, binary};
-use toolhold_hostile::{AttackOutcome, ELSEWHERE, Lab, Scale, run, suite};
-use toolhold_sandbox::{Compiler, CompilerProcess, EngineConfig};
+use std::sync::{PoisonError, RwLock};
+use support::host::Host;
+use toolhold_hostile::{AttackOutcome, Company, ELSEWHERE, ROWS, Scale, run_apart, suite};
 
-/// With the compiler in a process of its own, which is the host's default.
-static LAB: LazyLock<Mutex<Lab>> = LazyLock::new(|| {
-    let process = CompilerProcess {
-        program: binary(),
-        arguments: vec!["compile-component".into()],
-    };
-    let engine = EngineConfig {
-        compiler: Compiler::Process(process),
-        ..EngineConfig::default()
-    };
-    Mutex::new(Lab::new(Scale::Quick, engine))
-});
+/// Attacks beside each other read it, one that is alone writes.
+static MACHINE: RwLock<()> = RwLock::new(());
 
 /// `row_NN_NAME`: the attack NAME, which must be of row NN.
 fn held(test: &str) {
@@ -32,8 +22,15 @@ fn held(test: &str) {
     let attack = suite().into_iter().find(|attack| attack.name == name);
     let attack = attack.expect("no attack of this name is in the suite");
     assert_eq!(format!("{:02}", attack.row), row, "the row of {name}");
-    let lab = LAB.lock().unwrap_or_else(PoisonError::into_inner);
-    let verdict = run(&attack, &lab);
+    let host = Host::new();
+    let command = host.command(&["selftest", "--quick", "--attack", name]);
+    let verdict = if attack.company == Company::Alone {
+        let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        run_apart(Scale::Quick, command)
+    } else {
+        let _beside = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        run_apart(Scale::Quick, command)
+    };
     match verdict.outcome {
         AttackOutcome::Held => eprintln!("{} ({:?})", verdict.observed, verdict.duration),
         AttackOutcome::NotRun => eprintln!("NOT RUN: {}", verdict.observed),
@@ -129,11 +126,39 @@ attacks! {
     row_26_cancelled_at_random
     row_27_crowd_of_sleepers
     row_27_timeouts_in_a_row
+    row_31_grant_replaced_by_a_link
+    row_31_grant_replaced_by_a_folder
+    row_31_grant_swapped_before_start
+    row_31_fifo_where_the_host_looks
+    row_31_cache_entry_without_end
+    row_32_schema_of_a_result
+    row_32_schema_of_arguments
+    row_32_types_to_inspect
+    row_32_texts_to_parse
+    row_33_deep_tree_of_a_session
+    row_33_deep_tree_without_descriptors
+    row_33_deep_tree_at_start
+    row_33_deep_tree_that_is_carried
+    row_33_deep_tree_of_a_call
+    row_34_load_beside_stalling_modules
+    row_34_revoked_while_modules_load
+    row_34_revoked_while_a_call_runs
+    row_35_fields_in_a_loop
+    row_35_listings_in_a_loop
+    row_35_results_of_many_values
+    row_35_weight_of_all_places
+    row_36_descriptors_hoarded_by_two
+    row_36_fifo_by_a_race
+    row_36_module_becomes_a_fifo
+    row_37_texts_where_people_approve
+    row_38_secret_in_odd_forms
+    row_39_newcomer_before_an_approved_name
+    row_40_sparse_files
 }
 
 #[test]
 fn the_command_runs_the_same_suite_and_says_so() {
-    let _alone = LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     let done = Host::new().run(&["selftest", "--quick", "--json"]);
     let report: Value = serde_json::from_str(&done.stdout).expect("one JSON object");
     assert_eq!(done.code, Some(0), "{report:#}");
@@ -143,7 +168,7 @@ fn the_command_runs_the_same_suite_and_says_so() {
         .flatten()
         .filter_map(|line| line["row"].as_u64())
         .collect();
-    for row in 1..=30 {
+    for row in 1..=u64::from(ROWS) {
         assert!(listed.contains(&row), "row {row} is not listed");
     }
     let count = |outcome: &str| report[outcome].as_u64();
@@ -158,7 +183,7 @@ fn the_command_runs_the_same_suite_and_says_so() {
 
 #[test]
 fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
-    let _alone = LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
     let host = Host::new();
     let done = host.run(&["selftest", "--quick", "--row", "1", "--row", "6"]);
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -172,7 +197,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 30")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 40")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -1,6 +1,6 @@
 //! Row 25: the arguments that a model, or a client in its place, passes.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::Lab;
@@ -14,6 +14,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "arguments_too_large",
         attack: "arguments of 50 MB, to both kinds of module",
         must: "arguments; nothing executed",
+        company: Company::Others,
         tries: |lab| Box::pin(arguments_too_large(lab)),
     },
     Attack {
@@ -21,6 +22,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "arguments_of_wrong_shape",
         attack: "wrong types, missing, unknown, prototype-like keys",
         must: "arguments; nothing executed",
+        company: Company::Others,
         tries: |lab| Box::pin(arguments_of_wrong_shape(lab)),
     },
     Attack {
@@ -28,6 +30,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "arguments_as_text",
         attack: "duplicate keys, lone surrogates, 10 000 levels",
         must: "refused, or one meaning",
+        company: Company::Others,
         tries: |lab| Box::pin(arguments_as_text(lab)),
     },
 ];

@@ -5,7 +5,7 @@ use crate::lab::{Lab, runtime};
 use crate::process;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
@@ -21,15 +21,26 @@ pub struct Attack {
     pub attack: &'static str,
     /// What must happen, in a few words.
     pub must: &'static str,
+    /// What may happen on this machine meanwhile.
+    pub company: Company,
     /// Runs the attack. Returns what was observed.
     pub tries: AttackFunction,
+}
+
+/// What may happen on this machine while an attack runs in a process of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// Other attacks: this one measures its own process at most.
+    Others,
+    /// Nothing: it compares times, to which other work would add.
+    Alone,
 }
 
 /// `|lab| Box::pin(an_async_function(lab))`.
 pub type AttackFunction = for<'a> fn(&'a Lab) -> BoxFuture<'a, Result<String, AttackFailure>>;
 
 /// How an attack ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttackOutcome {
     /// What must happen happened.
@@ -41,12 +52,16 @@ pub enum AttackOutcome {
 }
 
 /// The verdict on an attack.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttackVerdict {
     pub outcome: AttackOutcome,
     /// What happened. May hold text from a guest: escape it before showing it.
     pub observed: String,
-    #[serde(serialize_with = "millis", rename = "duration_ms")]
+    #[serde(
+        serialize_with = "millis",
+        deserialize_with = "from_millis",
+        rename = "duration_ms"
+    )]
     pub duration: Duration,
     /// Peak resident memory during the attack minus the memory resident before it. `None` where the system
     /// does not report it.
@@ -57,8 +72,13 @@ fn millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S:
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Runs one attack and judges it: it must return what it should, and leave no thread behind. Blocks;
-/// measures the process as a whole, so nothing else should happen in it meanwhile.
+fn from_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
+}
+
+/// Runs one attack in this process and judges it: it must return what it should, and leave no thread behind.
+/// Blocks; measures the process as a whole, so nothing else should happen in it meanwhile. An attack that is
+/// not held off may end the process: [`crate::run_apart`] is for those who go on.
 pub fn run(attack: &Attack, lab: &Lab) -> AttackVerdict {
     let threads = process::threads();
     let resident = process::resident_bytes();

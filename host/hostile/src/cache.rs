@@ -1,7 +1,7 @@
 //! Row 19: the cache of compiled code, which is native code under the control of anyone who can
 //! write it.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, PseudoRandom, invoke};
@@ -22,6 +22,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "flipped_bytes",
         attack: "flipped bytes in a compiled artefact; cut off; grown",
         must: "detected, compiled again",
+        company: Company::Others,
         tries: |lab| Box::pin(flipped_bytes(lab)),
     },
     Attack {
@@ -29,6 +30,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "forged_artefacts",
         attack: "another module's, another engine's, another key's",
         must: "detected, compiled again",
+        company: Company::Others,
         tries: |lab| Box::pin(forged_artefacts(lab)),
     },
     Attack {
@@ -36,6 +38,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "writable_cache",
         attack: "a cache folder that others can write",
         must: "refused",
+        company: Company::Others,
         tries: |lab| Box::pin(ready(writable_cache(lab))),
     },
 ];
@@ -111,7 +114,7 @@ async fn flipped_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut offsets: Vec<_> = (0..40)
         .chain([original.len() / 2, original.len() - 1])
         .collect();
-    offsets.extend((0..lab.times(20, 500)).map(|_| dice.below(original.len() as u64) as usize));
+    offsets.extend((0..lab.times(20, 200)).map(|_| dice.below(original.len() as u64) as usize));
     for at in &offsets {
         let mut flipped = original.clone();
         flipped[*at] ^= 1 << dice.below(8);

@@ -1,7 +1,7 @@
 //! Row 17, where the compiler is a process of its own: components that look legitimate, and take
 //! unacceptably long to compile.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, ms};
@@ -18,6 +18,7 @@ pub const ATTACKS: &[Attack] = &[Attack {
     name: "compile_bomb",
     attack: "23 MB of code that is sound and of no use",
     must: "stopped in time and memory; others answer",
+    company: Company::Alone,
     tries: |lab| Box::pin(compile_bomb(lab)),
 }];
 

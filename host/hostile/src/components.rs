@@ -159,6 +159,45 @@ pub const BAD_TEXT: &str = r#"(component
   (func (export "outside") (result string) (canon lift (core func $i "outside") (memory $i "memory")))
   (func (export "gigabyte") (result string) (canon lift (core func $i "gigabyte") (memory $i "memory"))))"#;
 
+/// Row 35: returns texts in an encoding that is no UTF-8: one of 48 MiB, and a list that names one of 1 KiB
+/// 500 000 times.
+pub fn wide_text(encoding: &str) -> String {
+    // The bit that says UTF-16 where both are possible.
+    let units = match encoding {
+        "utf16" => 24_u32 << 20,
+        _ => (24 << 20) | (1 << 31),
+    };
+    let many = match encoding {
+        "utf16" => 512_u32,
+        _ => 512 | (1 << 31),
+    };
+    format!(
+        r#"(component
+  (core module $m
+    (memory (export "memory") 900)
+    (func (export "one") (result i32)
+      (memory.fill (i32.const 1024) (i32.const 0x21) (i32.const 50331648))
+      (i32.store (i32.const 0) (i32.const 1024))
+      (i32.store (i32.const 4) (i32.const {units}))
+      (i32.const 0))
+    (func (export "many") (result i32) (local $n i32)
+      (memory.fill (i32.const 1024) (i32.const 0x21) (i32.const 1024))
+      (loop
+        (i32.store offset=4096 (i32.mul (local.get $n) (i32.const 8)) (i32.const 1024))
+        (i32.store offset=4100 (i32.mul (local.get $n) (i32.const 8)) (i32.const {many}))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br_if 0 (i32.lt_u (local.get $n) (i32.const 500000))))
+      (i32.store (i32.const 0) (i32.const 4096))
+      (i32.store (i32.const 4) (i32.const 500000))
+      (i32.const 0)))
+  (core instance $i (instantiate $m))
+  (func (export "one") (result string)
+    (canon lift (core func $i "one") (memory $i "memory") string-encoding={encoding}))
+  (func (export "many") (result (list string))
+    (canon lift (core func $i "many") (memory $i "memory") string-encoding={encoding})))"#
+    )
+}
+
 /// Row 18: a component that returns `number`.
 pub fn which(number: u32) -> String {
     format!(

@@ -1,6 +1,6 @@
 //! Rows 1, 2, 3 and 6: calls that never return.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, PLACES, ensure_all_ended, expect_kind, ms, said};
@@ -16,6 +16,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "loop_by_fuel",
         attack: "infinite loop, fuel set low",
         must: "fuel",
+        company: Company::Others,
         tries: |lab| Box::pin(loop_by_fuel(lab)),
     },
     Attack {
@@ -23,6 +24,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "loop_by_deadline",
         attack: "infinite loop, deadline set low",
         must: "deadline",
+        company: Company::Others,
         tries: |lab| Box::pin(loop_by_deadline(lab)),
     },
     Attack {
@@ -30,6 +32,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "loops_beside_a_benign_call",
         attack: "more infinite loops than threads",
         must: "deadline; others answer meanwhile",
+        company: Company::Alone,
         tries: |lab| Box::pin(loops_beside_a_benign_call(lab)),
     },
     Attack {
@@ -37,6 +40,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "loop_through_host_calls",
         attack: "infinite loop through clock, random, log, output",
         must: "deadline",
+        company: Company::Others,
         tries: |lab| Box::pin(loop_through_host_calls(lab)),
     },
     Attack {
@@ -44,6 +48,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "sleep_for_an_hour",
         attack: "sleep for an hour, in every place",
         must: "deadline; no thread held",
+        company: Company::Others,
         tries: |lab| Box::pin(sleep_for_an_hour(lab)),
     },
     Attack {
@@ -51,6 +56,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "wait_that_never_ends",
         attack: "pollable that is never ready; many pollables",
         must: "deadline",
+        company: Company::Others,
         tries: |lab| Box::pin(wait_that_never_ends(lab)),
     },
     Attack {
@@ -58,6 +64,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "sleepers_in_every_place",
         attack: "a call while sleepers hold every place",
         must: "busy, in its own deadline",
+        company: Company::Alone,
         tries: |lab| Box::pin(sleepers_in_every_place(lab)),
     },
     Attack {
@@ -65,6 +72,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "recursion",
         attack: "deep recursion",
         must: "stack",
+        company: Company::Others,
         tries: |lab| Box::pin(recursion(lab)),
     },
     Attack {
@@ -72,6 +80,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "recursion_in_two_stacks",
         attack: "deep recursion, two limits side by side",
         must: "stack, each at its own",
+        company: Company::Others,
         tries: |lab| Box::pin(recursion_in_two_stacks(lab)),
     },
 ];

@@ -1,6 +1,6 @@
-//! Row 11: filling the disk under a write grant with a quota, in every way that a directory can grow.
+//! Rows 11 and 40: filling the disk under a write grant with a quota, in every way that a directory can grow.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, PLACES, expect_kind, kind};
@@ -19,6 +19,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "disk_filled",
         attack: "writes, streams, sizes, empty files, folders, links",
         must: "quota; the directory never above it",
+        company: Company::Others,
         tries: |lab| Box::pin(disk_filled(lab)),
     },
     Attack {
@@ -26,7 +27,16 @@ pub const ATTACKS: &[Attack] = &[
         name: "disk_filled_by_many",
         attack: "all places write into one directory at once",
         must: "quota; the directory never above it",
+        company: Company::Others,
         tries: |lab| Box::pin(disk_filled_by_many(lab)),
+    },
+    Attack {
+        row: 40,
+        name: "sparse_files",
+        attack: "one byte far behind the end of a file, by writes and by streams",
+        must: "quota; no file longer than it",
+        company: Company::Others,
+        tries: |lab| Box::pin(sparse_files(lab)),
     },
 ];
 
@@ -221,4 +231,42 @@ async fn disk_filled_by_many(lab: &Lab) -> Result<String, AttackFailure> {
     Ok(format!(
         "{rounds} rounds, {refused} calls ended by the quota"
     ))
+}
+
+async fn sparse_files(lab: &Lab) -> Result<String, AttackFailure> {
+    let disk = Disk::new(lab).await?;
+    let mut tried = 0;
+    for offset in [
+        QUOTA,
+        1 << 20,
+        1 << 40,
+        (1 << 43) - 4_096,
+        i64::MAX as u64 - 1,
+        u64::MAX,
+    ] {
+        for by_stream in [false, true] {
+            let arguments = json!({
+                "dir": "/data", "path": format!("s{tried}"), "offset": offset,
+                "by-stream": by_stream,
+            });
+            let report = disk.arena.call("bad.write_at", arguments).await;
+            let how = if by_stream { "a stream" } else { "a write" };
+            ensure(["quota", "tool"].contains(&kind(&report)), || {
+                format!("{how} at {offset}: {:?}", report.result)
+            })?;
+            disk.ensure_within(&format!("{how} at {offset}"))?;
+            tried += 1;
+        }
+    }
+    // In steps, each of which leaves a hole below the quota.
+    for step in 1..40 {
+        let arguments = json!({
+            "dir": "/data", "path": "steps", "offset": step * (QUOTA / 8), "by-stream": false,
+        });
+        disk.arena.call("bad.write_at", arguments).await;
+        disk.ensure_within("holes in steps")?;
+    }
+    disk.empty()?;
+    disk.arena.unharmed().await?;
+    Ok(format!("{} writes, none behind the quota", tried + 39))
 }

@@ -1,6 +1,6 @@
 //! Rows 13 and 14: attempts to reach hosts that were not granted.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::fault::{AttackFailure, ensure};
 use crate::fetcher::{FetcherGrants, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
@@ -17,6 +17,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "lookup_by_a_request",
         attack: "names in HTTP requests, without grant or beside it",
         must: "denied before any lookup",
+        company: Company::Others,
         tries: |lab| Box::pin(lookup_by_a_request(lab)),
     },
     Attack {
@@ -24,6 +25,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "spellings_of_forbidden_addresses",
         attack: "64 spellings of this machine, its network, metadata",
         must: "0 escapes; cannot be granted either",
+        company: Company::Others,
         tries: |lab| Box::pin(spellings_of_forbidden_addresses(lab)),
     },
     Attack {
@@ -31,6 +33,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "names_that_lead_inside",
         attack: "names with forbidden addresses; one that rebinds",
         must: "0 escapes; asked once for each request",
+        company: Company::Others,
         tries: |lab| Box::pin(names_that_lead_inside(lab)),
     },
     Attack {
@@ -38,6 +41,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "redirects_that_lead_inside",
         attack: "chains of redirects to metadata and loopback",
         must: "0 escapes; every hop checked",
+        company: Company::Others,
         tries: |lab| Box::pin(redirects_that_lead_inside(lab)),
     },
     Attack {
@@ -45,6 +49,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "smuggled_requests",
         attack: "CRLF in headers and URLs, duplicate Host, framing",
         must: "refused; nothing arrives",
+        company: Company::Others,
         tries: |lab| Box::pin(smuggled_requests(lab)),
     },
     Attack {
@@ -52,6 +57,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "proxy_variables",
         attack: "this row again, by a host with proxy variables set",
         must: "the proxy never hears of it",
+        company: Company::Others,
         tries: |lab| Box::pin(proxy_variables(lab)),
     },
 ];

@@ -36,6 +36,126 @@ pub fn forms(text: &str) -> Vec<String> {
     forms
 }
 
+/// `text` as languages and libraries write it in ways that no table of whole encodings has: parts of it
+/// escaped, in mixed case, in lines, in several alphabets at once.
+pub fn odd_forms(text: &str) -> Vec<String> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let each = |form: &dyn Fn(usize, u8) -> String| -> String {
+        text.bytes()
+            .enumerate()
+            .map(|(at, b)| form(at, b))
+            .collect()
+    };
+    let kept = |unescaped: &str| {
+        each(&|_, b| {
+            let c = char::from(b);
+            if c.is_ascii_alphanumeric() || unescaped.contains(c) {
+                c.into()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+    };
+    let plain = |b: u8| char::from(b).to_string();
+    let whole = base64_whole(text);
+    let lines = |width: usize, end: &str| {
+        let lines: Vec<_> = whole
+            .as_bytes()
+            .chunks(width)
+            .map(String::from_utf8_lossy)
+            .collect();
+        lines.join(end)
+    };
+    let mut forms = vec![
+        // Python's quote and quote_plus; Go's PathEscape; JavaScript's encodeURI and encodeURIComponent.
+        kept("/_.-~"),
+        kept("_.-"),
+        kept("-_.~$&+=:@"),
+        kept(";/?:@&=+$,#-_.!~*'()"),
+        kept("-_.!~*'()"),
+        // One letter escaped, every other one, and in either case.
+        each(&|at, b| {
+            if at == 0 {
+                format!("%{b:02x}")
+            } else {
+                plain(b)
+            }
+        }),
+        each(&|at, b| {
+            if at == 3 {
+                format!("%{b:02X}")
+            } else {
+                plain(b)
+            }
+        }),
+        each(&|at, b| {
+            if at % 2 == 1 {
+                format!("%{b:02x}")
+            } else {
+                plain(b)
+            }
+        }),
+        each(&|at, b| {
+            if at % 2 == 0 {
+                format!("%{b:02x}")
+            } else {
+                format!("%{b:02X}")
+            }
+        }),
+        each(&|at, b| {
+            if at % 2 == 0 {
+                format!("{b:02x}")
+            } else {
+                format!("{b:02X}")
+            }
+        }),
+        each(&|at, b| {
+            if at == 0 {
+                format!("\\u00{b:02x}")
+            } else {
+                plain(b)
+            }
+        }),
+        each(&|at, b| {
+            if at % 2 == 1 {
+                format!("\\u00{b:02x}")
+            } else {
+                plain(b)
+            }
+        }),
+        each(&|at, b| {
+            if at % 2 == 0 {
+                format!("\\u00{b:02X}")
+            } else {
+                format!("\\u00{b:02x}")
+            }
+        }),
+        each(&|at, b| {
+            if at % 3 == 0 {
+                format!("%{b:02x}")
+            } else {
+                format!("\\u00{b:02x}")
+            }
+        }),
+    ];
+    for end in ["\r\n", "\n", "\\n", "\n "] {
+        forms.extend([4, 8, 13].map(|width| lines(width, end)));
+    }
+    // The forms that change nothing of this text are no odd ones.
+    forms.retain(|form| form != text);
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+fn base64_whole(text: &str) -> String {
+    let mut whole = base64_within(&format!("{text}\0\0"), 0);
+    whole.truncate((text.len() * 8).div_ceil(6));
+    whole
+}
+
 /// The common part of the base64 of all texts that hold `text` after `before` bytes (modulo 3): the
 /// characters that consist of bits of `text` alone.
 fn base64_within(text: &str, before: usize) -> String {
@@ -60,6 +180,22 @@ fn base64_within(text: &str, before: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn odd_forms_are_what_libraries_write() {
+        let forms = odd_forms("s3/k+y");
+        for form in [
+            "s3/k%2By",
+            "s3%2Fk+y",
+            "%733/k+y",
+            "\\u00733/k+y",
+            "czMv\r\naytl",
+        ] {
+            let is_there = forms.iter().any(|own| own.starts_with(&form[..4]));
+            assert!(is_there, "{form}: {forms:?}");
+        }
+        assert_eq!(base64_whole("foobar1"), "Zm9vYmFyMQ");
+    }
 
     #[test]
     fn base64_of_what_lies_within() {

@@ -1,6 +1,6 @@
 //! Rows 26 and 27: repeated attacks.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::fault::{AttackFailure, ensure};
 use crate::ground::AttackFolders;
 use crate::lab::{Arena, Lab, PLACES, PseudoRandom, expect_kind, ms};
@@ -17,6 +17,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "cancelled_at_random",
         attack: "cancel at 1 000 random moments",
         must: "no leak: places, threads, files, memory",
+        company: Company::Alone,
         tries: |lab| Box::pin(cancelled_at_random(lab)),
     },
     Attack {
@@ -24,6 +25,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "timeouts_in_a_row",
         attack: "1 000 calls that time out, then a benign one",
         must: "throughput within 10 % of before",
+        company: Company::Alone,
         tries: |lab| Box::pin(timeouts_in_a_row(lab)),
     },
 ];

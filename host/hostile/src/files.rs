@@ -1,6 +1,6 @@
 //! Rows 10 and 11: ways out of a granted directory, and writing where only reading was granted.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::fault::{AttackFailure, ensure};
 use crate::ground::{AttackFolders, SECRET};
 use crate::lab::{Arena, Lab, kind, ms};
@@ -15,6 +15,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "paths_that_lead_out",
         attack: "../, absolute, .. after links, NUL, long: all operations",
         must: "denied; nothing outside touched",
+        company: Company::Others,
         tries: |lab| Box::pin(paths_that_lead_out(lab)),
     },
     Attack {
@@ -22,6 +23,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "links_that_lead_out",
         attack: "symbolic links out, absolute, in chains, in loops",
         must: "denied; nothing outside touched",
+        company: Company::Others,
         tries: |lab| Box::pin(links_that_lead_out(lab)),
     },
     Attack {
@@ -29,6 +31,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "links_that_a_guest_makes",
         attack: "links made by the guest, then followed",
         must: "denied; nothing outside touched",
+        company: Company::Others,
         tries: |lab| Box::pin(links_that_a_guest_makes(lab)),
     },
     Attack {
@@ -36,6 +39,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "across_grants",
         attack: "hard link and rename from read to read-write",
         must: "denied; the file stays unwritable",
+        company: Company::Others,
         tries: |lab| Box::pin(across_grants(lab)),
     },
     Attack {
@@ -43,6 +47,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "special_files",
         attack: "FIFO, device, socket in a granted directory",
         must: "denied in time; no thread blocked",
+        company: Company::Others,
         tries: |lab| Box::pin(special_files(lab)),
     },
     Attack {
@@ -50,6 +55,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "write_under_a_read_grant",
         attack: "every change under a read-only grant",
         must: "denied; nothing changed",
+        company: Company::Others,
         tries: |lab| Box::pin(write_under_a_read_grant(lab)),
     },
 ];

@@ -1,6 +1,6 @@
 //! Rows 20 and 21: data left from one call to the next, or from one tenant to another.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::ground::{AttackFolders, SECRET};
@@ -16,6 +16,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "trap_then_call_again",
         attack: "trap, then call again, over and over",
         must: "fresh instance every time",
+        company: Company::Others,
         tries: |lab| Box::pin(trap_then_call_again(lab)),
     },
     Attack {
@@ -23,6 +24,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "state_left_behind",
         attack: "32 MiB, a table and a global left full",
         must: "nothing visible to the next call",
+        company: Company::Others,
         tries: |lab| Box::pin(state_left_behind(lab)),
     },
     Attack {
@@ -30,6 +32,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "two_tenants",
         attack: "two tenants of one module, at the same time",
         must: "nothing shared: memory, files, variables, limits",
+        company: Company::Others,
         tries: |lab| Box::pin(two_tenants(lab)),
     },
 ];
@@ -52,7 +55,7 @@ async fn state_left_behind(lab: &Lab) -> Result<String, AttackFailure> {
     let arena = lab
         .against(components::LEFTOVERS, |l| l.fuel = u64::MAX)
         .await?;
-    let rounds = lab.times(5, 50);
+    let rounds = lab.times(5, 25);
     for _ in 0..rounds {
         // Every place has been full, so every place that is looked into had something to hide.
         let leaving = join_all((0..8).map(|_| arena.value("bad.leave", json!({})))).await;
@@ -106,7 +109,7 @@ async fn two_tenants(lab: &Lab) -> Result<String, AttackFailure> {
         }
         tenants.push((name, tenant(&arena, registry, lab)?));
     }
-    let rounds = lab.times(10, 100);
+    let rounds = lab.times(10, 40);
     for _ in 0..rounds {
         // Both at once, so that they meet in the engine's pools.
         join_all(tenants.iter().map(|(name, tenant)| own(name, tenant)))

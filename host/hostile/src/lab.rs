@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Runtime};
 use toolhold_policy::{
     Access, CallError, CallReport, Caller, DirectoryGrant, Grant, Invocation, Limits, Output,
 };
+use toolhold_sandbox::compile::cache::Cache;
 use toolhold_sandbox::{Compiler, Engine, EngineConfig, LoadError, ModulePolicy, Policy, Registry};
 
 /// How much of each attack is run.
@@ -26,12 +27,24 @@ pub enum Scale {
     Full,
 }
 
+impl Scale {
+    /// A timeout that no attack reaches.
+    pub(crate) fn patience(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_mins(2),
+            Self::Full => Duration::from_mins(5),
+        }
+    }
+}
+
 /// The conditions that all attacks share.
 #[derive(Debug)]
 pub struct Lab {
     scale: Scale,
     grace: Duration,
     engine: EngineConfig,
+    /// Of what all attacks load: compiling it is not what they try.
+    cache: Option<Cache>,
 }
 
 impl Lab {
@@ -46,10 +59,15 @@ impl Lab {
             concurrent_calls: PLACES,
             ..engine
         };
+        let cache = std::env::var_os(CACHE).and_then(|folder| {
+            let folder = Path::new(&folder);
+            Cache::open(&folder.join("compiled"), &folder.join("own/key")).ok()
+        });
         let lab = Self {
             scale,
             grace,
             engine,
+            cache,
         };
         lab.warm_up();
         lab
@@ -70,7 +88,7 @@ impl Lab {
 
     /// A timeout that no attack reaches.
     pub(crate) fn patience(&self) -> Duration {
-        self.times(Duration::from_mins(2), Duration::from_mins(5))
+        self.scale.patience()
     }
 
     /// The compiler's threads stay once it has been used; they must not look like leaked ones.
@@ -79,7 +97,7 @@ impl Lab {
             runtime.block_on(async {
                 let mut arena = self.arena(|_| ())?;
                 arena
-                    .load("attacker", components::ATTACKER.to_vec())
+                    .load("benign", components::parse(components::COMPUTE)?)
                     .await?;
                 Ok::<_, AttackFailure>(())
             })
@@ -106,6 +124,15 @@ impl Lab {
             .tempdir()?)
     }
 
+    /// A folder for trees of very many folders: in memory where this machine has a place for that, because
+    /// some disks take milliseconds to remove each.
+    pub(crate) fn folder_for_trees(&self) -> Result<TempDir, AttackFailure> {
+        match std::env::var_os(TREES) {
+            Some(place) => Ok(tempfile::tempdir_in(place)?),
+            None => self.folder(),
+        }
+    }
+
     /// An arena with the benign module alone. `change` sets what every other module gets.
     pub(crate) fn arena(&self, change: impl FnOnce(&mut Policy)) -> Result<Arena, AttackFailure> {
         let mut policy = Policy::default();
@@ -113,7 +140,7 @@ impl Lab {
         change(&mut policy);
         let engine = self.engine()?;
         Ok(Arena {
-            registry: Registry::new(engine.clone(), None, policy),
+            registry: Registry::new(engine.clone(), self.cache.clone(), policy),
             engine,
             grace: self.grace,
         })
@@ -150,6 +177,13 @@ impl Lab {
         Ok(arena)
     }
 }
+
+/// The variable with the place for [`Lab::folder_for_trees`]. Who starts the process of an attack sets it, and
+/// removes what is left there.
+pub(crate) const TREES: &str = "HOSTILE_TREES";
+
+/// The variable with a folder for compiled components that all attacks of a run share. Absent: none are kept.
+pub(crate) const CACHE: &str = "HOSTILE_CACHE";
 
 /// Where one attack runs.
 pub(crate) fn runtime() -> std::io::Result<Runtime> {

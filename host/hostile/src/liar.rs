@@ -61,6 +61,58 @@ pub fn component(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFa
     )?)
 }
 
+/// How a module fails to list its tools.
+#[derive(Debug, Clone, Copy)]
+pub enum Stall {
+    /// It computes for ever.
+    Spins,
+    /// It sleeps for an hour in a host call.
+    Sleeps,
+}
+
+/// A module that never says which tools it has.
+///
+/// # Errors
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn stalling(stall: Stall) -> Result<Vec<u8>, AttackFailure> {
+    let world = WORLD
+        .replace("{pages}", "1")
+        .replace("{end}", "64")
+        .replace("{answer}", "0")
+        .replace("{data}", "");
+    Ok(wat::parse_str(match stall {
+        Stall::Spins => world.replace("(i32.const {list})", "(loop (br 0)) (unreachable)"),
+        Stall::Sleeps => world
+            .replace("(component", &format!("(component {CLOCK}"))
+            .replace("(core module $m", &format!("(core module $m {CORE_CLOCK}"))
+            .replace(
+                "(instantiate $m)",
+                "(instantiate $m (with \"h\" (instance
+                   (export \"block\" (func $block)) (export \"subscribe\" (func $subscribe)))))",
+            )
+            .replace(
+                "(i32.const {list})",
+                "(call $block (call $subscribe (i64.const 3600000000000))) (unreachable)",
+            ),
+    })?)
+}
+
+/// What a module needs to sleep.
+const CLOCK: &str = r#"
+  (import "wasi:io/poll@0.2.0" (instance $poll
+    (export "pollable" (type $pollable (sub resource)))
+    (export "[method]pollable.block" (func (param "self" (borrow $pollable))))))
+  (alias export $poll "pollable" (type $pollable))
+  (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+    (alias outer 1 $pollable (type $outer))
+    (export "pollable" (type $p (eq $outer)))
+    (export "subscribe-duration" (func (param "when" u64) (result (own $p))))))
+  (core func $block (canon lower (func $poll "[method]pollable.block")))
+  (core func $subscribe (canon lower (func $clock "subscribe-duration")))"#;
+const CORE_CLOCK: &str = r#"
+    (import "h" "block" (func $block (param i32)))
+    (import "h" "subscribe" (func $subscribe (param i64) (result i32)))"#;
+
 /// The component's memory, laid out as the canonical ABI reads it.
 #[derive(Default)]
 struct GuestMemory(Vec<u8>);

@@ -5,8 +5,10 @@
 //! Read it in this order: [`attack`] (what an attack is, and how one is judged), [`lab`] (where they
 //! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
-//! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`;
-//! [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
+//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`;
+//! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
+//! `command` is this host as a person runs it, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
 //! attack's orders; [`liar`] makes modules with arbitrary descriptions of themselves.
 //!
@@ -14,6 +16,7 @@
 //! and a function that tries it.
 #![forbid(unsafe_code)]
 
+pub mod apart;
 pub mod attack;
 pub mod components;
 pub mod fault;
@@ -23,8 +26,12 @@ pub mod web;
 
 mod arguments;
 mod cache;
+mod command;
 mod compiler;
 mod compute;
+mod costs;
+mod deep;
+mod descriptors;
 mod disk;
 mod egress;
 mod encodings;
@@ -34,17 +41,25 @@ mod files;
 mod ground;
 mod isolation;
 mod loader;
+mod loading;
+mod measure;
 mod memory;
 mod names;
 mod network;
 mod output;
+mod pipes;
 mod process;
 mod responses;
 mod secrets;
+mod shown;
+mod swaps;
 mod tenants;
+mod trees;
 mod trust;
+mod weight;
 
-pub use attack::{Attack, AttackOutcome, AttackVerdict, run};
+pub use apart::{Progress, run_all, run_apart};
+pub use attack::{Attack, AttackOutcome, AttackVerdict, Company, run};
 pub use fault::AttackFailure;
 pub use lab::{Lab, Scale};
 
@@ -88,6 +103,9 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
     },
 ];
 
+/// The rows are numbered from 1 to this one.
+pub const ROWS: u8 = 40;
+
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
     let mut suite: Vec<_> = [
@@ -109,6 +127,14 @@ pub fn suite() -> Vec<Attack> {
         isolation::ATTACKS,
         tenants::ATTACKS,
         endurance::ATTACKS,
+        swaps::ATTACKS,
+        pipes::ATTACKS,
+        costs::ATTACKS,
+        deep::ATTACKS,
+        loading::ATTACKS,
+        weight::ATTACKS,
+        descriptors::ATTACKS,
+        shown::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.
@@ -123,7 +149,7 @@ mod tests {
     #[test]
     fn every_row_is_here_or_elsewhere_and_names_are_unique() {
         let suite = suite();
-        for row in 1..=30 {
+        for row in 1..=ROWS {
             let here = suite.iter().any(|attack| attack.row == row);
             let elsewhere = ELSEWHERE.iter().any(|other| other.row == row);
             assert!(here != elsewhere, "row {row}");

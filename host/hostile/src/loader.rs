@@ -1,6 +1,6 @@
 //! Rows 17 and 18: malicious files in the modules folder.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, PseudoRandom, invoke, ms};
@@ -23,6 +23,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "files_that_are_no_component",
         attack: "core module, .cwasm, ELF, text, links, large, empty",
         must: "refused with the reason; others load",
+        company: Company::Others,
         tries: |lab| Box::pin(files_that_are_no_component(lab)),
     },
     Attack {
@@ -30,6 +31,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "bombs",
         attack: "100 MB; 5 000 nested components; type bombs",
         must: "refused in seconds; others answer",
+        company: Company::Alone,
         tries: |lab| Box::pin(bombs(lab)),
     },
     Attack {
@@ -37,6 +39,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "truncated_files",
         attack: "a component cut off at every byte",
         must: "refused; never a panic",
+        company: Company::Others,
         tries: |lab| Box::pin(truncated_files(lab)),
     },
     Attack {
@@ -44,6 +47,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "random_bytes",
         attack: "random bytes; a component with flipped bytes",
         must: "refused, or runs in its limits",
+        company: Company::Others,
         tries: |lab| Box::pin(random_bytes(lab)),
     },
     Attack {
@@ -51,6 +55,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "file_being_written",
         attack: "a file that is written while it is read",
         must: "refused or whole, never half",
+        company: Company::Others,
         tries: |lab| Box::pin(file_being_written(lab)),
     },
     Attack {
@@ -58,6 +63,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "file_being_swapped",
         attack: "a file swapped while it is loaded, over and over",
         must: "what runs is what was hashed",
+        company: Company::Others,
         tries: |lab| Box::pin(file_being_swapped(lab)),
     },
 ];
@@ -296,7 +302,7 @@ async fn truncated_files(lab: &Lab) -> Result<String, AttackFailure> {
 async fn random_bytes(lab: &Lab) -> Result<String, AttackFailure> {
     let mut arena = lab.against(components::COMPUTE, |_| ()).await?;
     let mut dice = PseudoRandom(0x5eed);
-    let rounds = lab.times(200, 2_000);
+    let rounds = lab.times(200, 500);
     let whole = components::parse(components::GROWTH)?;
     let mut ran = 0;
     for round in 0..rounds {
@@ -347,7 +353,7 @@ async fn file_being_written(lab: &Lab) -> Result<String, AttackFailure> {
         })
     };
     let mut outcome = Ok([0, 0]);
-    for _ in 0..lab.times(100, 1_000) {
+    for _ in 0..lab.times(100, 300) {
         outcome = match (
             outcome,
             load(&arena, folder.path(), Policy::default()).await,
@@ -411,7 +417,7 @@ async fn file_being_swapped(lab: &Lab) -> Result<String, AttackFailure> {
     };
     let mut seen = [0, 0];
     let mut outcome = Ok(());
-    for _ in 0..lab.times(100, 1_000) {
+    for _ in 0..lab.times(100, 300) {
         outcome = match load(&arena, folder.path(), Policy::default()).await {
             Ok(registry) => matches(&registry, &digests, &mut seen).await,
             Err(fault) => Err(fault),

@@ -1,6 +1,6 @@
 //! Rows 4, 5 and 7: exhausting memory, tables and handles.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::ground::AttackFolders;
@@ -16,6 +16,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "memory_in_steps",
         attack: "memory grown in steps",
         must: "memory",
+        company: Company::Others,
         tries: |lab| Box::pin(memory_in_steps(lab)),
     },
     Attack {
@@ -23,6 +24,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "memory_at_start",
         attack: "huge initial memory; many memories",
         must: "refused when loaded",
+        company: Company::Others,
         tries: |lab| Box::pin(memory_at_start(lab)),
     },
     Attack {
@@ -30,6 +32,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "memory_filled",
         attack: "fill of 2 GiB; fill of all there is, for ever",
         must: "trap; deadline; cap + 32 MiB resident",
+        company: Company::Others,
         tries: |lab| Box::pin(memory_filled(lab)),
     },
     Attack {
@@ -37,6 +40,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "table_in_steps",
         attack: "table grown in steps",
         must: "table",
+        company: Company::Others,
         tries: |lab| Box::pin(table_in_steps(lab)),
     },
     Attack {
@@ -44,6 +48,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "many_tables",
         attack: "many tables, each below the limit",
         must: "table",
+        company: Company::Others,
         tries: |lab| Box::pin(many_tables(lab)),
     },
     Attack {
@@ -51,6 +56,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "handles_in_a_loop",
         attack: "handles opened in a loop: five kinds",
         must: "handles",
+        company: Company::Others,
         tries: |lab| Box::pin(handles_in_a_loop(lab)),
     },
 ];

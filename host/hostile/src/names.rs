@@ -1,6 +1,6 @@
 //! Rows 22 and 23: malicious names and descriptions.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::Lab;
@@ -14,6 +14,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "names_of_tools",
         attack: "confusable, dotted, invisible, 10 kB names",
         must: "refused by name",
+        company: Company::Others,
         tries: |lab| Box::pin(names_of_tools(lab)),
     },
     Attack {
@@ -21,6 +22,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "names_of_others",
         attack: "a module named like another, a tool listed twice",
         must: "the newcomer is refused",
+        company: Company::Others,
         tries: |lab| Box::pin(names_of_others(lab)),
     },
     Attack {
@@ -28,6 +30,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "descriptions",
         attack: "invisible and reordering characters; a megabyte",
         must: "stripped and cut",
+        company: Company::Others,
         tries: |lab| Box::pin(descriptions(lab)),
     },
 ];

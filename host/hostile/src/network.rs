@@ -1,6 +1,6 @@
 //! Rows 12 and 13: access to the host's environment and network without a grant.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, kind};
 use serde_json::json;
@@ -14,6 +14,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "environment_and_files",
         attack: "environment, arguments, working directory, files",
         must: "empty / denied",
+        company: Company::Others,
         tries: |lab| Box::pin(environment_and_files(lab)),
     },
     Attack {
@@ -21,6 +22,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "sockets",
         attack: "TCP and UDP out and in, without grant",
         must: "denied; nothing arrives",
+        company: Company::Others,
         tries: |lab| Box::pin(sockets(lab)),
     },
     Attack {
@@ -28,6 +30,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "name_lookup",
         attack: "DNS lookup without grant",
         must: "denied",
+        company: Company::Others,
         tries: |lab| Box::pin(name_lookup(lab)),
     },
 ];

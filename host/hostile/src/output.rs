@@ -1,6 +1,6 @@
 //! Rows 8 and 9: what comes back, and what is said on the way.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Lab, expect_kind};
@@ -14,6 +14,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "output_of_a_gigabyte",
         attack: "output of 1 GiB, of 64 MiB, of a million records",
         must: "output / encoding",
+        company: Company::Others,
         tries: |lab| Box::pin(output_of_a_gigabyte(lab)),
     },
     Attack {
@@ -21,6 +22,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "output_that_is_not_text",
         attack: "invalid UTF-8; text outside its memory; NaN",
         must: "encoding",
+        company: Company::Others,
         tries: |lab| Box::pin(output_that_is_not_text(lab)),
     },
     Attack {
@@ -28,6 +30,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "output_that_is_not_json",
         attack: "JSON nested 10 000 deep; 1e999999; halves",
         must: "encoding",
+        company: Company::Others,
         tries: |lab| Box::pin(output_that_is_not_json(lab)),
     },
     Attack {
@@ -35,6 +38,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "flood",
         attack: "64 MiB to stdout, stderr, log, progress",
         must: "bounded and counted; the tool survives",
+        company: Company::Others,
         tries: |lab| Box::pin(flood(lab)),
     },
     Attack {
@@ -42,6 +46,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "escape_sequences",
         attack: "terminal escapes in errors and last words",
         must: "stripped",
+        company: Company::Others,
         tries: |lab| Box::pin(escape_sequences(lab)),
     },
 ];

@@ -12,6 +12,16 @@ pub fn peak_bytes() -> Option<u64> {
     status("VmHWM:")
 }
 
+/// [`resident_bytes`] of another process.
+pub fn resident_of(process: u32) -> Option<u64> {
+    status_of(&process.to_string(), "VmRSS:")
+}
+
+/// [`peak_bytes`] of another process, since it began.
+pub fn peak_of(process: u32) -> Option<u64> {
+    status_of(&process.to_string(), "VmHWM:")
+}
+
 /// Begins a new peak. Where the system refuses, the old one stays: too much is then reported, never
 /// too little.
 pub fn forget_peak() {

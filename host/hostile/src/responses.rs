@@ -1,6 +1,6 @@
 //! Row 15: servers that answer too much, or never stop.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::fault::{AttackFailure, ensure};
 use crate::fetcher::{FetcherGrants, get};
 use crate::lab::{Lab, expect_kind, kind, ms};
@@ -16,6 +16,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "response_without_end",
         attack: "a byte at a time for ever; nothing at all",
         must: "deadline, or http-body; connection closed",
+        company: Company::Others,
         tries: |lab| Box::pin(response_without_end(lab)),
     },
     Attack {
@@ -23,6 +24,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "response_of_a_gigabyte",
         attack: "a response of 1 GiB, read whole or in pieces",
         must: "http-body; memory bounded",
+        company: Company::Others,
         tries: |lab| Box::pin(response_of_a_gigabyte(lab)),
     },
     Attack {
@@ -30,6 +32,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "compressed_bomb",
         attack: "16 KiB of gzip that would be 16 MiB",
         must: "stays compressed; memory bounded",
+        company: Company::Others,
         tries: |lab| Box::pin(compressed_bomb(lab)),
     },
 ];

@@ -1,9 +1,9 @@
-//! Row 16: a secret that a server sends back, or that a guest somehow got, in every form and by every
+//! Rows 16 and 38: a secret that a server sends back, or that a guest somehow got, in every form and by every
 //! way out that a call has.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
-use crate::encodings::forms;
+use crate::encodings::{forms, odd_forms};
 use crate::fault::{AttackFailure, ensure};
 use crate::fetcher::{FetcherGrants, ensure_refused, get, request};
 use crate::lab::{Arena, Lab, kind};
@@ -22,6 +22,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "secret_that_comes_back",
         attack: "a secret echoed in headers, body, trailers, all forms",
         must: "redacted and counted; the guest never sees it",
+        company: Company::Others,
         tries: |lab| Box::pin(secret_that_comes_back(lab)),
     },
     Attack {
@@ -29,6 +30,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "secret_that_is_told",
         attack: "a secret in result, error, panic, output, log",
         must: "redacted and counted in the report",
+        company: Company::Others,
         tries: |lab| Box::pin(secret_that_is_told(lab)),
     },
     Attack {
@@ -36,7 +38,16 @@ pub const ATTACKS: &[Attack] = &[
         name: "secret_sent_elsewhere",
         attack: "a secret lured to another origin, by redirect too",
         must: "it stays with its origin",
+        company: Company::Others,
         tries: |lab| Box::pin(secret_sent_elsewhere(lab)),
+    },
+    Attack {
+        row: 38,
+        name: "secret_in_odd_forms",
+        attack: "a secret echoed partly escaped, in mixed case, in lines, in pieces",
+        must: "redacted, or the answer refused; the guest never sees it",
+        company: Company::Others,
+        tries: |lab| Box::pin(secret_in_odd_forms(lab)),
     },
 ];
 
@@ -157,6 +168,35 @@ async fn secret_that_is_told(lab: &Lab) -> Result<String, AttackFailure> {
     Ok(format!("told {told} times, {redactions} redactions"))
 }
 
+async fn secret_in_odd_forms(lab: &Lab) -> Result<String, AttackFailure> {
+    let web = AttackServer::start().await?;
+    let given = FetcherGrants {
+        secrets: vec![canary(&web, in_header())?],
+        ..FetcherGrants::http([web.granted()?])
+    };
+    let arena = given.fetcher(lab, |l| l.calls_per_minute = 0).await?;
+    let odd = odd_forms(CANARY);
+    let (mut seen, mut tried) = (Vec::<&str>::new(), 0);
+    for (number, form) in odd.iter().enumerate() {
+        for piece in [1, 5, 4_096] {
+            let report = get(&arena, &web.url(&format!("/odd/{number}/{piece}"))).await;
+            tried += 1;
+            if texts(&report).iter().any(|text| text.contains(form)) {
+                seen.push(form.as_str());
+            }
+        }
+    }
+    let sent: String = web.requests().into_iter().map(|seen| seen.head).collect();
+    ensure(sent.contains(CORE), || "no secret was sent".into())?;
+    ensure(seen.is_empty(), || {
+        let number = seen.len();
+        seen.dedup();
+        format!("the guest saw {number} of {tried}: {}", seen.join("  "))
+    })?;
+    arena.unharmed().await?;
+    Ok(format!("{} forms, {tried} answers: never seen", odd.len()))
+}
+
 async fn secret_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
     let (web, other) = (AttackServer::start().await?, AttackServer::start().await?);
     for place in [in_header(), SecretPlace::Query { name: "key".into() }] {
@@ -202,14 +242,7 @@ async fn lured(
 /// The canary is in no part of a report in any form; how often it was taken out, which must be
 /// `least` times or more.
 fn clean(report: &CallReport, least: u64) -> Result<u64, AttackFailure> {
-    let mut texts = vec![report.stdout.text.clone(), report.stderr.text.clone()];
-    texts.extend(report.logs.iter().map(|line| line.message.clone()));
-    match &report.result {
-        Ok(Output::Value(value) | Output::Message(value)) => strings(value, &mut texts),
-        Err(error) => texts.push(error.to_string()),
-    }
-    texts.push(format!("{report:?}"));
-    for text in texts {
+    for text in texts(report) {
         if let Some(form) = found(&text) {
             return Err(AttackFailure::Broke(format!(
                 "the secret got out as {form:?}"
@@ -223,6 +256,18 @@ fn clean(report: &CallReport, least: u64) -> Result<u64, AttackFailure> {
         )
     })?;
     Ok(report.redactions)
+}
+
+/// All texts of a report.
+fn texts(report: &CallReport) -> Vec<String> {
+    let mut texts = vec![report.stdout.text.clone(), report.stderr.text.clone()];
+    texts.extend(report.logs.iter().map(|line| line.message.clone()));
+    match &report.result {
+        Ok(Output::Value(value) | Output::Message(value)) => strings(value, &mut texts),
+        Err(error) => texts.push(error.to_string()),
+    }
+    texts.push(format!("{report:?}"));
+    texts
 }
 
 /// Every string of a value, and the value as text.

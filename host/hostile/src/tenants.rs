@@ -1,6 +1,6 @@
 //! Rows 21 and 27: callers of one registry, who must neither see nor starve each other.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, PLACES, expect_kind, kind, ms};
@@ -16,6 +16,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "two_sessions",
         attack: "scratch files and values of other callers, by name",
         must: "none found; no quota shared",
+        company: Company::Others,
         tries: |lab| Box::pin(two_sessions(lab)),
     },
     Attack {
@@ -23,6 +24,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "crowd_of_sleepers",
         attack: "64 calls that sleep, in the queue before others",
         must: "others get the next free place",
+        company: Company::Alone,
         tries: |lab| Box::pin(crowd_of_sleepers(lab)),
     },
 ];
@@ -74,7 +76,7 @@ async fn two_sessions(lab: &Lab) -> Result<String, AttackFailure> {
     arena.benign().await?;
     arena.load("bad", components::PROBE.to_vec()).await?;
     // Each leaves something of its own size, all at once; then each looks for all that was left.
-    let rounds = lab.times(3, 30);
+    let rounds = lab.times(3, 12);
     for _ in 0..rounds {
         all(join_all(CALLERS.iter().enumerate().map(|at| leave(&arena, at))).await)?;
         all(join_all(CALLERS.iter().enumerate().map(|at| look(&arena, at))).await)?;

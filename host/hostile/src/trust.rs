@@ -1,6 +1,6 @@
-//! Rows 18 and 23: a module that becomes another one after a person approved it.
+//! Rows 18, 23 and 39: a module that becomes another one after a person approved it.
 
-use crate::attack::Attack;
+use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, expect_kind, kind};
@@ -21,6 +21,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "file_swapped_after_approval",
         attack: "swapped between approval and load, 1 000 times",
         must: "what runs has the approved hash",
+        company: Company::Others,
         tries: |lab| Box::pin(file_swapped_after_approval(lab)),
     },
     Attack {
@@ -28,7 +29,16 @@ pub const ATTACKS: &[Attack] = &[
         name: "rug_pull",
         attack: "a description that changes after approval",
         must: "disabled until approved; the diff names it",
+        company: Company::Others,
         tries: |lab| Box::pin(rug_pull(lab)),
+    },
+    Attack {
+        row: 39,
+        name: "newcomer_before_an_approved_name",
+        attack: "a new folder that sorts first takes an approved name, at a restart",
+        must: "the approved one keeps its name and runs",
+        company: Company::Others,
+        tries: |lab| Box::pin(newcomer_before_an_approved_name(lab)),
     },
 ];
 
@@ -39,10 +49,19 @@ struct Shop {
 }
 
 impl Shop {
+    /// The same folder and approvals, when the host starts again.
+    async fn restarted(self, lab: &Lab, first_sight: bool) -> Result<Self, AttackFailure> {
+        Self::at(lab, self.folder, first_sight).await
+    }
+
     /// `first_sight`: whether a module is pinned when it is first seen.
     async fn new(lab: &Lab, first_sight: bool) -> Result<Self, AttackFailure> {
         let folder = lab.folder()?;
         fs::create_dir(folder.path().join("modules"))?;
+        Self::at(lab, folder, first_sight).await
+    }
+
+    async fn at(lab: &Lab, folder: TempDir, first_sight: bool) -> Result<Self, AttackFailure> {
         let approvals = ApprovalFolder::new(folder.path().join("approvals"));
         let mut arena = lab.arena(|policy| {
             policy.trust = Trust::Approved {
@@ -114,7 +133,7 @@ async fn file_swapped_after_approval(lab: &Lab) -> Result<String, AttackFailure>
     };
     let mut seen = [0, 0];
     let mut outcome = Ok(());
-    for _ in 0..lab.times(200, 1_000) {
+    for _ in 0..lab.times(200, 400) {
         outcome = one_load(&shop, approved, &mut seen).await;
         if outcome.is_err() {
             break;
@@ -153,6 +172,48 @@ async fn one_load(shop: &Shop, approved: Digest, seen: &mut [u32; 2]) -> Result<
         }
     }
     Ok(())
+}
+
+async fn newcomer_before_an_approved_name(lab: &Lab) -> Result<String, AttackFailure> {
+    let which = |number| components::parse(&components::which(number));
+    let mut held = 0;
+    for first_sight in [true, false] {
+        // In a folder with a name of its own, in one of the same name in other words, as a plain file, and as a
+        // version beside it.
+        for newcomer in ["aaa", "0", "a-b"] {
+            for version in ["", "version = \"9.0.0\"\n"] {
+                let shop = Shop::new(lab, first_sight).await?;
+                put(&shop.path(), &which(1)?)?;
+                let module = shop.load().await?;
+                if !first_sight {
+                    shop.arena.registry.approve(&module, &module.etag()).await?;
+                }
+                shop.arena.value("m.which", json!({})).await?;
+
+                let own = shop.folder.path().join("modules").join(newcomer);
+                fs::create_dir(&own)?;
+                let manifest = format!("name = \"m\"\n{version}component = \"c.wasm\"\n");
+                put(&own.join("module.toml"), manifest.as_bytes())?;
+                put(&own.join("c.wasm"), &which(2)?)?;
+                let shop = shop.restarted(lab, first_sight).await?;
+                let modules = shop.folder.path().join("modules");
+                shop.arena
+                    .registry
+                    .load_folder(&modules, None, &|_| ())
+                    .await?;
+                let report = shop.arena.call("m.which", json!({})).await;
+                let what = format!("beside {newcomer}/ {version:?}");
+                ensure(report.result.is_ok(), || {
+                    format!("{what}, the approved module is off: {:?}", report.result)
+                })?;
+                ensure(report.result? == Output::Value(json!(1)), || {
+                    format!("{what}, another one runs under its name")
+                })?;
+                held += 1;
+            }
+        }
+    }
+    Ok(format!("{held} newcomers, none took the name"))
 }
 
 async fn rug_pull(lab: &Lab) -> Result<String, AttackFailure> {

@@ -5,7 +5,7 @@
 //! On bare sockets, because it is about bytes on the wire: what a server library would tidy up is what
 //! has to be seen.
 
-use crate::encodings::forms;
+use crate::encodings::{forms, odd_forms};
 use crate::fault::{AttackFailure, ensure};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -30,6 +30,7 @@ pub const BOMB: &[u8] = include_bytes!("../bomb.gz");
 ///
 /// * `/echo`: the request as it came; then `Authorization` and the query's last value in every
 ///   encoding, which are in headers and trailers, too. All of it in crumbs
+/// * `/odd/NUMBER/PIECE`: the credential in one of [`odd_forms`], in pieces of so many bytes
 /// * `/redirect/STATUS?URL`: there
 /// * `/endless`: a byte every few milliseconds, for ever
 /// * `/silent`: nothing, ever
@@ -264,6 +265,7 @@ async fn answer(
             let head = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
             stream.write_all(head).await
         }
+        _ if path.starts_with("/odd/") => odd(stream, request, path).await,
         _ => match path.strip_prefix("/redirect/") {
             Some(status) => {
                 let location = format!("location: {query}\r\n");
@@ -311,6 +313,27 @@ async fn echo(stream: &mut TcpStream, request: &ReceivedRequest, query: &str) ->
     }
     let end = format!("0\r\nx-late: {authorization}{value}\r\n\r\n");
     stream.write_all(end.as_bytes()).await
+}
+
+/// One odd form of what was sent, in a body, in pieces.
+async fn odd(stream: &mut TcpStream, request: &ReceivedRequest, path: &str) -> io::Result<()> {
+    let authorization = request.header("authorization").concat();
+    let forms = odd_forms(authorization.trim_start_matches("Bearer "));
+    let mut numbers = path.split('/').skip(2).map(|n| n.parse().unwrap_or(0));
+    let (number, piece) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let form = forms.get(number).map_or("none", String::as_str);
+    let body = format!("{{\"before\": \"{form}\", \"after\": 1}}");
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    for piece in body.as_bytes().chunks(piece.max(1)) {
+        let size = format!("{:x}\r\n", piece.len());
+        let chunk = [size.as_bytes(), piece, b"\r\n"].concat();
+        stream.write_all(&chunk).await?;
+        stream.flush().await?;
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(b"0\r\n\r\n").await
 }
 
 /// This machine.

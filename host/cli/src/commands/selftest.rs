@@ -4,11 +4,18 @@ mod table;
 
 use crate::exit::Exit;
 use crate::terminal::output;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
-use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, ELSEWHERE, Lab, Scale, run, suite};
+use std::io::Write as _;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use toolhold_hostile::{
+    Attack, AttackOutcome, AttackVerdict, ELSEWHERE, Lab, Progress as Told, ROWS, Scale, run,
+    run_all, suite,
+};
 use toolhold_runtime::config::Configuration;
+use toolhold_sandbox::EngineConfig;
 
 #[derive(Debug, Args)]
 pub struct SelftestArgs {
@@ -21,11 +28,14 @@ pub struct SelftestArgs {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Run this attack in this process and print its verdict: what the command does for each attack.
+    #[arg(long, value_name = "NAME", hide = true)]
+    attack: Option<String>,
 }
 
-/// Runs the suite and prints the table meanwhile. Engines have the configured settings.
+/// Runs the suite, each attack in a process of its own, and prints the table meanwhile. Engines have the
+/// configured settings.
 pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit> {
-    let attacks = chosen(suite(), &args.rows)?;
     let engine = config.engine();
     // Attacks block, and each has a runtime of its own.
     tokio::task::spawn_blocking(move || {
@@ -34,27 +44,54 @@ pub async fn selftest(config: &Configuration, args: SelftestArgs) -> Result<Exit
         } else {
             Scale::Full
         };
-        let lab = Lab::new(scale, engine);
-        let mut done = Vec::with_capacity(attacks.len());
-        if !args.json {
-            table::head();
+        match &args.attack {
+            Some(name) => one(name, scale, engine),
+            None => all(scale, &args),
         }
-        for attack in attacks {
-            let verdict = run(&attack, &lab);
-            if !args.json {
-                table::line(&attack, &verdict);
-            }
-            done.push((attack, verdict));
-        }
-        let report = Report::of(&done, &args);
-        if args.json {
-            output::json(&report)?;
-        } else {
-            table::foot(&report);
-        }
-        Ok(Exit::of(report.broke == 0))
     })
     .await?
+}
+
+/// One attack, in this process.
+fn one(name: &str, scale: Scale, engine: EngineConfig) -> Result<Exit> {
+    let attack = suite().into_iter().find(|attack| attack.name == name);
+    let attack = attack.ok_or_else(|| anyhow!("there is no attack {name:?}"))?;
+    output::json(&run(&attack, &Lab::new(scale, engine)))?;
+    std::io::stdout().flush()?;
+    // What an attack left blocked in the host must not keep it alive.
+    std::process::exit(0);
+}
+
+fn all(scale: Scale, args: &SelftestArgs) -> Result<Exit> {
+    let attacks = chosen(suite(), &args.rows)?;
+    let program = std::env::current_exe()?;
+    // With this command's own flags: they choose the configuration.
+    let flags: Vec<_> = std::env::args_os().skip(1).collect();
+    let command = |attack: &Attack| {
+        let mut command = Command::new(&program);
+        command.args(&flags).args(["--attack", attack.name]);
+        command
+    };
+    let started = Instant::now();
+    let mut done = Vec::with_capacity(attacks.len());
+    let mut progress = table::Progress::new(attacks.len(), args.json);
+    run_all(&attacks, scale, &command, |told| {
+        progress.told(&told);
+        if let Told::Ended(attack, verdict) = told {
+            done.push((*attack, verdict));
+        }
+    });
+    progress.over();
+    // They end in another order than they stand in.
+    let place = |name| attacks.iter().position(|attack| attack.name == name);
+    done.sort_by_key(|(attack, _)| place(attack.name));
+    let report = Report::of(&done, args, started.elapsed());
+    if args.json {
+        output::json(&report)?;
+    } else {
+        table::foot(&report);
+    }
+    Ok(Exit::of(report.broke == 0))
 }
 
 fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
@@ -64,7 +101,7 @@ fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
             bail!("row {row} does not try the sandbox ({place}); choose another");
         }
         if !suite.iter().any(|attack| attack.row == *row) {
-            bail!("there is no row {row}; the suite has rows 1 to 30");
+            bail!("there is no row {row}; the suite has rows 1 to {ROWS}");
         }
     }
     if !rows.is_empty() {
@@ -78,6 +115,7 @@ fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
 struct Report<'a> {
     toolhold: &'static str,
     scale: &'static str,
+    duration_ms: u64,
     held: usize,
     broke: usize,
     /// Attacks that this machine could not run: their outcome is unknown.
@@ -104,7 +142,7 @@ struct OutsideRow {
 }
 
 impl<'a> Report<'a> {
-    fn of(done: &'a [(Attack, AttackVerdict)], args: &SelftestArgs) -> Self {
+    fn of(done: &'a [(Attack, AttackVerdict)], args: &SelftestArgs, took: Duration) -> Self {
         let count = |outcome| done.iter().filter(|(_, v)| v.outcome == outcome).count();
         let lines = done.iter().map(|(attack, verdict)| JsonRow {
             row: attack.row,
@@ -123,6 +161,7 @@ impl<'a> Report<'a> {
         Self {
             toolhold: env!("CARGO_PKG_VERSION"),
             scale: if args.quick { "quick" } else { "full" },
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             held: count(AttackOutcome::Held),
             broke: count(AttackOutcome::Broke),
             not_run: count(AttackOutcome::NotRun),
@@ -140,7 +179,7 @@ mod tests {
     fn rows_are_chosen_by_number() {
         let rows = chosen(suite(), &[20, 1]).unwrap();
         assert!(rows.iter().all(|attack| [1, 20].contains(&attack.row)));
-        for (row, expect) in [(24, "does not try the sandbox"), (99, "rows 1 to 30")] {
+        for (row, expect) in [(24, "does not try the sandbox"), (99, "rows 1 to 40")] {
             let error = chosen(suite(), &[row]).unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }

@@ -78,6 +78,46 @@ pub fn fill(dir: &str, path: &str, chunk: u32, chunks: u32) -> Result<u64, Strin
     Ok(written)
 }
 
+pub fn write_at(dir: &str, path: &str, offset: u64, by_stream: bool) -> Result<(), String> {
+    let file = granted(dir)?
+        .open_at(
+            PathFlags::empty(),
+            path,
+            OpenFlags::CREATE,
+            DescriptorFlags::READ | DescriptorFlags::WRITE,
+        )
+        .map_err(said)?;
+    if by_stream {
+        let stream = file.write_via_stream(offset).map_err(said)?;
+        return stream
+            .blocking_write_and_flush(b"x")
+            .map_err(|error| error.to_string());
+    }
+    file.write(b"x", offset).map_err(said).map(drop)
+}
+
+/// Keeps no more than two of the directories open.
+pub fn deepen(dir: &str, levels: u32) -> u32 {
+    let Ok(mut at) = granted(dir) else {
+        return 0;
+    };
+    for made in 0..levels {
+        let below = at.create_directory_at("d").and_then(|()| {
+            at.open_at(
+                PathFlags::empty(),
+                "d",
+                OpenFlags::DIRECTORY,
+                DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY,
+            )
+        });
+        match below {
+            Ok(below) => at = below,
+            Err(_) => return made,
+        }
+    }
+    levels
+}
+
 pub fn list(dir: &str, path: &str) -> Result<Vec<String>, String> {
     let directory = granted(dir)?
         .open_at(

@@ -46,6 +46,15 @@ impl Guest for Attacker {
     fn fill(dir: String, path: String, chunk: u32, chunks: u32) -> Result<u64, String> {
         files::fill(&dir, &path, chunk, chunks)
     }
+    fn write_at(dir: String, path: String, offset: u64, by_stream: bool) -> Result<(), String> {
+        files::write_at(&dir, &path, offset, by_stream)
+    }
+    fn deepen(dir: String, levels: u32) -> u32 {
+        files::deepen(&dir, levels)
+    }
+    fn watch(dir: String, path: String, times: u32, nanoseconds: u64) -> Vec<String> {
+        loops::watch(&dir, &path, times, nanoseconds)
+    }
     fn list(dir: String, path: String) -> Result<Vec<String>, String> {
         files::list(&dir, &path)
     }
@@ -118,6 +127,11 @@ impl Guest for Attacker {
     fn hoard(handle: Handle, count: u32) -> u32 {
         loops::hoard(handle, count)
     }
+    fn hold(handle: Handle, count: u32, nanoseconds: u64) -> u32 {
+        let held = loops::hoard(handle, count);
+        loops::wait(1, nanoseconds);
+        held
+    }
 
     fn flood(channel: Channel, text: String, bytes: u64) {
         speech::flood(channel, &text, bytes);
@@ -127,6 +141,15 @@ impl Guest for Attacker {
     }
     fn say_many(count: u32) -> Vec<(bool, Option<u8>)> {
         vec![(true, Some(7)); count as usize]
+    }
+    fn say_numbers(count: u32) -> Vec<i8> {
+        vec![7; count as usize]
+    }
+    fn say_texts(count: u32, bytes: u32) -> Vec<String> {
+        vec!["x".repeat(bytes as usize); count as usize]
+    }
+    fn say_lists(lists: u32, count: u32) -> Vec<Vec<String>> {
+        vec![vec![String::new(); count as usize]; lists as usize]
     }
     fn say_number(bits: u64) -> f64 {
         f64::from_bits(bits)

@@ -6,6 +6,7 @@ use crate::{Handle, Turn};
 use wasip2::cli::stdout;
 use wasip2::clocks::{monotonic_clock, wall_clock};
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, OpenFlags, PathFlags};
+use wasip2::http::types::Fields;
 use wasip2::io::poll;
 use wasip2::random::random;
 use wasip2::sockets::{network::IpAddressFamily, udp_create_socket};
@@ -29,6 +30,18 @@ pub fn wait(count: u32, nanoseconds: u64) {
         .map(|_| monotonic_clock::subscribe_duration(nanoseconds))
         .collect();
     drop(poll::poll(&timers.iter().collect::<Vec<_>>()));
+}
+
+pub fn watch(dir: &str, path: &str, times: u32, nanoseconds: u64) -> Vec<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for _ in 0..times {
+        let now = files::read(dir, path, true).unwrap_or_else(|code| format!("error: {code}"));
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+        wait(1, nanoseconds);
+    }
+    seen
 }
 
 pub fn wait_until_the_end() {
@@ -55,10 +68,32 @@ pub fn hoard(handle: Handle, count: u32) -> u32 {
                 Ok(socket) => std::mem::forget(socket),
                 Err(_) => return opened,
             },
+            Handle::Fields => {
+                let fields = Fields::new();
+                for _ in 0..FIELD_VALUES {
+                    if fields.append("x-hoard", &[b'x'; FIELD_BYTES]).is_err() {
+                        break;
+                    }
+                }
+                std::mem::forget(fields);
+            }
+            Handle::Listing => {
+                let listing = files::granted("/data")
+                    .ok()
+                    .and_then(|dir| dir.read_directory().ok());
+                let Some(listing) = listing else {
+                    return opened;
+                };
+                std::mem::forget(listing);
+            }
         }
     }
     count
 }
+
+/// Values of one field, and their bytes: together a little less than hosts allow for all fields.
+const FIELD_VALUES: usize = 30;
+const FIELD_BYTES: usize = 4 << 10;
 
 /// The directory itself: there is always one, and it is opened anew.
 fn open() -> Option<Descriptor> {

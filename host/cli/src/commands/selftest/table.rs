@@ -5,8 +5,10 @@ use crate::terminal::columns::{Column, wrapped_row};
 use crate::terminal::output::paint;
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, warn};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write as _;
-use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict};
+use std::time::Duration;
+use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, Progress as Told};
 
 /// The row, the attack, what happened, the time and the memory; with the mark and what is between them: 100
 /// cells. The last two are as wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
@@ -20,14 +22,63 @@ const LAYOUT: [Column; 5] = [
 const GAP: u16 = 2;
 const HELD: &str = "✓";
 
-pub fn head() {
-    let headings = ["row", "attack", "what happened", "time", "memory"];
-    for line in wrapped_row(LAYOUT, GAP, headings) {
-        println!("{}", paint(bold, &format!("  {line}")));
+/// The table as it grows, and below it, on a terminal, what is running.
+pub struct Progress {
+    bar: ProgressBar,
+    running: Vec<&'static str>,
+    broke: usize,
+    is_quiet: bool,
+}
+
+impl Progress {
+    /// `is_quiet`: no table is printed.
+    pub fn new(attacks: usize, is_quiet: bool) -> Self {
+        // Drawn to stderr, and not at all if that is no terminal.
+        let bar = ProgressBar::new(attacks as u64);
+        if let Ok(style) = ProgressStyle::with_template("{pos} of {len}, {elapsed}: {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_secs(1));
+        if !is_quiet {
+            let headings = ["row", "attack", "what happened", "time", "memory"];
+            for line in wrapped_row(LAYOUT, GAP, headings) {
+                println!("{}", paint(bold, &format!("  {line}")));
+            }
+        }
+        Self {
+            bar,
+            running: Vec::new(),
+            broke: 0,
+            is_quiet,
+        }
+    }
+
+    pub fn told(&mut self, told: &Told<'_>) {
+        match told {
+            Told::Begun(attack) => self.running.push(attack.name),
+            Told::Ended(attack, verdict) => {
+                self.running.retain(|name| *name != attack.name);
+                self.broke += usize::from(verdict.outcome == AttackOutcome::Broke);
+                if !self.is_quiet {
+                    self.bar.suspend(|| line(attack, verdict));
+                }
+                self.bar.inc(1);
+            }
+        }
+        let broke = match self.broke {
+            0 => String::new(),
+            broke => format!("{broke} broke; "),
+        };
+        let running = self.running.join(", ").replace('_', " ");
+        self.bar.set_message(format!("{broke}now {running}"));
+    }
+
+    pub fn over(&self) {
+        self.bar.finish_and_clear();
     }
 }
 
-pub fn line(attack: &Attack, verdict: &AttackVerdict) {
+fn line(attack: &Attack, verdict: &AttackVerdict) {
     let mark = match verdict.outcome {
         AttackOutcome::Held => paint(good, HELD),
         AttackOutcome::Broke => paint(bad, "✗"),
@@ -72,6 +123,21 @@ pub fn foot(report: &Report<'_>) {
         _ => bad,
     };
     println!("{}", paint(colour, &text));
+    let took = style::duration(report.duration_ms.saturating_mul(1_000));
+    let count = report.attacks.len();
+    println!("{count} attacks in {took}, each in a process of its own");
+    for (mark, outcome) in [("✗", AttackOutcome::Broke), ("–", AttackOutcome::NotRun)] {
+        for row in report
+            .attacks
+            .iter()
+            .filter(|row| row.verdict.outcome == outcome)
+        {
+            println!("{mark} row {}: {}", row.row, row.attack);
+        }
+    }
+    if report.broke > 0 {
+        println!("to run the attacks of a row again: toolhold selftest --row N");
+    }
     if report.not_run > 0 {
         println!("what was not run is not known to hold: see the reasons above");
     }

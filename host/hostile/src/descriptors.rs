@@ -1,0 +1,224 @@
+//! Row 36: calls that take all files that this process may open, and files that become FIFOs.
+
+use crate::attack::{Attack, Company};
+use crate::components;
+use crate::fault::{AttackFailure, ensure};
+use crate::ground::AttackFolders;
+use crate::lab::{Arena, Lab, kind, ms};
+use crate::measure::fifo;
+use serde_json::json;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use toolhold_policy::Grant;
+use toolhold_sandbox::{ModulePolicy, Policy, Registry};
+
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 36,
+        name: "descriptors_hoarded_by_two",
+        attack: "two calls open files until none is left in the process",
+        must: "refused; other calls, loads and servers go on",
+        company: Company::Others,
+        tries: |lab| Box::pin(descriptors_hoarded_by_two(lab)),
+    },
+    Attack {
+        row: 36,
+        name: "fifo_by_a_race",
+        attack: "a granted file becomes a FIFO between look and open",
+        must: "denied in time; no thread blocked",
+        company: Company::Others,
+        tries: |lab| Box::pin(fifo_by_a_race(lab)),
+    },
+    Attack {
+        row: 36,
+        name: "module_becomes_a_fifo",
+        attack: "a module's file becomes a FIFO between look and open",
+        must: "refused in time; no thread blocked",
+        company: Company::Others,
+        tries: |lab| Box::pin(module_becomes_a_fifo(lab)),
+    },
+];
+
+/// Where many systems begin.
+const DESCRIPTORS: u64 = 1_024;
+
+async fn descriptors_hoarded_by_two(lab: &Lab) -> Result<String, AttackFailure> {
+    let hard = rlimit::Resource::NOFILE.get_hard()?.min(DESCRIPTORS);
+    rlimit::Resource::NOFILE.set(hard, hard)?;
+    let ground = AttackFolders::new(lab)?;
+    let mut arena = lab.arena(|policy| {
+        for name in ["bad", "other"] {
+            let module = ModulePolicy {
+                grant: Grant {
+                    directories: ground.directories(),
+                    ..Grant::default()
+                },
+                ..ModulePolicy::default()
+            };
+            policy.modules.insert(name.into(), module);
+        }
+    })?;
+    arena.benign().await?;
+    for name in ["bad", "other"] {
+        arena.load(name, components::ATTACKER.to_vec()).await?;
+    }
+    let mut rounds = 0;
+    for handle in ["descriptor", "file-stream", "socket"] {
+        let hold = json!({"handle": handle, "count": 990, "nanoseconds": 2_500_000_000_u64});
+        let hoarding = async {
+            tokio::join!(
+                arena.call("bad.hold", hold.clone()),
+                arena.call("bad.hold", hold.clone())
+            )
+        };
+        let beside = async {
+            tokio::time::sleep(Duration::from_millis(1_200)).await;
+            go_on(&arena, &ground, lab).await
+        };
+        let (_, beside) = tokio::join!(hoarding, beside);
+        beside.map_err(|fault| {
+            AttackFailure::Broke(format!(
+                "beside two calls that hoard a {handle} each: {fault}"
+            ))
+        })?;
+        arena.unharmed().await?;
+        rounds += 1;
+    }
+    Ok(format!("{rounds} kinds of files; all else went on"))
+}
+
+/// What must go on: calls with and without files, listening, loading a module.
+async fn go_on(arena: &Arena, ground: &AttackFolders, lab: &Lab) -> Result<(), AttackFailure> {
+    arena.value("benign.count", json!({})).await?;
+    for path in ["file.txt", "sub/deep.txt"] {
+        let file = json!({"dir": "/data", "path": path});
+        let read = arena.value("other.read", file).await?;
+        ensure(read == json!("granted"), || {
+            format!("another call read {read}")
+        })?;
+    }
+    let list = json!({"dir": "/data", "path": "."});
+    let listed = arena.value("other.list", list).await?;
+    ensure(
+        listed.as_array().is_some_and(|names| !names.is_empty()),
+        || format!("another call listed {listed}"),
+    )?;
+    // What a server does for each client, and a host for its records.
+    std::net::TcpListener::bind("127.0.0.1:0")?;
+    fs::read(ground.inside("file.txt"))?;
+    let registry = Registry::new(arena.engine.clone(), None, Policy::default());
+    let bytes = components::parse(&components::which(1))?;
+    registry.load_bytes("late", bytes).await?;
+    drop(lab.folder()?);
+    Ok(())
+}
+
+/// Puts now a file with `content` and now a FIFO at a path, as fast as it can.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Swapper {
+    fn start(path: &Path, aside: &Path, content: &[u8]) -> Result<Self, AttackFailure> {
+        let (file, pipe, next) = (aside.join("file"), aside.join("pipe"), aside.join("next"));
+        fs::write(&file, content)?;
+        fifo(&pipe)?;
+        let (stop, path) = (Arc::new(AtomicBool::new(false)), path.to_owned());
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                for source in [&pipe, &file] {
+                    // In one step, by a name for what is there already.
+                    fs::hard_link(source, &next)?;
+                    fs::rename(&next, &path)?;
+                    // A hard link to what is there already is no change, and keeps its name.
+                    let _ = fs::remove_file(&next);
+                }
+            }
+            Ok(())
+        });
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    fn stop(mut self) -> Result<(), AttackFailure> {
+        self.stop.store(true, Ordering::Relaxed);
+        let swapped = self.thread.take().map(JoinHandle::join);
+        match swapped {
+            Some(Ok(swapped)) => Ok(swapped?),
+            _ => Err(AttackFailure::Broke("the swapper panicked".into())),
+        }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn fifo_by_a_race(lab: &Lab) -> Result<String, AttackFailure> {
+    let (ground, aside) = (AttackFolders::new(lab)?, lab.folder()?);
+    let grant = Grant {
+        directories: ground.directories(),
+        ..Grant::default()
+    };
+    // A call that fails alone: what matters is that it ends, and that its threads do.
+    let arena = lab.against_guest(grant, |l| l.timeout_ms = 3_000).await?;
+    let swapper = Swapper::start(&ground.inside("raced"), aside.path(), b"granted")?;
+    let (mut slowest, calls) = (Duration::ZERO, lab.times(12, 40));
+    let mut outcome = Ok(());
+    // Some hundred reads, which take a fraction of the deadline unless one of them hangs.
+    let watch = json!({"dir": "/data", "path": "raced", "times": 400, "nanoseconds": 1});
+    for _ in 0..calls {
+        let started = Instant::now();
+        let report = arena.call("bad.watch", watch.clone()).await;
+        let took = started.elapsed();
+        slowest = slowest.max(took);
+        if kind(&report) == "deadline" {
+            outcome = Err(AttackFailure::Broke(format!(
+                "a read hung on the FIFO until the deadline, for {}",
+                ms(took)
+            )));
+            break;
+        }
+    }
+    swapper.stop()?;
+    outcome?;
+    arena.unharmed().await?;
+    // Threads that are left behind are counted after this.
+    Ok(format!("{calls} calls, slowest {}", ms(slowest)))
+}
+
+async fn module_becomes_a_fifo(lab: &Lab) -> Result<String, AttackFailure> {
+    let (folder, aside) = (lab.folder()?, lab.folder()?);
+    let arena = lab.against(components::COMPUTE, |_| ()).await?;
+    let bytes = components::parse(&components::which(1))?;
+    let swapper = Swapper::start(&folder.path().join("raced.wasm"), aside.path(), &bytes)?;
+    let (mut slowest, loads) = (Duration::ZERO, lab.times(4_000, 20_000));
+    let mut outcome = Ok(());
+    for _ in 0..loads {
+        let registry = Registry::new(arena.engine.clone(), None, Policy::default());
+        let started = Instant::now();
+        let loading = registry.load_folder(folder.path(), None, &|_| ());
+        if tokio::time::timeout(Duration::from_secs(5), loading)
+            .await
+            .is_err()
+        {
+            outcome = Err(AttackFailure::Broke("a load hangs on a FIFO".into()));
+            break;
+        }
+        slowest = slowest.max(started.elapsed());
+    }
+    swapper.stop()?;
+    outcome?;
+    arena.unharmed().await?;
+    Ok(format!("{loads} loads, slowest {}", ms(slowest)))
+}

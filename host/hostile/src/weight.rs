@@ -1,0 +1,200 @@
+//! Row 35: memory of the host that a call takes outside of its guest's own.
+
+use crate::attack::{Attack, Company};
+use crate::components;
+use crate::fault::{AttackFailure, ensure};
+use crate::lab::{Arena, Lab, PLACES, directory, kind};
+use crate::measure::Baseline;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use toolhold_policy::{Access, Grant, Limits};
+
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 35,
+        name: "fields_in_a_loop",
+        attack: "header fields of 120 KiB, hoarded by their handles",
+        must: "handles, or memory; memory bounded",
+        company: Company::Others,
+        tries: |lab| Box::pin(fields_in_a_loop(lab)),
+    },
+    Attack {
+        row: 35,
+        name: "listings_in_a_loop",
+        attack: "streams over a folder with very many entries, hoarded",
+        must: "handles, or memory; memory bounded",
+        company: Company::Others,
+        tries: |lab| Box::pin(listings_in_a_loop(lab)),
+    },
+    Attack {
+        row: 35,
+        name: "results_of_many_values",
+        attack: "results of millions of numbers, texts, lists; UTF-16",
+        must: "output, or memory; memory bounded",
+        company: Company::Others,
+        tries: |lab| Box::pin(results_of_many_values(lab)),
+    },
+    Attack {
+        row: 35,
+        name: "weight_of_all_places",
+        attack: "all of it in every place at once",
+        must: "memory bounded for all calls together, and given back",
+        company: Company::Others,
+        tries: |lab| Box::pin(weight_of_all_places(lab)),
+    },
+];
+
+/// A guest's own memory.
+const GUEST: u64 = 64 << 20;
+/// What the host may keep for one call besides.
+const HOST: u64 = 64 << 20;
+/// What may stay for later calls: slots of the pool, and the allocator's own.
+const KEPT: u64 = 64 << 20;
+
+/// A folder with as many entries, of names as long as a system takes.
+fn crowded(folder: &Path, entries: u32) -> Result<(), AttackFailure> {
+    for n in 0..entries {
+        fs::write(folder.join(format!("{n:0>200}")), "")?;
+    }
+    Ok(())
+}
+
+async fn arena(
+    lab: &Lab,
+    folder: &Path,
+    change: impl FnOnce(&mut Limits),
+) -> Result<Arena, AttackFailure> {
+    let grant = Grant {
+        directories: vec![directory(folder, "/data", Access::Read)],
+        ..Grant::default()
+    };
+    lab.against_guest(grant, |limits| {
+        limits.memory_bytes = GUEST;
+        limits.timeout_ms = 20_000;
+        limits.fuel = u64::MAX;
+        change(limits);
+    })
+    .await
+}
+
+/// Calls are refused, or end, and the host holds no more than its share.
+async fn weighed(
+    arena: &Arena,
+    calls: &[(&str, Value)],
+    bound: u64,
+) -> Result<String, AttackFailure> {
+    let (mut most, mut broke, mut ends) = (0, Vec::new(), BTreeMap::new());
+    for (tool, arguments) in calls {
+        let baseline = Baseline::now()?;
+        let report = arena.call(&format!("bad.{tool}"), arguments.clone()).await;
+        let ended = kind(&report);
+        let what = format!("{tool} {arguments} ({ended})");
+        ensure(
+            !["deadline", "host", "arguments", "unknown_tool"].contains(&ended),
+            || format!("{what}: {:?}", report.result),
+        )?;
+        *ends.entry(ended).or_insert(0) += 1;
+        drop(report);
+        match baseline.ensure_peak(bound, &what) {
+            Ok(more) => most = most.max(more),
+            Err(fault) => broke.push(fault.to_string()),
+        }
+        if let Err(fault) = baseline.ensure_given_back(KEPT + GUEST, &what) {
+            broke.push(fault.to_string());
+        }
+        arena.unharmed().await?;
+    }
+    ensure(broke.is_empty(), || broke.join("; "))?;
+    let ends: Vec<_> = ends
+        .iter()
+        .map(|(end, times)| format!("{end} {times} times"))
+        .collect();
+    Ok(format!("{}; at most {} MiB", ends.join(", "), most >> 20))
+}
+
+async fn fields_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
+    let folder = lab.folder()?;
+    let fields = |count: u32| ("hoard", json!({"handle": "fields", "count": count}));
+    let arena = arena(lab, folder.path(), |limits| limits.handles = 5_000).await?;
+    weighed(&arena, &[fields(1_000), fields(5_000)], GUEST + HOST).await
+}
+
+async fn listings_in_a_loop(lab: &Lab) -> Result<String, AttackFailure> {
+    let folder = lab.folder()?;
+    crowded(folder.path(), 3_000)?;
+    let arena = arena(lab, folder.path(), |_| ()).await?;
+    let listing = |count: u32| ("hoard", json!({"handle": "listing", "count": count}));
+    weighed(&arena, &[listing(900)], GUEST + HOST).await
+}
+
+fn results() -> Vec<(&'static str, Value)> {
+    vec![
+        ("say_numbers", json!({"count": 1_000_000})),
+        ("say_numbers", json!({"count": 30_000_000})),
+        ("say_texts", json!({"count": 300_000, "bytes": 1})),
+        ("say_texts", json!({"count": 3_000, "bytes": 10_000})),
+        ("say_texts", json!({"count": 1_500_000, "bytes": 0})),
+        ("say_lists", json!({"lists": 400, "count": 1_000})),
+        ("say_lists", json!({"lists": 1_500_000, "count": 0})),
+        ("say_many", json!({"count": 500_000})),
+        ("say_many", json!({"count": 5_000_000})),
+        ("say", json!({"bytes": 50_000_000})),
+    ]
+}
+
+async fn results_of_many_values(lab: &Lab) -> Result<String, AttackFailure> {
+    let folder = lab.folder()?;
+    let mut arena = arena(lab, folder.path(), |_| ()).await?;
+    let calls = results();
+    let mut ended = weighed(&arena, &calls, GUEST + HOST).await?;
+    for encoding in ["utf16", "latin1+utf16"] {
+        let wide = components::parse(&components::wide_text(encoding))?;
+        let name = format!("wide_{}", &encoding[..5]).replace("wide_utf16", "wide");
+        arena.load(&name, wide).await?;
+        let baseline = Baseline::now()?;
+        let mut ends = Vec::new();
+        for tool in ["one", "many"] {
+            let report = arena.call(&format!("{name}.{tool}"), json!({})).await;
+            ends.push(kind(&report));
+        }
+        let what = format!("texts in {encoding}");
+        let more = baseline.ensure_peak(GUEST + HOST, &what)? >> 20;
+        ended = format!("{ended}; {what} {}, {more} MiB", ends.join(", "));
+    }
+    arena.unharmed().await?;
+    Ok(ended)
+}
+
+async fn weight_of_all_places(lab: &Lab) -> Result<String, AttackFailure> {
+    let folder = lab.folder()?;
+    crowded(folder.path(), 2_000)?;
+    let arena = arena(lab, folder.path(), |_| ()).await?;
+    let hold = |handle: &str| json!({"handle": handle, "count": 800, "nanoseconds": 500_000_000});
+    let baseline = Baseline::now()?;
+    for (tool, arguments) in [
+        ("hold", hold("fields")),
+        ("hold", hold("listing")),
+        ("say_numbers", json!({"count": 10_000_000})),
+        ("say_texts", json!({"count": 300_000, "bytes": 1})),
+    ] {
+        let tool = format!("bad.{tool}");
+        let calls = (0..PLACES).map(|_| arena.call(&tool, arguments.clone()));
+        for report in join_all(calls).await {
+            ensure(
+                !["arguments", "unknown_tool"].contains(&kind(&report)),
+                || format!("{tool} {arguments}: {:?}", report.result),
+            )?;
+        }
+    }
+    let bound = u64::from(PLACES) * (GUEST / 2 + HOST / 2);
+    let most = baseline.ensure_peak(bound, "all places together")?;
+    baseline.ensure_given_back(
+        KEPT + u64::from(PLACES) * (GUEST / 4),
+        "all places together",
+    )?;
+    arena.unharmed().await?;
+    Ok(format!("at most {} MiB in all", most >> 20))
+}
