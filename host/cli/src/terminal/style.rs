@@ -82,7 +82,11 @@ pub fn chain(error: &anyhow::Error) -> String {
 /// The first sentence of `text`, at most `max` characters of it.
 pub fn headline(text: &str, max: usize) -> String {
     let first = text.lines().next().unwrap_or_default();
-    let sentence = first.split_inclusive(". ").next().unwrap_or(first).trim_end();
+    let sentence = first
+        .split_inclusive(". ")
+        .next()
+        .unwrap_or(first)
+        .trim_end();
     let mut out: String = sentence.chars().take(max).collect();
     if out.len() < sentence.len() {
         out.push('…');

@@ -5,7 +5,9 @@ mod words;
 
 pub use words::{answer, cost, name};
 
-use crate::terminal::style::{bad, block, bold, count, dim, duration, good, line, plain, plural, warn};
+use crate::terminal::style::{
+    bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
+};
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_protocol::advisor::{Council, VoteOutcome};
