@@ -58,6 +58,12 @@ pub enum CallError {
         "the call moved more than its limit of {limit} bytes through files and streams; ask for less data in one call"
     )]
     HostBytes { limit: u64 },
+    /// A file, directory or connection could not be opened, and the call failed after that.
+    #[error(
+        "the call, its module or all calls together have as many files and connections open as they may; open fewer at a \
+         time, or try again later"
+    )]
+    Descriptors,
     /// A directory that the module may write to is full.
     #[error("the directory holds all it may: {reason}; delete something or write less")]
     Quota { reason: String },
@@ -108,7 +114,9 @@ impl CallError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Tool { class, .. } => *class,
-            Self::Deadline { .. } | Self::Busy { .. } | Self::Rate { .. } => ErrorClass::Retryable,
+            Self::Deadline { .. } | Self::Descriptors | Self::Busy { .. } | Self::Rate { .. } => {
+                ErrorClass::Retryable
+            }
             Self::Grant { .. }
             | Self::Host { .. }
             | Self::Denied { .. }

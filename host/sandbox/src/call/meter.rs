@@ -15,6 +15,7 @@ pub enum RefusedResource {
     Table = 2,
     Quota = 3,
     HostBytes = 4,
+    Descriptors = 5,
 }
 
 /// What host calls have moved for one call. Clones share the count.
@@ -74,6 +75,7 @@ impl Gauge {
             2 => Some(RefusedResource::Table),
             3 => Some(RefusedResource::Quota),
             4 => Some(RefusedResource::HostBytes),
+            5 => Some(RefusedResource::Descriptors),
             _ => None,
         }
     }

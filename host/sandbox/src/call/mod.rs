@@ -22,9 +22,11 @@ pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
 pub(crate) use json::{Counter, shallow, shallow_members};
 pub(crate) use log_sink::GuestLogSink;
+pub(crate) use open_files::OpenFile;
 pub(crate) use other_tools::OtherTools;
 pub use state::CallState;
 
+use crate::descriptors::CallDescriptors;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use meter::RefusedResource;
@@ -103,6 +105,9 @@ impl From<CallOutcome<Output>> for CallReport {
             (Err(CallError::Tool { message, .. }), Some(RefusedResource::Quota), _) => {
                 Err(CallError::Quota { reason: message })
             }
+            (Err(CallError::Tool { .. }), Some(RefusedResource::Descriptors), _) => {
+                Err(CallError::Descriptors)
+            }
             (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
             (result, ..) => result,
         };
@@ -126,6 +131,8 @@ pub(crate) struct CallContext<'a> {
     pub granted: &'a PreparedGrant,
     /// The module's number, for its lane in the queue.
     pub module: u64,
+    /// Files, directories and connections that it may have open.
+    pub descriptors: CallDescriptors,
     pub caller: Caller<'a>,
     pub other_tools: OtherTools,
     pub current: CurrentCall,

@@ -48,6 +48,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            descriptors,
             ..
         } = context;
         let gauge = Gauge::new(limits.host_bytes);
@@ -56,16 +57,19 @@ impl CallState {
         let mut wasi = WasiCtxBuilder::new();
         wasi.stdout(stdout.clone())
             .stderr(stderr.clone())
-            .max_random_size(1 << 20);
+            .max_random_size(1 << 20)
+            // No address is granted, so a socket would only hold a descriptor.
+            .allow_tcp(false)
+            .allow_udp(false);
         let (quotas, scratch) = granted.apply(caller, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(&limits.into()),
+            outbound: granted.egress.hooks(&limits.into(), descriptors.clone()),
             table,
-            files: OpenFiles::default(),
+            files: OpenFiles::new(descriptors),
             quotas,
             _scratch: scratch,
             key_value: granted.namespace(caller.tenant),

@@ -81,6 +81,7 @@ pub(crate) fn classify(
                 limit: limits.host_bytes,
             };
         }
+        Some(RefusedResource::Descriptors) => return CallError::Descriptors,
         Some(RefusedResource::Quota) => return CallError::Quota { reason: cause },
         None => {}
     }

@@ -20,6 +20,7 @@ mod send;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
+use crate::descriptors::CallDescriptors;
 use http::{Method, Request, Response};
 use meter::HttpMeter;
 use reqwest::Client;
@@ -92,10 +93,14 @@ impl Egress {
     }
 
     /// The hooks of a single call. Dropping them with the store, at the call's deadline, ends what they started.
-    pub fn hooks(self: &Arc<Self>, limits: &HttpLimits) -> Hooks {
+    pub(crate) fn hooks(
+        self: &Arc<Self>,
+        limits: &HttpLimits,
+        descriptors: CallDescriptors,
+    ) -> Hooks {
         Hooks {
             egress: self.clone(),
-            meter: Arc::new(HttpMeter::new(limits.clone())),
+            meter: Arc::new(HttpMeter::new(limits.clone(), descriptors)),
         }
     }
 

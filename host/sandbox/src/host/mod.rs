@@ -1,9 +1,12 @@
 //! Everything a component may import: `toolhold:module` and WASI, over the [`CallState`] of one call.
 
+mod blocking;
 mod current_call;
+mod depth;
 mod files;
 mod imports;
 mod io_error;
+mod output;
 mod special;
 
 use crate::bindings;

@@ -6,6 +6,7 @@ use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
+use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::value;
 use std::sync::Arc;
@@ -126,6 +127,10 @@ impl Module {
             limits: &effective.limits,
             granted: policy.granted(),
             module: self.number,
+            descriptors: CallDescriptors::new(
+                self.engine.descriptors().clone(),
+                self.descriptors.clone(),
+            ),
             caller: invocation.caller,
             other_tools,
             current: CurrentCall::new(self.clone(), format!("{}.{tool}", self.name), invocation),

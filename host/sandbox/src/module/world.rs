@@ -4,6 +4,7 @@ use crate::bindings::{ToolModulePre, types};
 use crate::call::{
     self, CallContext, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools, shallow,
 };
+use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::PreparedGrant;
@@ -34,6 +35,10 @@ pub(super) async fn list_tools(
         granted: &PreparedGrant::default(),
         // The lane of all modules that are being loaded: at most a few at a time.
         module: 0,
+        descriptors: CallDescriptors::new(
+            engine.descriptors().clone(),
+            DescriptorShare::of_module(engine.descriptors()),
+        ),
         caller: Caller::default(),
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
