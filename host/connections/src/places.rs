@@ -34,16 +34,16 @@ struct Silent {
 }
 
 impl Silent {
-    fn of(&mut self, kind: Kind) -> &mut BTreeMap<u64, CancellationToken> {
+    fn of(&mut self, kind: PlaceKind) -> &mut BTreeMap<u64, CancellationToken> {
         match kind {
-            Kind::Ordinary => &mut self.ordinary,
-            Kind::Reserve => &mut self.reserve,
+            PlaceKind::Ordinary => &mut self.ordinary,
+            PlaceKind::Reserve => &mut self.reserve,
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PlaceKind {
     Ordinary,
     Reserve,
 }
@@ -75,25 +75,25 @@ impl Places {
         place
     }
 
-    async fn free(&self) -> (Kind, OwnedSemaphorePermit) {
+    async fn free(&self) -> (PlaceKind, OwnedSemaphorePermit) {
         loop {
             if let Ok(permit) = self.ordinary.clone().try_acquire_owned() {
-                return (Kind::Ordinary, permit);
+                return (PlaceKind::Ordinary, permit);
             }
-            if self.close_one(Kind::Ordinary)
+            if self.close_one(PlaceKind::Ordinary)
                 && let Some(permit) = self.ordinary().await
             {
-                return (Kind::Ordinary, permit);
+                return (PlaceKind::Ordinary, permit);
             }
             if let Ok(permit) = self.reserve.clone().try_acquire_owned() {
-                return (Kind::Reserve, permit);
+                return (PlaceKind::Reserve, permit);
             }
-            self.close_one(Kind::Reserve);
+            self.close_one(PlaceKind::Reserve);
             let reserve = self.reserve.clone().acquire_owned();
             tokio::select! {
                 biased;
-                Some(permit) = self.ordinary() => return (Kind::Ordinary, permit),
-                Ok(Ok(permit)) = timeout(LOOK_AGAIN, reserve) => return (Kind::Reserve, permit),
+                Some(permit) = self.ordinary() => return (PlaceKind::Ordinary, permit),
+                Ok(Ok(permit)) = timeout(LOOK_AGAIN, reserve) => return (PlaceKind::Reserve, permit),
                 else => {}
             }
         }
@@ -106,7 +106,7 @@ impl Places {
     }
 
     /// Closes the connection that has been silent for longest. Whether there is one.
-    fn close_one(&self, kind: Kind) -> bool {
+    fn close_one(&self, kind: PlaceKind) -> bool {
         let first = self.silent.lock().of(kind).pop_first();
         let Some((_, close)) = first else {
             return false;
@@ -126,7 +126,7 @@ pub struct Place {
 
 #[derive(Debug)]
 struct Held {
-    kind: Kind,
+    kind: PlaceKind,
     _permit: OwnedSemaphorePermit,
     /// Its number among the silent ones.
     silent: Option<u64>,
@@ -147,7 +147,7 @@ impl Place {
     }
 
     pub fn is_of_reserve(&self) -> bool {
-        self.held.lock().kind == Kind::Reserve
+        self.held.lock().kind == PlaceKind::Reserve
     }
 
     /// Exchanges a place of the reserve for an ordinary one. Not so if the place is needed meanwhile.
@@ -165,7 +165,7 @@ impl Place {
         };
         let mut held = self.held.lock();
         *held = Held {
-            kind: Kind::Ordinary,
+            kind: PlaceKind::Ordinary,
             _permit: permit,
             silent: None,
             is_over: held.is_over,
@@ -175,7 +175,7 @@ impl Place {
 
     async fn next_ordinary(&self) -> OwnedSemaphorePermit {
         loop {
-            self.places.close_one(Kind::Ordinary);
+            self.places.close_one(PlaceKind::Ordinary);
             if let Some(permit) = self.places.ordinary().await {
                 return permit;
             }

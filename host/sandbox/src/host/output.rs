@@ -21,10 +21,10 @@ pub struct FileOutput {
     place: Place,
     gauge: Gauge,
     quota: Option<Arc<Quota>>,
-    state: State,
+    state: OutputState,
 }
 
-enum State {
+enum OutputState {
     Ready,
     /// So many bytes are being written.
     Writing(Blocking<()>, usize),
@@ -39,13 +39,13 @@ impl FileOutput {
             place,
             gauge,
             quota,
-            state: State::Ready,
+            state: OutputState::Ready,
         }
     }
 
     /// Waits until nothing is being written.
     async fn settled(&mut self) {
-        let State::Writing(task, bytes) = &mut self.state else {
+        let OutputState::Writing(task, bytes) = &mut self.state else {
             return;
         };
         let (written, bytes) = (task.done().await, *bytes as u64);
@@ -54,22 +54,22 @@ impl FileOutput {
                 if let Place::At(offset) = &mut self.place {
                     *offset = offset.saturating_add(bytes);
                 }
-                State::Ready
+                OutputState::Ready
             }
             Err(error) => {
                 if error.raw_os_error() == Some(libc::EDQUOT) {
                     self.gauge.refuse(RefusedResource::Quota);
                 }
-                State::Failed(error)
+                OutputState::Failed(error)
             }
         };
     }
 
     /// The error of the last write, once.
     fn fault(&mut self) -> StreamResult<()> {
-        match mem::replace(&mut self.state, State::Closed) {
-            State::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
-            State::Closed => Err(StreamError::Closed),
+        match mem::replace(&mut self.state, OutputState::Closed) {
+            OutputState::Failed(error) => Err(StreamError::LastOperationFailed(error.into())),
+            OutputState::Closed => Err(StreamError::Closed),
             state => {
                 self.state = state;
                 Ok(())
@@ -82,9 +82,9 @@ impl FileOutput {
 impl OutputStream for FileOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         match self.state {
-            State::Ready => {}
-            State::Closed => return Err(StreamError::Closed),
-            State::Writing(..) | State::Failed(_) => {
+            OutputState::Ready => {}
+            OutputState::Closed => return Err(StreamError::Closed),
+            OutputState::Writing(..) | OutputState::Failed(_) => {
                 return Err(StreamError::Trap(format_err!(
                     "write not permitted: check_write not called first"
                 )));
@@ -99,7 +99,7 @@ impl OutputStream for FileOutput {
             Some(quota) => quota.write(&file, &bytes, place),
             None => write_all(&file, &bytes, place),
         });
-        self.state = State::Writing(task, length);
+        self.state = OutputState::Writing(task, length);
         Ok(())
     }
 
@@ -118,16 +118,16 @@ impl OutputStream for FileOutput {
     fn check_write(&mut self) -> StreamResult<usize> {
         self.fault()?;
         Ok(match self.state {
-            State::Ready => CAPACITY,
+            OutputState::Ready => CAPACITY,
             _ => 0,
         })
     }
 
     async fn cancel(&mut self) {
-        if let State::Writing(task, _) = &mut self.state {
+        if let OutputState::Writing(task, _) = &mut self.state {
             task.stop().await;
         }
-        self.state = State::Closed;
+        self.state = OutputState::Closed;
     }
 }
 
