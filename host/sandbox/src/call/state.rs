@@ -8,6 +8,7 @@ use crate::disk::Scratch;
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
 use crate::egress::Hooks;
+use crate::revocation::Revocation;
 use std::collections::HashMap;
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, LogLine};
@@ -36,6 +37,8 @@ pub struct CallState {
     pub stderr: CapturePipe,
     pub logs: LogBook,
     pub(crate) clock: Arc<Clock>,
+    /// Asked by host calls that reach something, before they do.
+    pub(crate) revocation: Arc<Revocation>,
 }
 
 impl CallState {
@@ -49,6 +52,7 @@ impl CallState {
             current,
             log_sink,
             descriptors,
+            revocation,
             ..
         } = context;
         let gauge = Gauge::new(limits.host_bytes);
@@ -67,7 +71,9 @@ impl CallState {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(&limits.into(), descriptors.clone()),
+            outbound: granted
+                .egress
+                .hooks(&limits.into(), descriptors.clone(), revocation.clone()),
             table,
             files: OpenFiles::new(descriptors),
             quotas,
@@ -86,6 +92,7 @@ impl CallState {
                 ..LogBook::default()
             },
             clock,
+            revocation,
         })
     }
 }

@@ -21,6 +21,7 @@ pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
 use crate::descriptors::CallDescriptors;
+use crate::revocation::Revocation;
 use http::{Method, Request, Response};
 use meter::HttpMeter;
 use reqwest::Client;
@@ -97,8 +98,10 @@ impl Egress {
         self: &Arc<Self>,
         limits: &HttpLimits,
         descriptors: CallDescriptors,
+        revocation: Arc<Revocation>,
     ) -> Hooks {
         Hooks {
+            revocation,
             egress: self.clone(),
             meter: Arc::new(HttpMeter::new(limits.clone(), descriptors)),
         }
@@ -153,6 +156,8 @@ fn client(judge: CheckingResolver, tls: bool) -> Result<Client, EgressError> {
 /// that the call's store owns, and a connection ends with the response that is read from it.
 #[derive(Debug)]
 pub struct Hooks {
+    /// Nothing is sent after it.
+    revocation: Arc<Revocation>,
     egress: Arc<Egress>,
     meter: Arc<HttpMeter>,
 }
@@ -204,7 +209,9 @@ impl WasiHttpHooks for Hooks {
             meter: self.meter.clone(),
             options: options.unwrap_or_default(),
         };
+        let revocation = self.revocation.clone();
         Box::new(async move {
+            revocation.check().map_err(|_| Error::HttpRequestDenied)?;
             let response = exchange.send(request).await?;
             Ok((response, Box::new(async { Ok(()) }) as Io))
         })

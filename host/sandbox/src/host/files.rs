@@ -1,7 +1,8 @@
 //! The guest's file system, with meters: `wasi:filesystem` as wasmtime implements it, where opening,
 //! reading and writing pass by the call's gauge and the directory's quota first.
 //!
-//! Only the functions that move bytes or make entries are replaced; whatever keeps a path inside its
+//! Each asks first whether what the call may use was taken back. Only the functions that move bytes or make
+//! entries are replaced; the others end with their call within a millisecond of a revocation; whatever keeps a path inside its
 //! preopen is wasmtime's own.
 
 use super::blocking::Blocking;
@@ -63,6 +64,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, length, offset): (Fd, u64, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let read = HostDescriptor::read(&mut state.filesystem(), fd, length, offset).await;
                 if let Ok((bytes, _)) = &read {
                     state.gauge.moved(bytes.len() as u64)?;
@@ -76,6 +78,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, buffer, offset): (Fd, Vec<u8>, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let length = buffer.len() as u64;
                 state.gauge.moved(length)?;
                 let Some(quota) = state.files.quota(&fd) else {
@@ -97,6 +100,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, size): (Fd, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let Some(quota) = state.files.quota(&fd) else {
                     let set = state.filesystem().set_size(fd, size).await;
                     return Ok((answer(set)?,));
@@ -113,6 +117,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.read-via-stream",
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
             let state = store.data_mut();
+            state.revocation.check()?;
             let stream = answer(state.filesystem().read_via_stream(fd, offset))?;
             if let Ok(stream) = &stream {
                 let gauge = state.gauge.clone();
@@ -126,12 +131,18 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.write-via-stream",
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
-            Ok((store.data_mut().output(&fd, Place::At(offset))?,))
+            let state = store.data_mut();
+            state.revocation.check()?;
+            Ok((state.output(&fd, Place::At(offset))?,))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.append-via-stream",
-        |mut store: Store<'_>, (fd,): (Fd,)| Ok((store.data_mut().output(&fd, Place::End)?,)),
+        |mut store: Store<'_>, (fd,): (Fd,)| {
+            let state = store.data_mut();
+            state.revocation.check()?;
+            Ok((state.output(&fd, Place::End)?,))
+        },
     )
 }
 
@@ -150,6 +161,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         )| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 if special::is_special(state, &fd, path_flags, &path).await {
                     return Ok((Err(ErrorCode::NotPermitted),));
                 }
@@ -204,6 +216,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, path): (Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 if let Some((root, folder)) = state.place(&fd)? {
                     let name = path.clone();
                     let allowed = move || {
@@ -233,6 +246,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, from, to): (Fd, String, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let bytes = ENTRY_BYTES + from.len() as u64;
                 let Some(room) = state.may_add(&fd, bytes).await else {
                     return Ok((Err(ErrorCode::Quota),));
@@ -249,6 +263,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
          (fd, flags, from, target, to): (Fd, PathFlags, String, Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 // A file with names in two directories would grow in both.
                 if state.differ(&fd, &target) {
                     return Ok((Err(ErrorCode::CrossDevice),));
@@ -270,6 +285,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, from, target, to): (Fd, String, Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 // What moves into a quota was not counted in it, and open files of it never would be.
                 if state.files.quota(&target).is_some() && state.differ(&fd, &target) {
                     return Ok((Err(ErrorCode::CrossDevice),));

@@ -8,6 +8,7 @@ use crate::bindings::types;
 use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
 use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
+use crate::revocation::Revocation;
 use crate::value;
 use std::sync::Arc;
 use toolhold_policy::{CallError, CallReport, Invocation};
@@ -22,8 +23,12 @@ impl Module {
         other_tools: OtherTools,
     ) -> CallReport {
         let effective = policy.effective;
+        let revocation = effective.revocation();
         let mut report = match self.admit(effective, invocation) {
-            Ok(()) => self.perform(policy, tool, invocation, other_tools).await,
+            Ok(()) => {
+                let performed = self.perform(policy, tool, invocation, other_tools, revocation);
+                performed.await
+            }
             Err(error) => CallReport::refused(error),
         };
         if let Some(narrow) = policy.narrow {
@@ -94,13 +99,15 @@ impl Module {
             ..Invocation::new("", "", screening.value)
         };
         let effective = self.policy();
+        let revocation = effective.revocation();
         let mut report: CallReport = match self.admit(&effective, &invocation) {
             Ok(()) => {
                 let policy = CallPolicy {
                     effective: &effective,
                     narrow: None,
                 };
-                let context = self.context(policy, "", &invocation, OtherTools::default());
+                let none = OtherTools::default();
+                let context = self.context(policy, "", &invocation, none, revocation);
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
                 ran.and_then(|returned| shield::output(returned, &effective.limits))
@@ -119,6 +126,7 @@ impl Module {
         tool: &'a str,
         invocation: &Invocation<'a>,
         other_tools: OtherTools,
+        revocation: Arc<Revocation>,
     ) -> CallContext<'a> {
         let effective = policy.effective;
         let own = effective.limits.timeout();
@@ -126,11 +134,13 @@ impl Module {
             engine: &self.engine,
             limits: &effective.limits,
             granted: policy.granted(),
-            module: self.number,
             descriptors: CallDescriptors::new(
                 self.engine.descriptors().clone(),
                 self.descriptors.clone(),
             ),
+            module: (self.number, &self.name),
+            is_listing: false,
+            revocation,
             caller: invocation.caller,
             other_tools,
             current: CurrentCall::new(self.clone(), format!("{}.{tool}", self.name), invocation),
@@ -148,6 +158,7 @@ impl Module {
         tool: &str,
         invocation: &Invocation<'_>,
         other_tools: OtherTools,
+        revocation: Arc<Revocation>,
     ) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
@@ -157,7 +168,7 @@ impl Module {
                 available,
             })
         };
-        let context = self.context(policy, tool, invocation, other_tools);
+        let context = self.context(policy, tool, invocation, other_tools, revocation);
         let limits = &policy.effective.limits;
         match &self.code {
             Code::World(pre) => {
