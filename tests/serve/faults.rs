@@ -3,11 +3,11 @@
 use super::{ask, host, scripted, serve, streamed, two_plus_two, until};
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::records::Records;
 use support::server::{Answered, Server, ServerSentEvent};
@@ -468,4 +468,45 @@ fn a_run_whose_agent_is_gone_goes_on_when_there_is_one_again() {
         (run["state"] == "done").then_some(run)
     });
     assert_eq!(ended["reason"], "output", "{ended}");
+}
+
+/// More clients connect than the process may have open files, and send half a request: health and administration are
+/// answered at once, and so is everybody who sends a whole request.
+#[test]
+fn half_open_connections_keep_nobody_out() {
+    // Each test is a process of its own, and the server inherits its limit.
+    let limited = Command::new("prlimit")
+        .args(["--nofile=512:512", "--pid", &std::process::id().to_string()])
+        .status();
+    assert!(limited.expect("prlimit").success());
+    let host = host("");
+    let endpoint = scripted([answers("served")]);
+    let mut server = serve(&host, &endpoint);
+    server.connect_anew();
+    let address = server.address().trim_start_matches("http://").to_owned();
+    let mut silent = VecDeque::new();
+    for _ in 0..1_200 {
+        let mut client = TcpStream::connect(&address).expect("a connection");
+        // One that was closed for another says so here or later.
+        let _ = client.write_all(b"POST /v1/agent HTTP/1.1\r\nhost: 127");
+        silent.push_back(client);
+        // This process has a limit, too.
+        if silent.len() > 300 {
+            silent.pop_front();
+        }
+    }
+    let open = server.open_files();
+    assert!(open < 256, "{open} of 512 files are open");
+    let begun = Instant::now();
+    for path in ["/healthz", "/readyz", "/v1/modules", "/v1/models"] {
+        assert_eq!(server.get(path).status, 200, "{path}: {}", server.said());
+    }
+    let answer = server.post("/v1/agent", &ask("anybody there?")).good();
+    assert_eq!(answer["output"], "served");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    drop(silent);
 }

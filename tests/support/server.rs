@@ -296,6 +296,15 @@ impl Server {
         self.child.wait().expect("it ends");
     }
 
+    /// Files and connections that it has open.
+    ///
+    /// # Panics
+    /// If the system does not say.
+    pub fn open_files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        std::fs::read_dir(folder).expect("a process").count()
+    }
+
     /// As [`limit_files`].
     pub fn limit_files(&self, bytes: Option<u64>) {
         limit_files(&self.child, bytes);

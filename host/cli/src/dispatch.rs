@@ -6,6 +6,7 @@ use crate::commands::{
     plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
+use crate::descriptors;
 use crate::exit::Exit;
 use crate::terminal::{log::EscapedLog, style};
 use clap::CommandFactory as _;
@@ -39,6 +40,7 @@ pub fn command(cli: Cli) -> ExitCode {
             }
         };
     }
+    descriptors::raise();
     let outcome = tokio::runtime::Builder::new_multi_thread()
         // Look for events after every other task: a spinning guest holds its thread for a tick of
         // the epoch each time, and at the default of 61 a benign call waited for 61 of them

@@ -15,6 +15,7 @@
 mod args;
 mod commands;
 mod config;
+mod descriptors;
 mod dispatch;
 mod exit;
 mod terminal;

@@ -1,19 +1,25 @@
 //! Accepts connections and serves them within the bounds of [`Settings`].
 
+use crate::busy_body::BusyBody;
 use crate::lingering::LingeringStream;
+use crate::places::{Place, Places};
 use crate::settings::Settings;
 use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
 use axum::{Router, middleware};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, getrlimit};
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,7 +41,7 @@ pub struct Connection {
     pub peer: IpAddr,
     /// Cancelled when [`serve`] ends.
     closed: CancellationToken,
-    _held: Arc<(OwnedSemaphorePermit, TaskTrackerToken)>,
+    _held: Arc<(Arc<Place>, TaskTrackerToken)>,
 }
 
 impl Connection {
@@ -59,23 +65,18 @@ pub async fn serve(
             body_timeout::limit_body_time,
         ))
         .layer(middleware::from_fn(unread::close));
-    let places = Arc::new(Semaphore::new(settings.connections));
+    let (connections, reserve) = within_limit(settings);
+    let places = Places::new(connections, reserve);
     let open = TaskTracker::new();
     let closed = CancellationToken::new();
     let _close = closed.clone().drop_guard();
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let next = async {
-            let place = places.clone().acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        // The semaphore is never closed.
-        let Ok(place) = place else { break };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -84,14 +85,24 @@ pub async fn serve(
                 continue;
             }
         };
+        let place = tokio::select! {
+            place = places.enter() => place,
+            () = stop.cancelled() => break,
+        };
         let own = Connection {
             peer: peer.ip(),
             closed: closed.clone(),
-            _held: Arc::new((place, open.token())),
+            _held: Arc::new((place.clone(), open.token())),
         };
         let (router, stop) = (router.clone(), stop.clone());
         connections.spawn(async move {
-            if let Err(error) = connection(stream, router, own, stop, settings).await {
+            let served = connection(stream, router, own, place.clone(), stop, settings);
+            let served = tokio::select! {
+                served = served => served,
+                () = place.lost() => Ok(()),
+            };
+            place.end();
+            if let Err(error) = served {
                 tracing::debug!(%error, "a connection ended");
             }
         });
@@ -106,6 +117,7 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     own: Connection,
+    place: Arc<Place>,
     stop: CancellationToken,
     settings: Settings,
 ) -> Result<(), hyper::Error> {
@@ -115,7 +127,19 @@ async fn connection(
     let router = TowerToHyperService::new(router);
     let answer = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(own.clone());
-        router.call(request)
+        let busy = place.busy();
+        let (router, place) = (router.clone(), place.clone());
+        async move {
+            let is_kept_out = place.is_of_reserve()
+                && !(settings.is_reserved)(request.uri().path())
+                && !place.leave_reserve().await;
+            let response = if is_kept_out {
+                all_busy()
+            } else {
+                router.call(request).await?
+            };
+            Ok::<_, Infallible>(response.map(|body| BusyBody::wrap(body, busy)))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -133,15 +157,50 @@ async fn connection(
     }
 }
 
+/// Ordinary connections and those of the reserve. A process that has no descriptor left cannot accept, nor write
+/// anything down, so all connections together have a quarter of them.
+fn within_limit(settings: Settings) -> (usize, usize) {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+    let reserve = settings.reserve.min(share / 4);
+    let connections = settings.connections.min(share - reserve).max(1);
+    if connections < settings.connections {
+        tracing::warn!(
+            connections,
+            configured = settings.connections,
+            limit,
+            "fewer connections are served than configured, because the process may open few files; raise its limit \
+             (ulimit -n)"
+        );
+    }
+    (connections, reserve)
+}
+
+/// The response to a request that had to leave its place of the reserve.
+fn all_busy() -> Response {
+    let said = "all connections of this server are busy; try again later\n";
+    let mut response = Response::new(Body::from(said));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    for (name, value) in [
+        (header::CONNECTION, "close"),
+        (header::RETRY_AFTER, "1"),
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::body_timeout::is_too_slow;
     use crate::settings::BodyPace;
-    use axum::body::{Body, Bytes, to_bytes};
+    use axum::body::{Bytes, to_bytes};
     use axum::extract::DefaultBodyLimit;
-    use axum::http::StatusCode;
     use axum::routing;
+    use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     const LIMIT: usize = 1_000;
@@ -251,5 +310,91 @@ mod tests {
             assert!(told.contains("connection: close"), "{told}");
         });
         assert!(answer.await.ends_with("page"));
+    }
+
+    /// A server with a path that never answers, and what it answers to.
+    async fn busy_server(settings: Settings) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/", routing::get(async || "page"))
+            .route("/healthz", routing::get(async || "ok"))
+            .route("/never", routing::get(std::future::pending::<&str>));
+        tokio::spawn(serve(listener, router, settings, CancellationToken::new()));
+        address
+    }
+
+    async fn ask(address: SocketAddr, path: &str) -> TcpStream {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client
+    }
+
+    async fn answer(mut client: TcpStream) -> String {
+        let mut answer = String::new();
+        let read = client.read_to_string(&mut answer);
+        let read = tokio::time::timeout(Duration::from_secs(20), read).await;
+        read.expect("an answer").unwrap();
+        answer
+    }
+
+    fn few_connections() -> Settings {
+        Settings {
+            reserve: 2,
+            is_reserved: |path| path == "/healthz",
+            ..Settings::new(4)
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_without_a_request_keep_nobody_out() {
+        let address = busy_server(few_connections()).await;
+        let mut silent = Vec::new();
+        for n in 0..300 {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            if n % 2 == 0 {
+                // Whether it is closed already depends on the others.
+                let _ = client.write_all(b"GET / HTTP/1.1\r\nhos").await;
+            }
+            silent.push(client);
+        }
+        for path in ["/", "/healthz"] {
+            let answer = answer(ask(address, path).await).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn health_is_answered_while_all_others_are_busy() {
+        let address = busy_server(few_connections()).await;
+        let mut busy = Vec::new();
+        for _ in 0..4 {
+            busy.push(ask(address, "/never").await);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let waiting = ask(address, "/").await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for _ in 0..3 {
+            let health = answer(ask(address, "/healthz").await).await;
+            assert!(health.ends_with("ok"), "{health}");
+        }
+        // It waited meanwhile, and is served as soon as there is room.
+        drop(busy.pop());
+        let page = answer(waiting).await;
+        assert!(page.ends_with("page"), "{page}");
+
+        busy.push(ask(address, "/never").await);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let mut kept_out = Vec::new();
+        for _ in 0..3 {
+            kept_out.push(ask(address, "/").await);
+            tokio::time::sleep(Duration::from_millis(150)).await;
+        }
+        let refused = answer(kept_out.remove(0)).await;
+        assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+        assert!(refused.contains("connection: close"), "{refused}");
+        let health = answer(ask(address, "/healthz").await).await;
+        assert!(health.ends_with("ok"), "{health}");
     }
 }

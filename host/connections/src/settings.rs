@@ -5,8 +5,12 @@ use std::time::Duration;
 /// How many connections a server holds, and how slow a client may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Most connections at a time; further ones wait in the system's backlog.
+    /// Most connections at a time, and never more than a quarter of the descriptors that the process may have.
     pub connections: usize,
+    /// Connections besides them, of which only requests to `is_reserved` paths are served while all others are busy.
+    pub reserve: usize,
+    /// Paths of health and administration.
+    pub is_reserved: fn(&str) -> bool,
     /// Bound of the head of a request, the wait between two requests included.
     pub head_timeout: Duration,
     /// The slowest body of a request.
@@ -21,6 +25,8 @@ impl Settings {
     pub fn new(connections: usize) -> Self {
         Self {
             connections,
+            reserve: 0,
+            is_reserved: |_| false,
             head_timeout: Duration::from_mins(1),
             body_pace: BodyPace {
                 grace: Duration::from_secs(30),

@@ -68,6 +68,12 @@ pub enum CallError {
         "the calls that run now keep all {ceiling} bytes of the host's memory that they may; try again later"
     )]
     HostFull { ceiling: u64 },
+    /// A file, directory or connection could not be opened, and the call failed after that.
+    #[error(
+        "the call, its module or all calls together have as many files and connections open as they may; open fewer at a \
+         time, or try again later"
+    )]
+    Descriptors,
     /// A directory that the module may write to is full.
     #[error("the directory holds all it may: {reason}; delete something or write less")]
     Quota { reason: String },
@@ -124,6 +130,7 @@ impl CallError {
         match self {
             Self::Tool { class, .. } => *class,
             Self::Deadline { .. }
+            | Self::Descriptors
             | Self::Busy { .. }
             | Self::Rate { .. }
             | Self::HostFull { .. } => ErrorClass::Retryable,

@@ -8,6 +8,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,8 +41,13 @@ impl Requests {
         let folder = folder.into();
         let (mut files, mut room) = (RequestFiles::new(), MAX_TOTAL);
         visit_all(&folder, &mut |folder, name, path| {
-            let text = text(folder, name, &mut room)
-                .map_err(|error| format!("{path} in the requests folder cannot be read: {error}"));
+            let text = match name.to_str() {
+                Some(name) => text(folder, name, &mut room).map_err(|error| error.to_string()),
+                None => Err("its name is not UTF-8; rename it".to_owned()),
+            };
+            let text = text.map_err(|reason| {
+                format!("{path} in the requests folder cannot be read: {reason}")
+            });
             files.insert(path, text);
         });
         Self {
@@ -171,7 +177,7 @@ impl FolderStamp {
     }
 }
 
-type Visit<'a> = dyn FnMut(&Dir, &str, String) + 'a;
+type Visit<'a> = dyn FnMut(&Dir, &OsStr, String) + 'a;
 
 /// Every file that may be a Request: its folder, its name, and its path with `/` between folders. `None` if
 /// the folder does not exist.
@@ -190,21 +196,18 @@ fn visit(folder: &Dir, prefix: &str, depth: usize, left: &mut usize, each: &mut 
     let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
     names.sort();
     for name in names {
-        let Some(name) = name.to_str() else {
-            continue;
-        };
-        let path = format!("{prefix}{name}");
+        let path = format!("{prefix}{}", name.display());
         if *left == 0 {
             return;
         }
-        if ends_in(name, "json") {
+        if ends_in(&path, "json") {
             *left -= 1;
-            each(folder, name, path);
+            each(folder, &name, path);
         } else if depth < MAX_DEPTH
             && folder
-                .symlink_metadata(name)
+                .symlink_metadata(&name)
                 .is_ok_and(|entry| entry.is_dir())
-            && let Ok(inner) = folder.open_dir(name)
+            && let Ok(inner) = folder.open_dir(&name)
         {
             visit(&inner, &format!("{path}/"), depth + 1, left, each);
         }
@@ -284,6 +287,19 @@ mod tests {
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_ok());
         write("sub/b.json", r#"{"context": 12}"#, 0);
         assert!(requests.now().await.find("./sub/b.json").unwrap().is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_file_whose_name_is_not_utf8_is_named() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let name = OsStr::from_bytes(b"a\xff.json");
+        fs::write(folder.path().join(name), r#"{"context": []}"#).unwrap();
+        let requests = RequestsFolder::new(folder.path()).now().await;
+        let all: Vec<_> = requests.all().collect();
+        assert_eq!(all.len(), 1);
+        assert!(all[0].1.as_ref().unwrap_err().contains("UTF-8"), "{all:?}");
     }
 
     #[test]

@@ -35,12 +35,14 @@
 //! and `call` (one call: a fresh store, the guest, the verdict). They stand on: `policy` (the operator's decision
 //! and what it means for one module), [`compile`] (bytes to native code, and the cache with the only `unsafe`),
 //! [`engine`] (wasmtime, its clock, its permits), `grant` (a grant made ready for calls), [`egress`] (outbound
-//! HTTP), `revocation` (tells running calls that their grant is gone), `disk` (scratch files, keys and values,
-//! quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was written about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
+//! HTTP), `descriptors` (how many guests may have open), `revocation` (tells running calls that their grant is gone),
+//! `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was written
+//! about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
 
 mod bindings;
 mod call;
 pub mod compile;
+mod descriptors;
 mod disk;
 pub mod docs;
 pub mod egress;
@@ -57,7 +59,7 @@ mod revocation;
 pub mod value;
 
 pub use compile::compiler_process;
-pub use disk::{Storage, same_directory};
+pub use disk::{Storage, remove_tree, same_directory};
 pub use egress::{Resolve, SystemResolver};
 pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
 pub use error::LoadError;

@@ -16,7 +16,7 @@ use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::telemetry::cache_lookups;
-use toolhold_server::http::{App, router};
+use toolhold_server::http::{App, is_administration, router};
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
 use toolhold_server::settings::Keys;
@@ -91,7 +91,11 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     let served = tokio::spawn(connections::serve(
         listener,
         router,
-        connections::Settings::new(serve.connections),
+        connections::Settings {
+            reserve: RESERVED_CONNECTIONS,
+            is_reserved: is_administration,
+            ..connections::Settings::new(serve.connections)
+        },
         stop.clone(),
     ));
     let offered = agents.all();
@@ -140,6 +144,8 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// Connections on which health and administration are served while all others are busy: a few probes and a person.
+const RESERVED_CONNECTIONS: usize = 16;
 /// Grace period for responses after the last run has ended.
 const RESPONSE_GRACE: Duration = Duration::from_secs(2);
 

@@ -245,6 +245,15 @@ struct Folder {
     data: std::path::PathBuf,
 }
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Tools wrote there: first without recursion, then the rest by `TempDir`.
+        for folder in ["data", "scratch"] {
+            let _ = toolhold_sandbox::remove_tree(&self.root.path().join(folder));
+        }
+    }
+}
+
 impl Folder {
     fn new(task: &Task) -> Result<Self> {
         let root = tempfile::Builder::new()

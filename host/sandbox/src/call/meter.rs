@@ -19,6 +19,7 @@ pub enum RefusedResource {
     HostBytes,
     KeptBytes { limit: u64 },
     HostFull { ceiling: u64 },
+    Descriptors,
 }
 
 /// What host calls have moved for one call, and what the host keeps for it. Clones share the counts.

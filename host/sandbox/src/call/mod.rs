@@ -23,9 +23,11 @@ pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
 pub(crate) use json::{Counter, shallow, shallow_members};
 pub(crate) use log_sink::GuestLogSink;
+pub(crate) use open_files::OpenFile;
 pub(crate) use other_tools::OtherTools;
 pub use state::CallState;
 
+use crate::descriptors::CallDescriptors;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use crate::revocation::{Revocation, Revoked};
@@ -111,6 +113,9 @@ impl From<CallOutcome<Output>> for CallReport {
             (Err(CallError::Tool { .. }), Some(RefusedResource::HostFull { ceiling }), _) => {
                 Err(CallError::HostFull { ceiling })
             }
+            (Err(CallError::Tool { .. }), Some(RefusedResource::Descriptors), _) => {
+                Err(CallError::Descriptors)
+            }
             (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
             (result, ..) => result,
         };
@@ -134,6 +139,8 @@ pub(crate) struct CallContext<'a> {
     pub granted: &'a PreparedGrant,
     /// The module's number, for its lane in the queue, and its name.
     pub module: (u64, &'a str),
+    /// Files, directories and connections that it may have open.
+    pub descriptors: CallDescriptors,
     /// Whether it needs no permit for calls: it has one to list its tools.
     pub is_listing: bool,
     /// Ends the call when what it may use is taken back.

@@ -54,6 +54,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            descriptors,
             revocation,
             ..
         } = context;
@@ -63,16 +64,21 @@ impl CallState {
         let mut wasi = WasiCtxBuilder::new();
         wasi.stdout(stdout.clone())
             .stderr(stderr.clone())
-            .max_random_size(1 << 20);
+            .max_random_size(1 << 20)
+            // No address is granted, so a socket would only hold a descriptor.
+            .allow_tcp(false)
+            .allow_udp(false);
         let (quotas, scratch) = granted.apply(caller, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(&limits.into(), revocation.clone()),
+            outbound: granted
+                .egress
+                .hooks(&limits.into(), descriptors.clone(), revocation.clone()),
             table,
-            files: OpenFiles::default(),
+            files: OpenFiles::new(descriptors),
             http_memory: HttpMemory::default(),
             quotas,
             _scratch: scratch,

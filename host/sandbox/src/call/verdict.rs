@@ -93,6 +93,7 @@ pub(crate) fn classify(
                 limit: limits.host_bytes,
             };
         }
+        Some(RefusedResource::Descriptors) => return CallError::Descriptors,
         Some(RefusedResource::Quota) => return CallError::Quota { reason: cause },
         Some(RefusedResource::KeptBytes { limit }) => return CallError::KeptBytes { limit },
         Some(RefusedResource::HostFull { ceiling }) => return CallError::HostFull { ceiling },

@@ -2,8 +2,13 @@
 //! granted directories.
 
 pub(crate) mod key_value;
+pub(crate) mod measure;
 pub(crate) mod quota;
+mod removal_queue;
+mod remove;
 mod scratch;
+
+pub use remove::remove_tree;
 
 pub(crate) use scratch::{Scratch, SessionFiles};
 
@@ -19,8 +24,8 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Removes scratch files of calls and sessions that are over. Blocks on the file system; call it when a host
-    /// starts.
+    /// Removes scratch files of calls and sessions that are over, for at most ten minutes. Nothing that it meets is
+    /// fatal: what stays behind is logged. Blocks on the file system; call it in the background when a host starts.
     pub fn sweep(&self) {
         if let Some(root) = &self.scratch {
             scratch::sweep(root);

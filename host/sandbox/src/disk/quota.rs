@@ -5,12 +5,18 @@
 //! adds (a file that is truncated and written again counts twice), so before saying no the directory
 //! is measured anew, and what was admitted but is not on the disk yet counts beside it. All calls of
 //! all modules of this process that write to a directory share one count.
+//!
+//! What counts is the logical size, holes included, and [`ENTRY_BYTES`] for each entry. A write or a new size counts
+//! what the file grows by: at an offset behind its end, the hole too. So that this is exact, no file of the directory
+//! shrinks between the look at its size and the write.
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-use parking_lot::Mutex;
+use super::measure::measure;
+use parking_lot::{Mutex, RwLock};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
@@ -20,8 +26,6 @@ use tokio::runtime::Handle;
 /// What an entry costs besides its bytes: an empty file is not free, and a million of them fill a
 /// disk as well as one large one.
 pub const ENTRY_BYTES: u64 = 4 << 10;
-/// A directory with more entries is full, whatever they hold: measuring must end.
-const MAX_DIRECTORY_ENTRIES: u64 = 100_000;
 
 /// The budget of one directory.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ struct Ledger {
     count: Mutex<QuotaUsage>,
     /// Counts what was admitted and is not known to be on the disk yet. Shared with every [`QuotaReservation`].
     unwritten: Arc<AtomicU64>,
+    /// Held shared while a file is written, and alone while one may shrink.
+    sizes: RwLock<()>,
 }
 
 /// By canonical path; ledgers without users are removed when one is added.
@@ -101,11 +107,46 @@ impl Drop for QuotaReservation {
     }
 }
 
+/// Where a write begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    At(u64),
+    /// The end of the file at the moment of the write.
+    End,
+}
+
+/// Writes all of `bytes`. Blocks on the file system.
+pub fn write_all(file: &File, mut bytes: &[u8], place: Place) -> io::Result<()> {
+    let offset = match place {
+        Place::At(offset) => offset,
+        Place::End => loop {
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            match pwritev2(file, &[IoSlice::new(bytes)], 0, ReadWriteFlags::APPEND) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                // A file system that cannot append in one step.
+                Err(Errno::NOSYS | Errno::NOTSUP) => break file.metadata()?.len(),
+                Err(error) => return Err(error.into()),
+            }
+        },
+    };
+    file.write_all_at(bytes, offset)
+}
+
 /// The directory may hold no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the directory may hold {limit} bytes")]
 pub struct QuotaExceeded {
     pub limit: u64,
+}
+
+impl From<QuotaExceeded> for io::Error {
+    fn from(_: QuotaExceeded) -> Self {
+        Self::from_raw_os_error(libc::EDQUOT)
+    }
 }
 
 impl Quota {
@@ -131,16 +172,63 @@ impl Quota {
             let count = self.ledger.count.lock();
             (self.ledger.unwritten.load(Ordering::SeqCst), count.admitted)
         };
-        let measured = measure(&self.root).map_err(|_| QuotaExceeded { limit: self.limit })?;
+        let measured = measure(&self.root).map_err(|error| {
+            tracing::debug!(path = %self.root.display(), %error, "a directory cannot be measured");
+            QuotaExceeded { limit: self.limit }
+        })?;
         let mut count = self.ledger.count.lock();
         let missed = unwritten.saturating_add(count.admitted.wrapping_sub(admitted));
-        count.used = Some(measured.saturating_add(missed));
+        count.used = Some(measured.bytes.saturating_add(missed));
         self.admit(&mut count, bytes)
     }
 
     /// As [`Self::take`], from what is known already.
     pub fn try_take(&self, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
         self.admit(&mut self.ledger.count.lock(), bytes)
+    }
+
+    /// Writes all of `bytes` into a file of the directory. Blocks on the file system.
+    ///
+    /// # Errors
+    /// What the file system says, and `EDQUOT` if the directory would hold more than it may.
+    pub fn write(&self, file: &File, bytes: &[u8], place: Place) -> io::Result<()> {
+        let _no_shrinking = self.ledger.sizes.read();
+        let length = bytes.len() as u64;
+        let growth = match place {
+            Place::At(offset) => offset
+                .saturating_add(length)
+                .saturating_sub(file.metadata()?.len()),
+            Place::End => length,
+        };
+        self.growing(growth, || write_all(file, bytes, place))
+    }
+
+    /// Sets the size of a file of the directory. Blocks on the file system.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn set_size(&self, file: &File, size: u64) -> io::Result<()> {
+        let _alone = self.ledger.sizes.write();
+        let growth = size.saturating_sub(file.metadata()?.len());
+        self.growing(growth, || file.set_len(size))
+    }
+
+    /// Does what makes a file grow. What makes none grow is done in a directory that is too full, too.
+    fn growing(&self, bytes: u64, work: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let taken = match bytes {
+            0 => None,
+            bytes => Some(self.take(bytes)?),
+        };
+        let done = work();
+        if let Some(taken) = taken {
+            taken.written();
+        }
+        done
+    }
+
+    /// Whether both count the same directory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.ledger, &other.ledger)
     }
 
     fn admit(&self, count: &mut QuotaUsage, bytes: u64) -> Result<QuotaReservation, QuotaExceeded> {
@@ -157,34 +245,6 @@ impl Quota {
             written: false,
         })
     }
-}
-
-/// The bytes below `root`, symbolic links not followed.
-fn measure(root: &Path) -> io::Result<u64> {
-    let mut pending = vec![Dir::open_ambient_dir(root, ambient_authority())?];
-    let (mut bytes, mut entries) = (0u64, 0u64);
-    while let Some(folder) = pending.pop() {
-        for entry in folder.entries()? {
-            let entry = entry?;
-            entries += 1;
-            if entries > MAX_DIRECTORY_ENTRIES {
-                return Err(io::Error::other("too many entries"));
-            }
-            // What vanishes while it is counted takes no room.
-            let Ok(metadata) = entry.metadata() else {
-                continue;
-            };
-            bytes = bytes
-                .saturating_add(ENTRY_BYTES)
-                .saturating_add(metadata.len());
-            if metadata.is_dir()
-                && let Ok(below) = entry.open_dir()
-            {
-                pending.push(below);
-            }
-        }
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -232,11 +292,71 @@ mod tests {
     }
 
     #[test]
-    fn empty_files_cost_too() {
+    fn holes_count_as_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        for n in 0..10 {
-            fs::write(folder.path().join(n.to_string()), "").unwrap();
+        let quota = Quota::new(folder.path(), 1 << 20);
+        let file = File::create(folder.path().join("sparse")).unwrap();
+        let full = |done: io::Result<()>| {
+            assert_eq!(done.unwrap_err().raw_os_error(), Some(libc::EDQUOT));
+            assert!(file.metadata().unwrap().len() <= 1 << 20);
+        };
+        full(quota.write(&file, b"x", Place::At(1 << 40)));
+        full(quota.write(&file, b"x", Place::At(u64::MAX)));
+        full(quota.set_size(&file, 1 << 40));
+        // A hole within the quota counts, and is filled without counting again.
+        quota.write(&file, b"x", Place::At(900_000)).unwrap();
+        for place in 0..900 {
+            let bytes = [1; 1_000];
+            quota
+                .write(&file, &bytes, Place::At(place * 1_000))
+                .unwrap();
         }
-        assert_eq!(measure(folder.path()).unwrap(), 10 * ENTRY_BYTES);
+        full(quota.write(&file, &vec![1; 200_000], Place::End));
+        quota.set_size(&file, 0).unwrap();
+        quota.write(&file, &vec![1; 200_000], Place::End).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 200_000);
+    }
+
+    #[test]
+    fn files_in_a_directory_that_is_too_full_can_be_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("large"), vec![0; 100_000]).unwrap();
+        let quota = Quota::new(folder.path(), 50_000);
+        let file = File::options()
+            .write(true)
+            .open(folder.path().join("large"));
+        let file = file.unwrap();
+        quota.write(&file, b"over", Place::At(0)).unwrap();
+        quota.write(&file, b"more", Place::End).unwrap_err();
+        quota.set_size(&file, 10_000).unwrap();
+        quota.write(&file, b"more", Place::End).unwrap();
+    }
+
+    #[test]
+    fn files_that_shrink_meanwhile_do_not_leave_holes() {
+        const LIMIT: u64 = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let quota = Quota::new(folder.path(), LIMIT);
+        let file = File::create(folder.path().join("file")).unwrap();
+        let until = std::time::Instant::now() + Duration::from_millis(500);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while std::time::Instant::now() < until {
+                        let end = file.metadata().unwrap().len();
+                        let _ = quota.write(&file, &vec![1; 60_000], Place::At(end));
+                    }
+                });
+                scope.spawn(|| {
+                    while std::time::Instant::now() < until {
+                        let _ = quota.set_size(&file, 0);
+                    }
+                });
+            }
+            while std::time::Instant::now() < until {
+                let bytes = file.metadata().unwrap().len();
+                assert!(bytes <= LIMIT, "{bytes}");
+            }
+        });
     }
 }

@@ -1,10 +1,11 @@
 //! Scratch directories: a place for a call's own files.
 
-use super::private_folder;
+use super::remove::remove_until;
+use super::{private_folder, removal_queue};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use toolhold_policy::{Caller, Keep};
 
 /// A scratch directory on the host; removed with everything in it when dropped, if it is a call's.
@@ -19,6 +20,11 @@ impl Scratch {
     /// becomes a path.
     pub fn make(root: &Path, module: &str, caller: Caller<'_>, keep: Keep) -> io::Result<Self> {
         let temporary = keep == Keep::Call || caller.session.is_empty();
+        if removal_queue::is_full() {
+            return Err(io::Error::other(
+                "too many scratch directories are still being removed; try again later",
+            ));
+        }
         let name = if temporary {
             temporary_folder()
         } else {
@@ -65,10 +71,14 @@ impl SessionFiles {
     }
 
     pub fn remove(&self) -> io::Result<()> {
-        match std::fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
+        // Gone at once, however long it takes to remove what is in it.
+        let aside = self.root.join(temporary_folder());
+        match std::fs::rename(&self.path, &aside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            renamed => renamed?,
         }
+        removal_queue::remove_soon(aside);
+        Ok(())
     }
 }
 
@@ -100,6 +110,9 @@ fn touch(folder: &Path) -> io::Result<()> {
     std::fs::File::open(folder)?.set_modified(SystemTime::now())
 }
 
+/// Time for one sweep.
+const SWEEPING_TIME: Duration = Duration::from_mins(10);
+
 /// Removes unused folders: those of sessions that are over, and of calls whose host was killed. Blocks on the file system.
 pub(super) fn sweep(root: &Path) {
     // No call runs for an hour; a session may rest over a holiday.
@@ -107,6 +120,7 @@ pub(super) fn sweep(root: &Path) {
     let Ok(entries) = std::fs::read_dir(root) else {
         return;
     };
+    let deadline = Instant::now() + SWEEPING_TIME;
     for entry in entries.flatten() {
         let name = entry.file_name();
         let age = if name.as_encoded_bytes().starts_with(b"call-") {
@@ -118,8 +132,12 @@ pub(super) fn sweep(root: &Path) {
         };
         let used = entry.metadata().and_then(|metadata| metadata.modified());
         let is_old = used.is_ok_and(|used| used.elapsed().is_ok_and(|rest| rest > age));
-        if is_old && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+        if is_old && let Err(error) = remove_until(&entry.path(), deadline) {
             tracing::warn!(path = %entry.path().display(), %error, "old scratch files stay behind");
+        }
+        if Instant::now() > deadline {
+            tracing::warn!(path = %root.display(), "old scratch files stay behind until the next start");
+            return;
         }
     }
 }
@@ -148,11 +166,7 @@ impl Drop for Scratch {
             return;
         }
         let path = std::mem::take(&mut self.path);
-        let remove = move || {
-            if let Err(error) = std::fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "a scratch directory stays behind");
-            }
-        };
+        let remove = move || removal_queue::remove_soon(path);
         // A guest may have left thousands of files: not on an async thread.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),

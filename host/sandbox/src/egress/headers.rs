@@ -37,12 +37,13 @@ pub(super) fn without_secrets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::descriptors::CallDescriptors;
     use toolhold_policy::HttpLimits;
 
     #[test]
     fn secrets_leave_values_and_names() {
         let redactor = Redactor::new([("k", "abcdefgh12345678")]).unwrap();
-        let meter = HttpMeter::new(HttpLimits::default());
+        let meter = HttpMeter::new(HttpLimits::default(), CallDescriptors::at_most(1));
         let mut headers = HeaderMap::new();
         headers.insert("x-echo", "<abcdefgh12345678>".parse().unwrap());
         headers.insert("x-abcdefgh12345678", "1".parse().unwrap());

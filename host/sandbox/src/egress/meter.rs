@@ -1,5 +1,6 @@
 //! Counts what one call uses of outbound HTTP, against its limits.
 
+use crate::descriptors::{CallDescriptors, DescriptorPermit};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use toolhold_policy::{HttpLimit, HttpLimits};
@@ -20,6 +21,7 @@ fn error_code(limit: HttpLimit) -> Error {
 #[derive(Debug)]
 pub(super) struct HttpMeter {
     pub limits: HttpLimits,
+    descriptors: CallDescriptors,
     requests: AtomicU32,
     running: AtomicU32,
     sent: AtomicU64,
@@ -30,9 +32,10 @@ pub(super) struct HttpMeter {
 }
 
 impl HttpMeter {
-    pub fn new(limits: HttpLimits) -> Self {
+    pub fn new(limits: HttpLimits, descriptors: CallDescriptors) -> Self {
         Self {
             limits,
+            descriptors,
             requests: AtomicU32::new(0),
             running: AtomicU32::new(0),
             sent: AtomicU64::new(0),
@@ -62,10 +65,15 @@ impl HttpMeter {
 
     /// A permit to be one of the concurrent requests, held until it is dropped.
     pub fn start(self: &Arc<Self>) -> Result<RunningRequest, Error> {
-        let running = RunningRequest(self.clone());
+        let mut running = RunningRequest {
+            meter: self.clone(),
+            descriptor: None,
+        };
         if self.running.fetch_add(1, Relaxed) >= self.limits.concurrent {
             return Err(self.fire(HttpLimit::Concurrent(self.limits.concurrent)));
         }
+        let descriptor = self.descriptors.take();
+        running.descriptor = Some(descriptor.ok_or(Error::ConnectionLimitReached)?);
         Ok(running)
     }
 
@@ -100,11 +108,15 @@ impl HttpMeter {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct RunningRequest(Arc<HttpMeter>);
+pub(super) struct RunningRequest {
+    meter: Arc<HttpMeter>,
+    /// For its connection.
+    descriptor: Option<DescriptorPermit>,
+}
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Relaxed);
+        self.meter.running.fetch_sub(1, Relaxed);
     }
 }
 
@@ -114,13 +126,14 @@ mod tests {
 
     #[test]
     fn each_limit_fires_at_its_bound_and_the_first_is_remembered() {
-        let meter = Arc::new(HttpMeter::new(HttpLimits {
+        let limits = HttpLimits {
             requests: 2,
             request_bytes: 10,
             response_bytes: 10,
             concurrent: 1,
             ..HttpLimits::default()
-        }));
+        };
+        let meter = Arc::new(HttpMeter::new(limits, CallDescriptors::at_most(10)));
         let running = meter.start().unwrap();
         assert!(meter.request().is_ok() && meter.request().is_ok());
         assert!(meter.send(10).is_ok() && meter.receive(10).is_ok());
@@ -137,5 +150,16 @@ mod tests {
         assert_eq!(meter.fired(), Some(HttpLimit::ResponseBytes(10)));
         drop(running);
         assert!(meter.start().is_ok());
+    }
+
+    #[test]
+    fn a_request_takes_a_descriptor_until_it_is_over() {
+        let descriptors = CallDescriptors::at_most(1);
+        let meter = Arc::new(HttpMeter::new(HttpLimits::default(), descriptors.clone()));
+        let running = meter.start().unwrap();
+        assert!(matches!(meter.start(), Err(Error::ConnectionLimitReached)));
+        assert!(descriptors.take().is_none());
+        drop(running);
+        assert!(descriptors.take().is_some() && meter.start().is_ok());
     }
 }

@@ -20,6 +20,7 @@ mod send;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
+use crate::descriptors::CallDescriptors;
 use crate::revocation::Revocation;
 use http::{Method, Request, Response};
 use meter::HttpMeter;
@@ -98,12 +99,13 @@ impl Egress {
     pub(crate) fn hooks(
         self: &Arc<Self>,
         limits: &HttpLimits,
+        descriptors: CallDescriptors,
         revocation: Arc<Revocation>,
     ) -> Hooks {
         Hooks {
             revocation,
             egress: self.clone(),
-            meter: Arc::new(HttpMeter::new(limits.clone())),
+            meter: Arc::new(HttpMeter::new(limits.clone(), descriptors)),
         }
     }
 

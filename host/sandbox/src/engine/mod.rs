@@ -11,6 +11,7 @@ pub(crate) use config::Variant;
 pub use config::{Compiler, CompilerProcess, EngineConfig};
 pub use ticker::TickingCall;
 
+use crate::descriptors::DescriptorShare;
 use crate::error::LoadError;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -49,6 +50,8 @@ struct Family {
     listing: Semaphore,
     /// One permit for each call whose clock stands still ([`Clock`](crate::call::Clock)).
     pauses: Arc<Semaphore>,
+    /// What guests may have open together.
+    descriptors: Arc<DescriptorShare>,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
     siblings: Mutex<HashMap<Variant, Weak<EngineShared>>>,
@@ -82,6 +85,7 @@ impl Engine {
             // permits is left to calls that need nobody.
             pauses: Arc::new(Semaphore::new(config.concurrent_calls as usize / 2)),
             config,
+            descriptors: DescriptorShare::of_guests(),
             siblings: Mutex::default(),
         });
         Self::build(Variant::of(&Limits::default()), family)
@@ -152,6 +156,11 @@ impl Engine {
     /// Permits for calls whose clock stands still.
     pub(crate) fn pauses(&self) -> &Arc<Semaphore> {
         &self.inner.family.pauses
+    }
+
+    /// What guests may have open together.
+    pub(crate) fn descriptors(&self) -> &Arc<DescriptorShare> {
+        &self.inner.family.descriptors
     }
 
     /// Waits for a place in which a module may be asked for its tools.

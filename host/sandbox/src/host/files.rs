@@ -5,23 +5,27 @@
 //! entries are replaced; the others end with their call within a millisecond of a revocation; whatever keeps a path inside its
 //! preopen is wasmtime's own.
 
+use super::blocking::Blocking;
+use super::depth::{self, Entry};
+use super::output::FileOutput;
 use super::special;
-use crate::call::CallState;
-use crate::call::meter::{Gauge, KeptBytes, RefusedResource};
-use crate::disk::quota::{ENTRY_BYTES, Quota, QuotaReservation};
+use crate::call::meter::{Gauge, RefusedResource};
+use crate::call::{CallState, OpenFile};
+use crate::disk::quota::{ENTRY_BYTES, Place, QuotaReservation};
 use bytes::Bytes;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
+use wasmtime_wasi::filesystem::{Descriptor, FsPerms, WasiFilesystemView as _};
 use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::p2::{
-    DynInputStream, DynOutputStream, FsResult, InputStream, OutputStream, Pollable, StreamError,
-    StreamResult,
+    DynInputStream, DynOutputStream, FsResult, InputStream, Pollable, StreamError, StreamResult,
 };
 
 /// Puts the metered functions over wasmtime's.
@@ -44,8 +48,9 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
             let state = store.data_mut();
             let directories = state.filesystem().get_directories()?;
             for (fd, guest) in &directories {
+                let root = state.opened(fd)?;
                 let quota = state.quotas.get(guest).cloned();
-                state.files.set(fd, quota);
+                state.files.set(fd, Some(OpenFile { root, quota }));
             }
             Ok((directories,))
         })
@@ -74,14 +79,19 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
-                state.gauge.moved(buffer.len() as u64)?;
-                let Some(room) = state.may_add(&fd, buffer.len() as u64).await else {
-                    return Ok((Err(ErrorCode::Quota),));
+                let length = buffer.len() as u64;
+                state.gauge.moved(length)?;
+                let Some(quota) = state.files.quota(&fd) else {
+                    let written =
+                        HostDescriptor::write(&mut state.filesystem(), fd, buffer, offset).await;
+                    return Ok((answer(written)?,));
                 };
-                let written =
-                    HostDescriptor::write(&mut state.filesystem(), fd, buffer, offset).await;
-                room.filled();
-                Ok((answer(written)?,))
+                let file = match state.writable(&fd)? {
+                    Ok(file) => file,
+                    Err(code) => return Ok((Err(code),)),
+                };
+                let write = move || quota.write(&file, &buffer, Place::At(offset));
+                Ok((state.done(write).await.map(|()| length),))
             })
         },
     )?;
@@ -91,12 +101,15 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
-                let Some(room) = state.may_add(&fd, size).await else {
-                    return Ok((Err(ErrorCode::Quota),));
+                let Some(quota) = state.files.quota(&fd) else {
+                    let set = state.filesystem().set_size(fd, size).await;
+                    return Ok((answer(set)?,));
                 };
-                let set = state.filesystem().set_size(fd, size).await;
-                room.filled();
-                Ok((answer(set)?,))
+                let file = match state.writable(&fd)? {
+                    Ok(file) => file,
+                    Err(code) => return Ok((Err(code),)),
+                };
+                Ok((state.done(move || quota.set_size(&file, size)).await,))
             })
         },
     )?;
@@ -120,9 +133,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
             let state = store.data_mut();
             state.revocation.check()?;
-            let quota = state.files.quota(&fd);
-            let stream = answer(state.filesystem().write_via_stream(fd, offset))?;
-            Ok((state.metered(stream, quota)?,))
+            Ok((state.output(&fd, Place::At(offset))?,))
         },
     )?;
     types.func_wrap(
@@ -130,9 +141,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd,): (Fd,)| {
             let state = store.data_mut();
             state.revocation.check()?;
-            let quota = state.files.quota(&fd);
-            let stream = answer(state.filesystem().append_via_stream(fd))?;
-            Ok((state.metered(stream, quota)?,))
+            Ok((state.output(&fd, Place::End)?,))
         },
     )
 }
@@ -156,6 +165,10 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 if special::is_special(state, &fd, path_flags, &path).await {
                     return Ok((Err(ErrorCode::NotPermitted),));
                 }
+                let Some(permit) = state.files.permit() else {
+                    state.gauge.refuse(RefusedResource::Descriptors);
+                    return Ok((Err(ErrorCode::Busy),));
+                };
                 let made = if open.contains(OpenFlags::CREATE) {
                     ENTRY_BYTES
                 } else {
@@ -164,7 +177,19 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 let Some(room) = state.may_add(&fd, made).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
-                let quota = state.files.quota(&fd);
+                let of = state.files.file(&fd).cloned();
+                let quota = of.as_ref().and_then(|of| of.quota.clone());
+                // No file shrinks while another is written: it is cut after it was opened, under the quota's lock.
+                let cuts = quota.filter(|_| {
+                    open.contains(OpenFlags::TRUNCATE) && !open.contains(OpenFlags::DIRECTORY)
+                });
+                let (mut open, mut flags) = (open, flags);
+                if cuts.is_some() {
+                    open ^= OpenFlags::TRUNCATE;
+                    if !flags.contains(DescriptorFlags::WRITE) {
+                        flags |= DescriptorFlags::READ | DescriptorFlags::WRITE;
+                    }
+                }
                 let opened = state
                     .filesystem()
                     .open_at(fd, path_flags, path, open, flags)
@@ -172,7 +197,15 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 room.filled();
                 let opened = answer(opened)?;
                 if let Ok(fd) = &opened {
-                    state.files.set(fd, quota);
+                    let file = state.opened(fd)?;
+                    state.files.charge(&file, permit);
+                    state.files.set(fd, of);
+                    if let Some(quota) = cuts
+                        && let Err(code) = state.done(move || quota.set_size(&file, 0)).await
+                    {
+                        HostDescriptor::drop(&mut state.filesystem(), Resource::new_own(fd.rep()))?;
+                        return Ok((Err(code),));
+                    }
                 }
                 Ok((opened,))
             })
@@ -184,6 +217,21 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
+                if let Some((root, folder)) = state.place(&fd)? {
+                    let name = path.clone();
+                    let allowed = move || {
+                        depth::may_make(&Entry {
+                            root: &root,
+                            folder: &folder,
+                            path: &name,
+                        })
+                    };
+                    match state.done(allowed).await {
+                        Ok(true) => {}
+                        Ok(false) => return Ok((Err(ErrorCode::NameTooLong),)),
+                        Err(code) => return Ok((Err(code),)),
+                    }
+                }
                 let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
@@ -199,7 +247,8 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
-                let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
+                let bytes = ENTRY_BYTES + from.len() as u64;
+                let Some(room) = state.may_add(&fd, bytes).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
                 let made = state.filesystem().symlink_at(fd, from, to).await;
@@ -215,6 +264,10 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
+                // A file with names in two directories would grow in both.
+                if state.differ(&fd, &target) {
+                    return Ok((Err(ErrorCode::CrossDevice),));
+                }
                 let Some(room) = state.may_add(&target, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
@@ -224,6 +277,44 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                     .await;
                 room.filled();
                 Ok((answer(made)?,))
+            })
+        },
+    )?;
+    types.func_wrap_async(
+        "[method]descriptor.rename-at",
+        |mut store: Store<'_>, (fd, from, target, to): (Fd, String, Fd, String)| {
+            Box::new(async move {
+                let state = store.data_mut();
+                state.revocation.check()?;
+                // What moves into a quota was not counted in it, and open files of it never would be.
+                if state.files.quota(&target).is_some() && state.differ(&fd, &target) {
+                    return Ok((Err(ErrorCode::CrossDevice),));
+                }
+                if let (Some((root, folder)), Some((to_root, to_folder))) =
+                    (state.place(&fd)?, state.place(&target)?)
+                {
+                    let (path, to_path) = (from.clone(), to.clone());
+                    let allowed = move || {
+                        let from = Entry {
+                            root: &root,
+                            folder: &folder,
+                            path: &path,
+                        };
+                        let to = Entry {
+                            root: &to_root,
+                            folder: &to_folder,
+                            path: &to_path,
+                        };
+                        depth::may_move(&from, &to)
+                    };
+                    match state.done(allowed).await {
+                        Ok(true) => {}
+                        Ok(false) => return Ok((Err(ErrorCode::NameTooLong),)),
+                        Err(code) => return Ok((Err(code),)),
+                    }
+                }
+                let moved = state.filesystem().rename_at(fd, from, target, to).await;
+                Ok((answer(moved)?,))
             })
         },
     )
@@ -258,7 +349,7 @@ impl CallState {
         let taken = match quota.try_take(bytes) {
             Ok(taken) => Some(taken),
             // Measuring walks the directory, which must not hold an async thread.
-            Err(_) => tokio::task::spawn_blocking(move || quota.take(bytes))
+            Err(_) => spawn_blocking(move || quota.take(bytes))
                 .await
                 .ok()
                 .and_then(Result::ok),
@@ -269,107 +360,68 @@ impl CallState {
         taken.map(|taken| WriteReservation(Some(taken)))
     }
 
-    fn metered(
+    /// Runs work on the file system that must not hold an async thread.
+    async fn done<T: Send + 'static>(
         &mut self,
-        stream: Result<Resource<DynOutputStream>, ErrorCode>,
-        quota: Option<Arc<Quota>>,
-    ) -> Result<Result<Resource<DynOutputStream>, ErrorCode>> {
-        if let Ok(stream) = &stream {
-            let gauge = self.gauge.clone();
-            let place = self.table.get_mut(stream)?;
-            let inner = std::mem::replace(place, Box::new(WrappedStream));
-            *place = Box::new(MeteredOutput {
-                inner,
-                gauge,
-                quota,
-                unwritten: WriteReservation(None),
-                pending: None,
-            });
-        }
-        Ok(stream)
-    }
-}
-
-/// A stream into a file.
-struct MeteredOutput {
-    inner: DynOutputStream,
-    gauge: Gauge,
-    quota: Option<Arc<Quota>>,
-    /// For the last write, until the stream says that it is ready for another.
-    unwritten: WriteReservation,
-    /// Its bytes.
-    pending: Option<KeptBytes>,
-}
-
-impl MeteredOutput {
-    fn settled(&mut self) {
-        std::mem::replace(&mut self.unwritten, WriteReservation(None)).filled();
-        self.pending = None;
-    }
-
-    fn admit(&mut self, bytes: usize) -> StreamResult<WriteReservation> {
-        let length = bytes as u64;
-        self.gauge
-            .moved(length)
-            .map_err(|error| StreamError::Trap(error.into()))?;
-        let Some(quota) = &self.quota else {
-            return Ok(WriteReservation(None));
-        };
-        // The file system is asked rarely: only when the count says that the directory is full.
-        quota
-            .take(length)
-            .map(|taken| WriteReservation(Some(taken)))
-            .map_err(|_| {
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, ErrorCode> {
+        Blocking::start(work).done().await.map_err(|error| {
+            if error.raw_os_error() == Some(libc::EDQUOT) {
                 self.gauge.refuse(RefusedResource::Quota);
-                let full = io::Error::from_raw_os_error(libc::EDQUOT);
-                StreamError::LastOperationFailed(full.into())
-            })
-    }
-}
-
-#[wasmtime_wasi::async_trait]
-impl OutputStream for MeteredOutput {
-    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        let room = self.admit(bytes.len())?;
-        let kept = self.gauge.keep(bytes.len() as u64);
-        let kept = kept.map_err(|error| StreamError::Trap(error.into()))?;
-        self.inner.write(bytes)?;
-        self.pending = Some(kept);
-        // It was taken, so the write before it is over.
-        std::mem::replace(&mut self.unwritten, room).filled();
-        Ok(())
+            }
+            ErrorCode::from(error)
+        })
     }
 
-    async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.unwritten = self.admit(bytes.len())?;
-        let written = self.inner.blocking_write_and_flush(bytes).await;
-        self.settled();
-        written
+    /// The file or directory behind a descriptor.
+    fn opened(&self, fd: &Fd) -> Result<Arc<File>> {
+        Ok(match self.table.get(fd)? {
+            Descriptor::File(file) => file.file.clone(),
+            Descriptor::Dir(directory) => directory.dir.clone(),
+        })
     }
 
-    fn flush(&mut self) -> StreamResult<()> {
-        self.inner.flush()
+    /// The granted directory that an open directory belongs to, and itself; nothing for a file.
+    fn place(&self, fd: &Fd) -> Result<Option<(Arc<File>, Arc<File>)>> {
+        let Descriptor::Dir(directory) = self.table.get(fd)? else {
+            return Ok(None);
+        };
+        let of = self.files.file(fd);
+        Ok(of.map(|of| (of.root.clone(), directory.dir.clone())))
     }
 
-    fn check_write(&mut self) -> StreamResult<usize> {
-        let free = self.inner.check_write()?;
-        if free > 0 {
-            self.settled();
+    /// Whether the two count against different quotas.
+    fn differ(&self, one: &Fd, other: &Fd) -> bool {
+        match (self.files.quota(one), self.files.quota(other)) {
+            (Some(one), Some(other)) => !one.is_same(&other),
+            (None, None) => false,
+            _ => true,
         }
-        Ok(free)
     }
 
-    async fn cancel(&mut self) {
-        self.inner.cancel().await;
-        self.settled();
+    /// The file behind a descriptor, if the grant lets it be written.
+    fn writable(&self, fd: &Fd) -> Result<Result<Arc<File>, ErrorCode>> {
+        Ok(match self.table.get(fd)? {
+            Descriptor::Dir(_) => Err(ErrorCode::BadDescriptor),
+            Descriptor::File(file) if file.perms == FsPerms::ReadOnly => {
+                Err(ErrorCode::NotPermitted)
+            }
+            Descriptor::File(file) => Ok(file.file.clone()),
+        })
     }
-}
 
-#[wasmtime_wasi::async_trait]
-impl Pollable for MeteredOutput {
-    async fn ready(&mut self) {
-        self.inner.ready().await;
-        self.settled();
+    fn output(
+        &mut self,
+        fd: &Fd,
+        place: Place,
+    ) -> Result<Result<Resource<DynOutputStream>, ErrorCode>> {
+        let file = match self.writable(fd)? {
+            Ok(file) => file,
+            Err(code) => return Ok(Err(code)),
+        };
+        let stream = FileOutput::new(file, place, self.gauge.clone(), self.files.quota(fd));
+        let stream: DynOutputStream = Box::new(stream);
+        Ok(Ok(self.table.push(stream)?))
     }
 }
 
@@ -414,20 +466,6 @@ impl Pollable for MeteredInput {
 
 /// Stands in a stream's place for the moment in which it is wrapped.
 struct WrappedStream;
-
-impl OutputStream for WrappedStream {
-    fn write(&mut self, _: Bytes) -> StreamResult<()> {
-        Err(StreamError::Closed)
-    }
-
-    fn flush(&mut self) -> StreamResult<()> {
-        Err(StreamError::Closed)
-    }
-
-    fn check_write(&mut self) -> StreamResult<usize> {
-        Err(StreamError::Closed)
-    }
-}
 
 impl InputStream for WrappedStream {
     fn read(&mut self, _: usize) -> StreamResult<Bytes> {

@@ -1,11 +1,14 @@
 //! Everything a component may import: `toolhold:module` and WASI, over the [`CallState`] of one call.
 
+mod blocking;
 mod current_call;
+mod depth;
 mod files;
 mod http;
 mod imports;
 mod io_error;
 mod listing;
+mod output;
 mod special;
 
 use crate::bindings;

@@ -6,6 +6,7 @@ use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
+use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
 use crate::value;
@@ -133,6 +134,10 @@ impl Module {
             engine: &self.engine,
             limits: &effective.limits,
             granted: policy.granted(),
+            descriptors: CallDescriptors::new(
+                self.engine.descriptors().clone(),
+                self.descriptors.clone(),
+            ),
             module: (self.number, &self.name),
             is_listing: false,
             revocation,

@@ -10,6 +10,7 @@ use crate::bindings::ToolModulePre;
 use crate::bindings::shield::ShieldPre;
 use crate::call::{CallState, DescribeTools};
 use crate::compile::{self, Cache};
+use crate::descriptors::DescriptorShare;
 use crate::disk::Storage;
 use crate::docs::wit;
 use crate::egress::Resolve;
@@ -91,6 +92,8 @@ pub struct Module {
     code: Code,
     /// Unique in the process.
     pub(crate) number: u64,
+    /// What its calls may have open together.
+    descriptors: Arc<DescriptorShare>,
     tally: SharedCounters,
 }
 
@@ -230,6 +233,7 @@ impl Module {
             engine: engine.clone(),
             code,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
+            descriptors: DescriptorShare::of_module(engine.descriptors()),
             tally: SharedCounters::default(),
         })
     }

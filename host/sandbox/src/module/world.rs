@@ -4,6 +4,7 @@ use crate::bindings::{ToolModulePre, types};
 use crate::call::{
     self, CallContext, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools, shallow,
 };
+use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::PreparedGrant;
@@ -38,6 +39,10 @@ pub(super) async fn list_tools(
         engine,
         limits,
         granted: &PreparedGrant::default(),
+        descriptors: CallDescriptors::new(
+            engine.descriptors().clone(),
+            DescriptorShare::of_module(engine.descriptors()),
+        ),
         module: (0, module),
         is_listing: true,
         revocation: Arc::default(),

@@ -64,6 +64,8 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<ModuleCandidate>> {
         let entry = entry.map_err(at)?;
         let name = entry.file_name();
         let Some(name) = name.to_str() else {
+            let path = folder.join(&name);
+            tracing::warn!(path = ?path, "it is skipped: a module's name is UTF-8; rename it");
             continue;
         };
         let origin = folder.join(name).display().to_string();

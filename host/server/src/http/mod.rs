@@ -83,6 +83,25 @@ impl App {
     }
 }
 
+/// Whether a path is one of health or administration: those are served while all connections are busy.
+pub fn is_administration(path: &str) -> bool {
+    let is_below = |root: &str| {
+        let rest = path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_cancel = path.starts_with("/v1/runs/") && path.ends_with("/cancel");
+    is_cancel
+        || [
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/v1/modules",
+            "/v1/audit",
+        ]
+        .into_iter()
+        .any(is_below)
+}
+
 /// The committed description is the served one; a test compares it with the routes.
 const DESCRIPTION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json"));
 
@@ -174,6 +193,30 @@ async fn leaving(State(dispatcher): State<Dispatcher>, request: Request, next: N
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn health_and_administration_are_told_by_their_paths() {
+        for path in [
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/v1/audit",
+            "/v1/modules/a/approve",
+            "/v1/runs/1/cancel",
+        ] {
+            assert!(is_administration(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/healthzz",
+            "/v1/agent",
+            "/v1/runs/1",
+            "/v1/modulesx",
+            "/v1/tools/cancel",
+        ] {
+            assert!(!is_administration(path), "{path}");
+        }
+    }
 
     const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
 

@@ -1,0 +1,127 @@
+//! The process's file descriptors that guests may hold.
+//!
+//! A process that has none left cannot accept a connection, write its journal or read a file. So guests share a half of
+//! the limit that the process started with; one module has at most a half of that, and one call an eighth.
+//! `docs/security.md`, "How they are kept", has all shares.
+
+use rustix::process::{Resource, getrlimit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The share of one call is not smaller than this: an interpreter opens a few files at a time.
+const LEAST_OF_A_CALL: usize = 16;
+
+/// A number of descriptors that may be held at a time.
+#[derive(Debug)]
+pub struct DescriptorShare {
+    most: usize,
+    held: AtomicUsize,
+}
+
+impl DescriptorShare {
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            held: AtomicUsize::new(0),
+        })
+    }
+
+    /// What all guests of a process share, by the limit that holds now.
+    pub fn of_guests() -> Arc<Self> {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Self::new(usize::try_from(limit).unwrap_or(usize::MAX) / 2)
+    }
+
+    /// What the calls of one module share.
+    pub fn of_module(guests: &Self) -> Arc<Self> {
+        Self::new((guests.most / 2).max(LEAST_OF_A_CALL))
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Held> {
+        let taken = self
+            .held
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
+                (held < self.most).then_some(held + 1)
+            });
+        taken.is_ok().then(|| Held(self.clone()))
+    }
+}
+
+/// One descriptor of a share, until it is dropped.
+#[derive(Debug)]
+struct Held(Arc<DescriptorShare>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A descriptor that a call may have open.
+#[derive(Debug)]
+pub struct DescriptorPermit {
+    _held: [Held; 3],
+}
+
+/// What one call may have open. Clones share the count.
+#[derive(Debug, Clone)]
+pub struct CallDescriptors {
+    guests: Arc<DescriptorShare>,
+    module: Arc<DescriptorShare>,
+    call: Arc<DescriptorShare>,
+}
+
+impl CallDescriptors {
+    pub fn new(guests: Arc<DescriptorShare>, module: Arc<DescriptorShare>) -> Self {
+        let call = DescriptorShare::new((guests.most / 8).max(LEAST_OF_A_CALL));
+        Self {
+            guests,
+            module,
+            call,
+        }
+    }
+
+    /// As many as the test says.
+    #[cfg(test)]
+    pub fn at_most(most: usize) -> Self {
+        Self {
+            guests: DescriptorShare::new(most),
+            module: DescriptorShare::new(most),
+            call: DescriptorShare::new(most),
+        }
+    }
+
+    /// One more, or nothing if the call, its module or all guests together have no more.
+    pub fn take(&self) -> Option<DescriptorPermit> {
+        Some(DescriptorPermit {
+            _held: [self.call.take()?, self.module.take()?, self.guests.take()?],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(call: &CallDescriptors) -> Vec<DescriptorPermit> {
+        std::iter::from_fn(|| call.take()).collect()
+    }
+
+    #[test]
+    fn a_call_a_module_and_all_guests_have_shares() {
+        let guests = DescriptorShare::new(400);
+        let module = DescriptorShare::of_module(&guests);
+        let call = || CallDescriptors::new(guests.clone(), module.clone());
+        let first = count(&call());
+        assert_eq!(first.len(), 50);
+        let of_module: Vec<_> = (0..10).map(|_| count(&call())).collect();
+        assert_eq!(of_module.iter().map(Vec::len).sum::<usize>(), 150);
+        // Another module still has its own.
+        let other = DescriptorShare::of_module(&guests);
+        let others = count(&CallDescriptors::new(guests.clone(), other));
+        assert_eq!(others.len(), 50);
+        drop((first, of_module, others));
+        assert_eq!(guests.held.load(Ordering::Relaxed), 0);
+        assert_eq!(count(&call()).len(), 50, "what was closed is free again");
+    }
+}
