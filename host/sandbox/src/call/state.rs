@@ -4,11 +4,9 @@ use super::capture::CapturePipe;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
-use crate::disk::Scratch;
 use crate::disk::key_value::Namespace;
-use crate::disk::quota::Quota;
 use crate::egress::Hooks;
-use std::collections::HashMap;
+use crate::grant::GrantedFiles;
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
@@ -23,10 +21,8 @@ pub struct CallState {
     pub outbound: Hooks,
     pub table: ResourceTable,
     pub files: OpenFiles,
-    /// By guest path.
-    pub quotas: HashMap<String, Arc<Quota>>,
-    /// Dropped with the store, and its files with it.
-    _scratch: Option<Scratch>,
+    /// Dropped with the store, and the scratch files with it.
+    pub granted: GrantedFiles,
     pub key_value: Option<Namespace>,
     pub other_tools: OtherTools,
     pub current: CurrentCall,
@@ -57,7 +53,7 @@ impl CallState {
         wasi.stdout(stdout.clone())
             .stderr(stderr.clone())
             .max_random_size(1 << 20);
-        let (quotas, scratch) = granted.apply(caller, &mut wasi)?;
+        let files = granted.apply(caller, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
@@ -66,8 +62,7 @@ impl CallState {
             outbound: granted.egress.hooks(&limits.into()),
             table,
             files: OpenFiles::default(),
-            quotas,
-            _scratch: scratch,
+            granted: files,
             key_value: granted.namespace(caller.tenant),
             other_tools,
             current,

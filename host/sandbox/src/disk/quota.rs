@@ -6,10 +6,10 @@
 //! is measured anew, and what was admitted but is not on the disk yet counts beside it. All calls of
 //! all modules of this process that write to a directory share one count.
 
-use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ const MAX_DIRECTORY_ENTRIES: u64 = 100_000;
 /// The budget of one directory.
 #[derive(Debug)]
 pub struct Quota {
-    root: PathBuf,
+    root: Arc<File>,
     limit: u64,
     ledger: Arc<Ledger>,
 }
@@ -109,11 +109,12 @@ pub struct QuotaExceeded {
 }
 
 impl Quota {
-    pub fn new(root: &Path, limit: u64) -> Self {
+    /// Of the open directory `root`, which has that path.
+    pub fn new(path: &Path, root: Arc<File>, limit: u64) -> Self {
         Self {
-            root: root.to_owned(),
+            root,
             limit,
-            ledger: Ledger::of(root),
+            ledger: Ledger::of(path),
         }
     }
 
@@ -160,8 +161,8 @@ impl Quota {
 }
 
 /// The bytes below `root`, symbolic links not followed.
-fn measure(root: &Path) -> io::Result<u64> {
-    let mut pending = vec![Dir::open_ambient_dir(root, ambient_authority())?];
+fn measure(root: &File) -> io::Result<u64> {
+    let mut pending = vec![Dir::from_std_file(root.try_clone()?)];
     let (mut bytes, mut entries) = (0u64, 0u64);
     while let Some(folder) = pending.pop() {
         for entry in folder.entries()? {
@@ -192,11 +193,15 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn quota(path: &Path, limit: u64) -> Quota {
+        Quota::new(path, Arc::new(File::open(path).unwrap()), limit)
+    }
+
     #[test]
     fn existing_bytes_count_and_freed_ones_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), vec![0; 10_000]).unwrap();
-        let quota = Quota::new(folder.path(), 30_000);
+        let quota = quota(folder.path(), 30_000);
         quota.take(10_000).unwrap().written();
         // The count says 24 096 and the disk 14 096: the second look decides.
         quota.take(10_000).unwrap().written();
@@ -211,7 +216,7 @@ mod tests {
     #[test]
     fn unwritten_bytes_count_beside_measured_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let quota = Quota::new(folder.path(), 30_000);
+        let quota = quota(folder.path(), 30_000);
         let first = quota.take(20_000).unwrap();
         // Nothing is on the disk, and still there is no room.
         assert!(quota.take(20_000).is_err());
@@ -222,8 +227,8 @@ mod tests {
     #[test]
     fn two_grants_of_a_directory_count_together() {
         let folder = tempfile::tempdir().unwrap();
-        let one = Quota::new(folder.path(), 10_000);
-        let other = Quota::new(&folder.path().join("."), 10_000);
+        let one = quota(folder.path(), 10_000);
+        let other = quota(&folder.path().join("."), 10_000);
         let held = one.take(8_000).unwrap();
         assert!(other.take(8_000).is_err());
         held.written();
@@ -237,6 +242,9 @@ mod tests {
         for n in 0..10 {
             fs::write(folder.path().join(n.to_string()), "").unwrap();
         }
-        assert_eq!(measure(folder.path()).unwrap(), 10 * ENTRY_BYTES);
+        assert_eq!(
+            measure(&File::open(folder.path()).unwrap()).unwrap(),
+            10 * ENTRY_BYTES
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! The guest's file system, with meters: `wasi:filesystem` as wasmtime implements it, where opening,
 //! reading and writing pass by the call's gauge and the directory's quota first.
 //!
-//! Only the functions that move bytes or make entries are replaced; whatever keeps a path inside its
-//! preopen is wasmtime's own.
+//! Only the functions that open, move bytes or make entries are replaced. What keeps a path inside its preopen is
+//! wasmtime's own, and for opening cap-std's, which is the same code. Preopens are the handles that were opened when
+//! the grant took effect.
 
-use super::special;
+use super::open;
 use crate::call::CallState;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::disk::quota::{ENTRY_BYTES, Quota, QuotaReservation};
@@ -14,7 +15,6 @@ use std::sync::Arc;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
@@ -41,10 +41,12 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
         .instance("wasi:filesystem/preopens@0.2.12")?
         .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
             let state = store.data_mut();
-            let directories = state.filesystem().get_directories()?;
-            for (fd, guest) in &directories {
-                let quota = state.quotas.get(guest).cloned();
-                state.files.set(fd, quota);
+            let mut directories = Vec::with_capacity(state.granted.directories.len());
+            for (dir, guest) in &state.granted.directories {
+                let fd = state.table.push(Descriptor::Dir(dir.clone()))?;
+                let quota = state.granted.quotas.get(guest).cloned();
+                state.files.set(&fd, quota);
+                directories.push((fd, guest.clone()));
             }
             Ok((directories,))
         })
@@ -145,9 +147,6 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         )| {
             Box::new(async move {
                 let state = store.data_mut();
-                if special::is_special(state, &fd, path_flags, &path).await {
-                    return Ok((Err(ErrorCode::NotPermitted),));
-                }
                 let made = if open.contains(OpenFlags::CREATE) {
                     ENTRY_BYTES
                 } else {
@@ -157,10 +156,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                     return Ok((Err(ErrorCode::Quota),));
                 };
                 let quota = state.files.quota(&fd);
-                let opened = state
-                    .filesystem()
-                    .open_at(fd, path_flags, path, open, flags)
-                    .await;
+                let opened = open::at(state, &fd, path_flags, path, open, flags).await;
                 room.filled();
                 let opened = answer(opened)?;
                 if let Ok(fd) = &opened {

@@ -4,7 +4,7 @@ mod current_call;
 mod files;
 mod imports;
 mod io_error;
-mod special;
+mod open;
 
 use crate::bindings;
 use crate::call::CallState;

@@ -163,7 +163,7 @@ impl EffectivePolicy {
 
     /// Whether a policy of these limits and this grant would be the same.
     pub fn is_same(&self, limits: &Limits, grant: &Grant) -> bool {
-        self.fault.is_none() && self.limits == *limits && self.granted.grant.is_same(grant)
+        self.fault.is_none() && self.limits == *limits && self.granted.configured.is_same(grant)
     }
 
     pub fn standing(&self) -> Standing {

@@ -19,6 +19,7 @@ impl Registry {
         let _turn = shared.loading.lock().await;
         let policy = Arc::new(policy);
         *shared.policy.write() = policy.clone();
+        shared.pins.govern(policy.places());
         let mut snapshot = (*shared.snapshot()).clone();
         snapshot.look_again(|module| !module.is_compiled_for(&policy));
         for (module, reason) in shared.apply_policy(policy).await {
@@ -37,7 +38,7 @@ impl RegistryState {
         let refused = tokio::task::spawn_blocking(move || {
             let mut refused = Vec::new();
             for module in modules {
-                let effective = match module.effective_policy(&policy) {
+                let effective = match module.effective_policy(&policy, &shared.pins) {
                     Ok(None) => {
                         // Its approval may count differently now.
                         let held = module.policy();
