@@ -330,9 +330,9 @@ async fn a_grant_is_given_and_taken_while_the_module_is_loaded() {
     );
 }
 
-/// A call that goes on keeps what it began with.
+/// A call that goes on keeps what it began with, until something of that is taken back.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_ends_as_it_began() {
+async fn a_call_ends_when_its_grant_is_taken_back() {
     let state = tempfile::tempdir().unwrap();
     let scratch = Grant {
         scratch: Some(ScratchGrant::default()),
@@ -342,7 +342,7 @@ async fn a_call_ends_as_it_began() {
         timeout_ms: Some(300_000),
         ..LimitsRequest::default()
     };
-    let registry = probe_within(state.path(), scratch, limits).await;
+    let registry = probe_within(state.path(), scratch.clone(), limits).await;
     let going = {
         let registry = registry.clone();
         tokio::spawn(async move {
@@ -357,17 +357,24 @@ async fn a_call_ends_as_it_began() {
     while !began() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    let less = LimitsRequest::default();
+    let more = Grant {
+        key_value: Some(KeyValueGrant::default()),
+        ..scratch
+    };
     registry
-        .govern(policy(
-            state.path(),
-            Grant::default(),
-            LimitsRequest::default(),
-        ))
+        .govern(policy(state.path(), more, less.clone()))
         .await;
-    assert!(!going.is_finished(), "it was to take longer");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!going.is_finished(), "nothing was taken back");
+    registry
+        .govern(policy(state.path(), Grant::default(), less))
+        .await;
+    let ended = tokio::time::timeout(Duration::from_millis(250), going).await;
+    let error = ended.expect("it goes on").unwrap().unwrap_err();
+    assert_eq!(error.kind(), "revoked", "{error}");
     let file = json!({"path": "/scratch/x", "bytes": 1});
     refused(&registry, "probe.write", file).await;
-    assert!(going.await.unwrap().is_ok());
 }
 
 /// A module whose grant cannot be given has nothing, and is back when it can be.

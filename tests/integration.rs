@@ -45,6 +45,7 @@ mod shields;
 mod stats;
 mod telemetry;
 mod terminal;
+mod trust;
 mod typed;
 mod typed_docs;
 mod wordcount;

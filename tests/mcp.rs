@@ -336,14 +336,15 @@ fn a_folder_that_somebody_downloaded_starts_nothing() {
 fn a_folder_cannot_bring_the_approval_along() {
     let host = Host::new();
     let table = format!("{OFFERS}\n[paths]\nstate = \"state\"");
-    host.write("toolhold.toml", configuration(&[], &table));
-    let mut command = host.command(&["mcp", "approve", "s", "--yes"]);
-    let done = finish(
-        command
-            .env_remove("TOOLHOLD_PATHS__STATE")
-            .output()
-            .unwrap(),
-    );
+    host.write_untrusted("toolhold.toml", configuration(&[], &table));
+    let run = |arguments: &[&str]| {
+        let mut command = host.command(arguments);
+        command.env_remove("TOOLHOLD_PATHS__STATE");
+        finish(command.output().unwrap())
+    };
+    let trusted = run(&["trust", "--yes"]);
+    assert_eq!(trusted.code, Some(0), "{trusted:?}");
+    let done = run(&["mcp", "approve", "s", "--yes"]);
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.stderr.contains("--config"), "{done:?}");
     assert!(!host.path().join("log").exists());

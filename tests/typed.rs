@@ -384,3 +384,33 @@ fn any_json() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+/// A program that ends well has not crashed; it only returned nothing.
+#[tokio::test]
+async fn a_guest_that_exits_with_success_did_not_crash() {
+    let registry = registry(Policy::default());
+    let exits = |status: u32| {
+        format!(
+            r#"(component
+              (import "wasi:cli/exit@0.2.0" (instance $exit
+                (export "exit" (func (param "status" (result))))))
+              (core func $exit (canon lower (func $exit "exit")))
+              (core module $m
+                (import "host" "exit" (func $exit (param i32)))
+                (func (export "f") (result i32) (call $exit (i32.const {status})) (i32.const 1)))
+              (core instance $i (instantiate $m
+                (with "host" (instance (export "exit" (func $exit))))))
+              (func (export "answer") (result u32) (canon lift (core func $i "f"))))"#
+        )
+    };
+    load(&registry, "well", &exits(0)).await.unwrap();
+    load(&registry, "badly", &exits(1)).await.unwrap();
+    let ended = call(&registry, "well.answer", json!({})).await;
+    let error = ended.result.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the tool ended itself, with exit code 0, before it returned a result"
+    );
+    let failed = call(&registry, "badly.answer", json!({})).await;
+    assert_eq!(kind(&failed), "trap");
+}

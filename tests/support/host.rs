@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use tempfile::TempDir;
+use toolhold_runtime::trust::TrustedFiles;
 
 /// A place to run the binary in.
 #[derive(Debug)]
@@ -44,8 +45,20 @@ impl Host {
         self
     }
 
-    /// Writes a file, and the folders above it.
+    /// Writes a file, and the folders above it. A `toolhold.toml` is trusted first, as its author who has run
+    /// `toolhold trust` would have it: a server that watches never sees it without.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+        if path == "toolhold.toml" {
+            let folder = self.path().canonicalize().expect("a folder");
+            let trusted = TrustedFiles::new(&self.state());
+            let kept = trusted.trust(&folder.join(path), content.as_ref());
+            kept.expect("a record of the trust");
+        }
+        self.write_untrusted(path, content)
+    }
+
+    /// As [`write`](Self::write), without any trust in the file.
+    pub fn write_untrusted(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path().join(path);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).expect("a folder");

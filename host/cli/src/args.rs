@@ -3,9 +3,9 @@
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
     approvals, audit, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity, policy,
-    probe, run, runs, selftest, serve, stats,
+    probe, run, runs, selftest, serve, stats, trust,
 };
-use crate::config::{self, COMPILER_COMMAND, Flags};
+use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use toolhold_runtime::config::LogFormat;
@@ -122,6 +122,8 @@ pub enum Command {
     PlanCapacity(Box<plan_capacity::CapacityArgs>),
     /// Show the effective policy: shields, privacy, approvals, grants, and the hash that records refer to.
     Policy(policy::PolicyArgs),
+    /// Trust ./toolhold.toml as it is now, after showing what it sets. Until then only what cannot harm holds.
+    Trust(trust::TrustArgs),
     /// The compiler's process, which this program starts itself.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
@@ -158,6 +160,21 @@ impl Command {
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}
+        }
+    }
+
+    /// Whether the command may go on if a found file is not trusted, and a part of the configuration does not hold.
+    pub fn trust_check(&self) -> fn(&Loaded) -> Result<(), ConfigError> {
+        match self {
+            Self::Serve(_) => Loaded::servable,
+            Self::Mcp(args) if args.serves() => Loaded::servable,
+            Self::Run(_)
+            | Self::Request(RequestCommand::Run(_))
+            | Self::Resume(_)
+            | Self::Chat(_)
+            | Self::Plan(plan::PlanCommand::Run(_))
+            | Self::Modules(modules::ModulesCommand::Call { .. }) => Loaded::protected,
+            _ => |_| Ok(()),
         }
     }
 

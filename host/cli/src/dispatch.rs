@@ -3,9 +3,9 @@
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
     approvals, audit, build, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
-    plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats,
+    plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats, trust,
 };
-use crate::config::{self, Flags};
+use crate::config::{self, ConfigError, Flags};
 use crate::exit::Exit;
 use crate::terminal::style;
 use clap::CommandFactory as _;
@@ -76,7 +76,13 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     cli.modules.put(&mut flags)?;
     cli.command.put(&mut flags);
     let file = cli.file();
-    let load = |flags: &Flags| config::load(file.as_deref(), flags);
+    let check_trust = cli.command.trust_check();
+    let load = |flags: &Flags| {
+        let loaded = config::load(file.as_deref(), flags)?;
+        check_trust(&loaded)?;
+        trust::note(&loaded);
+        Ok::<_, ConfigError>(loaded)
+    };
     match cli.command {
         Command::Run(args) => run::run(&load(&flags)?.configuration, *args).await,
         Command::Request(RequestCommand::Run(args)) => {
@@ -145,6 +151,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         }
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
-        Command::Config { json } => show_config::show(&load(&flags)?.settings, json),
+        Command::Config { json } => show_config::show(&load(&flags)?, json),
+        Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args),
     }
 }

@@ -3,6 +3,9 @@
 //! `fuzz_targets/` hands them to libFuzzer (`cargo xtask fuzz`); `tests/seeds.rs` runs them over the
 //! seeds on every machine, without it. A target panics where its promise is broken, and only there:
 //! refusing an input is always right. [`types`] and [`json`] make structured input out of bytes.
+//!
+//! [`soak`] is another kind of proof (`cargo xtask soak`): random hostile components in one process for minutes,
+//! beside benign callers.
 
 pub mod cache;
 pub mod docs;
@@ -13,9 +16,11 @@ pub mod links;
 pub mod load;
 pub mod manifest;
 pub mod mend;
+pub mod names;
 pub mod reply;
 pub mod scan;
 pub mod schema;
+pub mod soak;
 pub mod sse;
 pub mod types;
 pub mod value;
@@ -35,6 +40,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("load", load::run),
     ("manifest", manifest::run),
     ("mend", mend::run),
+    ("names", names::run),
     ("reply", reply::run),
     ("scan", scan::run),
     ("schema", schema::run),

@@ -107,7 +107,7 @@ async fn names_of_others(lab: &Lab) -> Result<String, AttackFailure> {
         "../benign",
     ] {
         let refused = arena.load(name, impostor("count")?).await;
-        ensure(matches!(refused, Err(LoadError::Manifest { .. })), || {
+        ensure(matches!(refused, Err(LoadError::Name { .. })), || {
             format!("{name:?} became a module: {refused:?}")
         })?;
     }

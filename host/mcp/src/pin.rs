@@ -199,6 +199,7 @@ fn approval(settings: &Settings, offer: &Offer, by: ApprovedBy) -> Approval {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     Approval {
         slot: settings.name.clone(),
+        name: settings.name.clone(),
         digest: digest(&json!([tools, grant])),
         tools,
         grant,

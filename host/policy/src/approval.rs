@@ -22,6 +22,9 @@ use std::time::SystemTime;
 pub struct Approval {
     /// The module's file or folder name, `name` or `name@version`.
     pub slot: String,
+    /// The module's own name, which its manifest may set. Empty in records from before it was kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// `sha256:…` of the component.
     pub digest: String,
     /// The tools' specifications.
@@ -78,6 +81,7 @@ impl Approval {
     /// The record of a module as it is now, approved by `by` at this moment.
     pub fn of(
         slot: &str,
+        name: &str,
         digest: Digest,
         tools: &[ToolSpec],
         grant: &Grant,
@@ -86,6 +90,7 @@ impl Approval {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
             slot: slot.to_owned(),
+            name: name.to_owned(),
             digest: format!("{digest:?}"),
             tools: json(tools),
             grant: json(grant),
@@ -98,6 +103,7 @@ impl Approval {
     pub fn revoked(slot: &str) -> Self {
         Self {
             slot: slot.to_owned(),
+            name: String::new(),
             digest: REVOKED.into(),
             tools: Value::Array(Vec::new()),
             grant: json(&Grant::default()),
@@ -110,10 +116,24 @@ impl Approval {
     /// SHA-256 in hex.
     pub fn etag(&self) -> String {
         let mut pinned = serde_json::json!({
-            "slot": self.slot, "digest": self.digest, "tools": self.tools, "grant": self.grant,
+            "slot": self.slot, "name": self.name, "digest": self.digest, "tools": self.tools,
+            "grant": self.grant,
         });
         pinned.sort_all_objects();
         Digest::of(pinned.to_string().as_bytes()).to_string()
+    }
+
+    /// Whether it is of a module of this name. A record without a name is of the module that its tools name, or
+    /// its slot.
+    pub fn is_of(&self, module: &str) -> bool {
+        if !self.name.is_empty() {
+            return self.name == module;
+        }
+        let own = match by_name(&self.tools).first() {
+            Some((tool, _)) => tool.split('.').next(),
+            None => self.slot.split('@').next(),
+        };
+        own == Some(module)
     }
 
     /// What differs in `now`; grants are compared if `grants_too`. Empty: it is what was approved.
@@ -131,6 +151,13 @@ impl Approval {
                 what: "the component".into(),
                 before: Some(self.digest.clone()),
                 after: Some(now.digest.clone()),
+            });
+        }
+        if !self.name.is_empty() && self.name != now.name {
+            changes.push(GrantChange {
+                what: "the name".into(),
+                before: Some(self.name.clone()),
+                after: Some(now.name.clone()),
             });
         }
         let (before, after) = (by_name(&self.tools), by_name(&now.tools));
@@ -239,7 +266,7 @@ pub trait ApprovalStore: Debug + Send + Sync {
     /// What the store says.
     fn put(&self, approval: &Approval) -> io::Result<()>;
 
-    /// Whether any version of the module has an approval.
+    /// Whether any version of the module has a record, in whatever slot, also one that cannot be read.
     fn knows(&self, module: &str) -> bool;
 }
 
@@ -247,6 +274,11 @@ impl Standing {
     /// Whether calls are allowed.
     pub fn may_run(&self) -> bool {
         !matches!(self, Self::Pending { .. })
+    }
+
+    /// Whether a person took the approval back.
+    pub fn is_revoked(&self) -> bool {
+        matches!(self, Self::Pending { changes } if !changes.is_empty() && changes.iter().all(GrantChange::is_whole))
     }
 
     /// Why it may not run, in a line.
@@ -290,7 +322,8 @@ mod tests {
 
     fn approval(bytes: &[u8], tools: &[ToolSpec]) -> Approval {
         let grant = Grant::default();
-        Approval::of("m", Digest::of(bytes), tools, &grant, ApprovedBy::Person)
+        let by = ApprovedBy::Person;
+        Approval::of("m", "m", Digest::of(bytes), tools, &grant, by)
     }
 
     #[test]
@@ -347,6 +380,37 @@ mod tests {
         assert_eq!(changes[0].before.as_deref(), Some("/proj/sub"));
         assert_eq!(changes[0].after.as_deref(), Some("/etc"));
         assert!(of("/etc").changes(&of("/etc"), true).is_empty());
+    }
+
+    #[test]
+    fn a_name_is_pinned_and_found_again() {
+        let before = approval(b"1", &[]);
+        let renamed = Approval {
+            name: "calculator".into(),
+            ..before.clone()
+        };
+        assert_eq!(before.changes(&renamed, true)[0].what, "the name");
+        assert!(renamed.is_of("calculator") && !renamed.is_of("m"));
+        assert_ne!(before.etag(), renamed.etag());
+        // Records from before names were kept.
+        let unnamed = |tools: &[ToolSpec]| Approval {
+            name: String::new(),
+            slot: "aaa@1.2".into(),
+            ..approval(b"1", tools)
+        };
+        assert!(unnamed(&[tool("m.a", "adds")]).is_of("m"));
+        assert!(unnamed(&[]).is_of("aaa") && !unnamed(&[]).is_of("m"));
+        assert!(
+            unnamed(&[])
+                .changes(
+                    &Approval {
+                        name: "b".into(),
+                        ..unnamed(&[])
+                    },
+                    true
+                )
+                .is_empty()
+        );
     }
 
     #[test]

@@ -71,6 +71,11 @@ pub enum CallError {
         "{module} is disabled until a person approves it: {reason} (toolhold modules approve {module})"
     )]
     NotApproved { module: String, reason: String },
+    /// The call ran while its approval or a part of its grant was taken back.
+    #[error(
+        "{module} was stopped in the middle of the call, because what it may use was taken back; what it did until then is done"
+    )]
+    Revoked { module: String },
     #[error(
         "the call returned more than its output limit of {limit} bytes; ask for a smaller part"
     )]
@@ -112,7 +117,8 @@ impl CallError {
             Self::Grant { .. }
             | Self::Host { .. }
             | Self::Denied { .. }
-            | Self::NotApproved { .. } => ErrorClass::Fatal,
+            | Self::NotApproved { .. }
+            | Self::Revoked { .. } => ErrorClass::Fatal,
             _ => ErrorClass::Correctable,
         }
     }

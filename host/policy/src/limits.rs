@@ -125,13 +125,17 @@ limits! {
     http_response_bytes: 8 << 20, 64 << 20, "bytes of HTTP responses";
     /// Milliseconds for one HTTP request, from connecting to its last byte.
     http_timeout_ms: 10_000, 60_000, "milliseconds for one HTTP request";
-    /// Calls of this module that run at the same time. More wait, with their deadline running.
-    concurrent_calls: 32, 256, "calls of this module at the same time";
+    /// Calls of this module that run at the same time. More wait, with their deadline running. No module gets
+    /// more than half of the host's places (64) by its own wish.
+    concurrent_calls: 32, 32, "calls of this module at the same time";
     /// Calls of this module in a minute, as a bucket that refills steadily. 0: not limited.
     calls_per_minute: 6_000, 60_000, "calls of this module in a minute";
     /// Bytes of the component; a larger file is refused before it is read. A Python component has
     /// 28 MB; a hundred is an attack or a mistake.
     component_bytes: 64 << 20, 64 << 20, "bytes of the component";
+    /// Milliseconds to ask the module for its tools when it is loaded, once its code is there. A module that
+    /// computes its list takes a few; one that sleeps would hold up what is loaded behind it.
+    list_tools_ms: 500, 5_000, "milliseconds to list its tools when it is loaded";
     /// Milliseconds to compile the component. Like the next, it holds where the compiler is a process
     /// of its own; a compiler in this process cannot be stopped.
     compile_ms: 120_000, 120_000, "milliseconds to compile the component";
@@ -162,6 +166,11 @@ impl Limits {
     /// Time limit of one compilation.
     pub fn compile_time(&self) -> Duration {
         Duration::from_millis(self.compile_ms)
+    }
+
+    /// Time limit of listing the tools.
+    pub fn list_tools_time(&self) -> Duration {
+        Duration::from_millis(self.list_tools_ms)
     }
 
     /// Whether instructions are counted.
@@ -222,7 +231,7 @@ mod tests {
     #[test]
     fn every_limit_is_told() {
         let entries = Limits::default().entries();
-        assert_eq!(entries.len(), 24);
+        assert_eq!(entries.len(), 25);
         assert!(entries.iter().all(|limit| !limit.bounds.is_empty()));
     }
 }

@@ -9,8 +9,8 @@
 //! Read it in this order: [`config`] (the types of the configuration), [`host`] (registry, database and
 //! telemetry made from it), [`components`] and [`requests`] (what a `_module` may name), [`tools`] (the
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
-//! it, ready to run), [`recorded`] (calls that belong to no run), [`watch`] and [`renewal`] (what changes while
-//! a process serves), [`stats`] (what runs took).
+//! it, ready to run), [`recorded`] (calls that belong to no run), [`trust`] (which found files a person trusts),
+//! [`watch`] and [`renewal`] (what changes while a process serves), [`stats`] (what runs took).
 //!
 //! # Embedding
 //!
@@ -59,6 +59,7 @@ pub mod stats;
 pub mod stored_approver;
 pub mod telemetry;
 pub mod tools;
+pub mod trust;
 pub mod watch;
 
 pub use components::Sources;

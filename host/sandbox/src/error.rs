@@ -56,6 +56,9 @@ pub enum LoadError {
     Limits { reason: String },
     #[error("its module.toml is wrong: {reason}")]
     Manifest { reason: String },
+    /// The name of a component without a module.toml, or of its file.
+    #[error("its name is wrong: {reason}")]
+    Name { reason: String },
     #[error("it could not say what tools it has: {source}")]
     ListTools {
         #[source]

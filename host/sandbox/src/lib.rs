@@ -35,8 +35,8 @@
 //! and `call` (one call: a fresh store, the guest, the verdict). They stand on: `policy` (the operator's decision
 //! and what it means for one module), [`compile`] (bytes to native code, and the cache with the only `unsafe`),
 //! [`engine`] (wasmtime, its clock, its permits), `grant` (a grant made ready for calls), [`egress`] (outbound
-//! HTTP), `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`]
-//! (what was written about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
+//! HTTP), `revocation` (tells running calls that their grant is gone), `disk` (scratch files, keys and values,
+//! quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was written about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
 
 mod bindings;
 mod call;
@@ -53,6 +53,7 @@ mod host;
 pub mod module;
 mod policy;
 pub mod registry;
+mod revocation;
 pub mod value;
 
 pub use compile::compiler_process;
@@ -63,7 +64,7 @@ pub use error::LoadError;
 pub use module::counters::Counters;
 pub use module::shield::{Screening, ScreeningPlace, ScreeningVerdict};
 pub use module::{Module, ModuleKind};
-pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, Trust};
+pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, ServerNames, Trust};
 pub use registry::folder::is_slot;
 pub use registry::snapshot::FailedModule;
 pub use registry::{LoadEvent, Registry};

@@ -3,7 +3,7 @@
 //! All commands are the variants of [`Command`], and `cargo xtask help` lists them. To read: `quickstart` (a task
 //! solved by a real model) and `test_run` (everything that must pass) stand on `project` (cargo, the `toolhold`
 //! binary) and `local_model` (a small real model served on this machine); `rooms` (the walls) and `lines` stand
-//! on `workspace` (crates) and `source` (their files); `bench` and `fuzz` run what lies beside the crates.
+//! on `workspace` (crates) and `source` (their files); `bench`, `fuzz` and `soak` run what lies beside the crates.
 //! Narration goes to standard error, so that standard output carries only what a command answers.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod project;
 mod quickstart;
 mod record;
 mod rooms;
+mod soak;
 mod source;
 mod test_run;
 mod wheels;
@@ -52,6 +53,8 @@ enum Command {
     Bench(bench::BenchArguments),
     /// Run the fuzz targets, which check properties that hold for any input
     Fuzz(fuzz::FuzzArguments),
+    /// Run random hostile components beside benign callers, and compare what the process holds before and after
+    Soak(soak::SoakArguments),
     /// Build the components under modules/ from their sources
     Modules(modules::ModulesArguments),
     /// Serve a small real model on this machine's CPU, OpenAI-compatible
@@ -123,6 +126,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Modules(arguments) => modules::run(&arguments),
         Command::Test(arguments) => test_run::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Rooms(arguments) => rooms::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Lines(arguments) => lines::run(&arguments),

@@ -48,9 +48,11 @@ impl ServerProcess {
         }
         let binary =
             std::fs::canonicalize(binary).with_context(|| format!("{binary} is missing"))?;
-        std::fs::write(folder.path().join("toolhold.toml"), CONFIGURATION)?;
+        std::fs::write(folder.path().join("load.toml"), CONFIGURATION)?;
         let mut child = Command::new(binary)
             .args([
+                "--config",
+                "load.toml",
                 "serve",
                 "--trust-all",
                 "--listen",

@@ -58,6 +58,10 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
                     settings.len()
                 )),
             );
+            if let Some(untrusted) = &loaded.untrusted {
+                let remedy = "`toolhold trust` shows it and asks";
+                report("configuration", Lacking(untrusted.what(), remedy.into()));
+            }
             loaded.configuration
         }
         Err(error) => {

@@ -3,7 +3,7 @@
 mod table;
 
 use crate::commands::endpoint::EndpointArgs;
-use crate::commands::run;
+use crate::commands::{run, trust};
 use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
@@ -254,6 +254,10 @@ async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec
             bail!("two configurations would be called {name:?}");
         }
         let loaded = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
+        loaded.protected()?;
+        if made.is_empty() {
+            trust::note(&loaded);
+        }
         let settings = loaded.settings.iter();
         let settings = settings.map(|set| (set.key.as_str(), &set.value));
         let settings = serde_json::to_value(settings.collect::<BTreeMap<_, _>>())?;

@@ -27,3 +27,4 @@ pub mod serve;
 pub mod serving;
 pub mod show_config;
 pub mod stats;
+pub mod trust;

@@ -1,7 +1,7 @@
 //! `toolhold serve`: agents as an HTTP service, until a signal stops it.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, Signals};
+use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::{Flags, Loaded};
 use crate::exit::Exit;
 use crate::terminal::{output, style};
@@ -39,7 +39,11 @@ impl ServeArgs {
 
 pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     let (config, serve) = (&loaded.configuration, &loaded.serve);
-    let (registry, watch) = serving::load_and_watch(loaded).await?;
+    let Started {
+        registry,
+        watch,
+        loading,
+    } = Box::pin(serving::load_and_watch(loaded)).await?;
     let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
     let needs_key = match serve.keys {
@@ -114,7 +118,7 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     drop(offered);
     tokio::select! {
         () = stop_signal.received() => {}
-        failed = serving::keep_up(loaded, watch, reload, agents.registry(), &dispatcher) => match failed? {},
+        failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, agents.registry(), &dispatcher)) => match failed? {},
     }
     let seconds = serve.drain().as_secs();
     output::remark(&format!(

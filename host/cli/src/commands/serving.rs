@@ -1,14 +1,19 @@
 //! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
-use crate::commands::loaded::{self, warn_of_failures};
+use crate::commands::loaded::warn_of_failures;
 use crate::config::Loaded;
-use crate::terminal::style;
+use crate::terminal::progress::Loading;
+use crate::terminal::{output, style};
 use anyhow::Result;
 use std::convert::Infallible;
+use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use toolhold_runtime::config::Configuration;
-use toolhold_runtime::renewal;
 use toolhold_runtime::watch::{Changed, ConfigStamps, ConfigWatch, Folders};
+use toolhold_runtime::{host, renewal};
 use toolhold_sandbox::Registry;
 
 /// State that is built from the configuration, and built again when that changes.
@@ -37,20 +42,77 @@ pub trait Serving {
     }
 }
 
-/// A registry with all modules, and a watch of every change since they were read.
-pub async fn load_and_watch(loaded: &Loaded) -> Result<(Registry, ConfigWatch)> {
+/// Time for the modules to be loaded before the process serves without those that are not ready. Modules from the
+/// cache take milliseconds; one that is made to take long holds up nothing beyond this.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// Time for more modules to become ready before clients are told of the first.
+const READY_PERIOD: Duration = Duration::from_millis(200);
+
+/// What a serving command begins with.
+pub struct Started {
+    /// With the modules that are ready.
+    pub registry: Registry,
+    /// Of every change since the files were read.
+    pub watch: ConfigWatch,
+    pub loading: LoadTask,
+}
+
+/// Modules that are loaded while the process serves already. Dropping it stops that.
+#[derive(Default)]
+pub struct LoadTask(JoinSet<Result<()>>);
+
+impl LoadTask {
+    /// Completes when every module is ready or refused.
+    ///
+    /// # Errors
+    /// The modules folder cannot be read.
+    pub async fn ended(&mut self) -> Result<()> {
+        match self.0.join_next().await {
+            Some(ended) => ended?,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Loads all modules. Those that take long are loaded on while the process serves.
+pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
     let config = &loaded.configuration;
     let seen = ConfigStamps::now(&loaded.files());
-    let registry = loaded::modules(config, None).await?;
+    let registry = host::registry(config)?;
+    let mut loading = LoadTask::default();
+    loading.0.spawn({
+        let (registry, config) = (registry.clone(), config.clone());
+        async move {
+            let shown = Loading::default();
+            host::load(&registry, &config, None, &|event| shown.on_event(event)).await
+        }
+    });
+    let in_time = timeout(START_PATIENCE, loading.ended()).await;
     // After loading, because the approvals file may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
-    if folder.exists() {
-        // Changes between loading and watching.
-        registry.load_folder(folder, None, &|_| ()).await?;
+    match in_time {
+        Ok(ended) => {
+            ended?;
+            if folder.exists() {
+                // Changes between loading and watching.
+                let again = registry.load_folder(folder, None, &|_| ());
+                if let Ok(again) = timeout(START_PATIENCE, again).await {
+                    again?;
+                }
+            }
+        }
+        Err(_) => output::note(
+            &style::warn("loading:"),
+            "some modules take long; they are offered when they are ready",
+        ),
     }
     warn_of_failures(&registry);
-    Ok((registry, watch))
+    Ok(Started {
+        registry,
+        watch,
+        loading,
+    })
 }
 
 /// A watch of the configuration's files and of the folders that it names.
@@ -102,34 +164,138 @@ impl StopSignal {
     }
 }
 
+/// What is worked on while changes are listened for.
+enum Task {
+    /// Nothing: waits for a change.
+    Idle,
+    /// Loading that began when the process did.
+    Start(LoadTask),
+    Changed(Changed),
+}
+
 /// Reloads modules and grants when their files change or a signal asks for it, and updates `serving`. An error
 /// is logged, and the previous state stays in use.
+///
+/// What is taken back holds at once, whatever is loaded or built at that moment. A change of the configuration
+/// stops work for an older one.
 pub async fn keep_up<S: Serving>(
     loaded: &Loaded,
-    mut watch: ConfigWatch,
+    started: (ConfigWatch, LoadTask),
     mut reload_signal: Signal,
     registry: &Registry,
     serving: &S,
 ) -> Result<Infallible> {
+    let (watch, loading) = started;
+    let mut changes = changes(watch);
+    let mut ready = registry.changes();
     let mut held = loaded.clone();
+    let mut due = (!loading.0.is_empty()).then_some(Task::Start(loading));
     loop {
-        let changed = tokio::select! {
-            changed = watch.changed() => changed,
-            _ = reload_signal.recv() => Changed::Configuration,
-        };
-        match changed {
-            Changed::Modules => renewal::reload_modules(&held.configuration, registry).await,
-            Changed::Configuration => reload(&mut held, registry, serving).await,
+        let task = due.take().unwrap_or(Task::Idle);
+        let is_idle = matches!(task, Task::Idle);
+        if let Task::Start(_) = task {
+            // Changes between loading and watching.
+            due = Some(Task::Changed(Changed::Modules));
         }
-        warn_of_failures(registry);
-        serving.reloaded(&held.configuration).await?;
+        let now = {
+            let mut work = Box::pin(work(task, &held, registry, serving));
+            loop {
+                let changed = tokio::select! {
+                    biased;
+                    Some(changed) = changes.told.recv() => changed,
+                    _ = reload_signal.recv() => Changed::Configuration,
+                    () = more_ready(&mut ready) => {
+                        serving.reloaded(&held.configuration).await?;
+                        continue;
+                    }
+                    now = &mut work => break now,
+                };
+                take_back(changed, &held, registry).await;
+                serving.reloaded(&held.configuration).await?;
+                // Reading the configuration again loads the modules, too.
+                if !matches!(due, Some(Task::Changed(Changed::Configuration))) {
+                    due = Some(Task::Changed(changed));
+                }
+                if is_idle || changed == Changed::Configuration {
+                    break None;
+                }
+            }
+        };
+        if let Some(now) = now {
+            held = now;
+        }
+        if !is_idle {
+            warn_of_failures(registry);
+            serving.reloaded(&held.configuration).await?;
+        }
     }
 }
 
-async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S) {
+/// The changes that a watch reports, none of which is lost when nothing listens for a moment.
+struct Changes {
+    told: mpsc::Receiver<Changed>,
+    /// Stops with this.
+    _watch: JoinSet<()>,
+}
+
+fn changes(mut watch: ConfigWatch) -> Changes {
+    let (tell, told) = mpsc::channel(1);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { while tell.send(watch.changed().await).await.is_ok() {} });
+    Changes {
+        told,
+        _watch: tasks,
+    }
+}
+
+/// Completes when the registry changed, and not much more followed.
+async fn more_ready(ready: &mut watch::Receiver<()>) {
+    if ready.changed().await.is_err() {
+        return std::future::pending().await;
+    }
+    tokio::time::sleep(READY_PERIOD).await;
+    ready.mark_unchanged();
+}
+
+/// Lets revocations hold: approvals that were taken back, and grants that the new configuration gives no more.
+/// It reads files, and waits for nothing that is loaded or built.
+async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) {
+    registry.reconsider().await;
+    if changed == Changed::Configuration
+        && let Ok(now) = held.again()
+    {
+        registry.withdraw(&now.configuration.policy()).await;
+    }
+}
+
+/// Works on what changed. Returns the new configuration, if there is one.
+async fn work<S: Serving>(
+    task: Task,
+    held: &Loaded,
+    registry: &Registry,
+    serving: &S,
+) -> Option<Loaded> {
+    match task {
+        Task::Idle => std::future::pending().await,
+        Task::Start(mut loading) => {
+            if let Err(error) = loading.ended().await {
+                tracing::error!("{error:#}");
+            }
+            None
+        }
+        Task::Changed(Changed::Modules) => {
+            renewal::reload_modules(&held.configuration, registry).await;
+            None
+        }
+        Task::Changed(Changed::Configuration) => reload(held, registry, serving).await,
+    }
+}
+
+async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> Option<Loaded> {
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
         let now = held.again()?;
+        now.servable()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
         let put = |made| serving.replace(made);
         renewal::apply(before, configuration, registry, made, put).await?;
@@ -138,15 +304,20 @@ async fn reload<S: Serving>(held: &mut Loaded, registry: &Registry, serving: &S)
     match Box::pin(renewed).await {
         Ok(now) => {
             serving.renew_secrets(now.configuration.secrets());
-            *held = now;
             eprintln!("{} {}", style::good("reloaded:"), S::WHAT);
+            Some(now)
         }
-        Err(error) => eprintln!(
-            "{} {}; {} stay as they were",
-            style::bad("error:"),
-            style::chain(&error),
-            S::WHAT
-        ),
+        Err(error) => {
+            // What it would have taken back was taken back already.
+            registry.govern(held.configuration.policy()).await;
+            eprintln!(
+                "{} {}; {} stay as they were",
+                style::bad("error:"),
+                style::chain(&error),
+                S::WHAT
+            );
+            None
+        }
     }
 }
 

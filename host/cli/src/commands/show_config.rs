@@ -1,22 +1,31 @@
 //! `toolhold config`.
 
-use crate::config::Setting;
+use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::columns::{Column, aligned};
 use crate::terminal::{output, style};
 
-pub fn show(settings: &[Setting], json: bool) -> anyhow::Result<Exit> {
+pub fn show(loaded: &Loaded, json: bool) -> anyhow::Result<Exit> {
     if json {
-        output::json(&settings)?;
+        output::json(&loaded.settings)?;
         return Ok(Exit::Ok);
     }
-    let rows = settings.iter().map(|Setting { key, value, origin }| {
-        let origin = if origin == "default" {
-            style::dim(origin)
+    let held = loaded.settings.iter().map(|setting| {
+        let origin = if setting.origin == "default" {
+            style::dim(&setting.origin)
         } else {
-            style::good(origin)
+            style::good(&setting.origin)
         };
-        [key.clone(), format!("= {value}  {origin}")]
+        (setting, origin)
+    });
+    let ignored = loaded.untrusted.iter().flat_map(|it| &it.ignored);
+    let ignored = ignored.map(|setting| {
+        let origin = format!("{}, not trusted: does not hold", setting.origin);
+        (setting, style::warn(&origin))
+    });
+    let rows = held.chain(ignored).map(|(setting, origin)| {
+        let value = style::line(&setting.value.to_string());
+        [style::line(&setting.key), format!("= {value}  {origin}")]
     });
     for line in aligned(&[Column::Left(0); 2], 1, rows) {
         println!("{line}");

@@ -1,19 +1,20 @@
 //! The configuration files, and their tables as leaves with dotted keys.
 
+use super::found::{FOUND, FoundLayer};
 use super::known;
 use super::layers::ConfigError;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
 
-/// The file that is read from the working folder.
-pub const FOUND: &str = "toolhold.toml";
-
-/// The parsed configuration files: each with its origin, the weakest first.
+/// The parsed configuration files.
 #[derive(Debug)]
 pub struct ConfigFiles {
     grants: Option<(String, Table)>,
-    others: Vec<(String, Table)>,
+    /// The file that the user named, or the one in the user's configuration folder.
+    own: Option<(String, Table)>,
+    /// The file of the working folder, unless the user named another.
+    pub found: Option<FoundLayer>,
     pub is_named: bool,
 }
 
@@ -23,19 +24,30 @@ impl ConfigFiles {
     /// # Errors
     /// A file that cannot be read or parsed.
     pub fn read(file: Option<&Path>) -> Result<Self, ConfigError> {
-        let read = match file {
-            Some(file) => vec![read(file, true)?],
-            None => {
-                let usual = usual_files().into_iter();
-                usual
-                    .map(|file| read(&file, false))
-                    .collect::<Result<_, _>>()?
-            }
+        let Some(file) = file else {
+            let found = FoundLayer::read()?;
+            let users = Self::users_alone()?;
+            return Ok(Self { found, ..users });
         };
         Ok(Self {
             grants: None,
-            others: read.into_iter().flatten().collect(),
-            is_named: file.is_some(),
+            own: read(file, true)?,
+            found: None,
+            is_named: true,
+        })
+    }
+
+    /// The file in the user's configuration folder alone.
+    ///
+    /// # Errors
+    /// It cannot be read or parsed.
+    pub fn users_alone() -> Result<Self, ConfigError> {
+        let own = user_file().map(|file| read(&file, false)).transpose()?;
+        Ok(Self {
+            grants: None,
+            own: own.flatten(),
+            found: None,
+            is_named: false,
         })
     }
 
@@ -49,9 +61,17 @@ impl ConfigFiles {
         Ok(())
     }
 
-    /// The weakest first.
-    pub fn all(&self) -> impl Iterator<Item = &(String, Table)> {
-        self.grants.iter().chain(&self.others)
+    /// Those that the user wrote, by hand or with commands, the weakest first. `found` is stronger.
+    pub fn users(&self) -> impl Iterator<Item = &(String, Table)> {
+        self.grants.iter().chain(&self.own)
+    }
+
+    /// The text at `key` in the file that the user wrote by hand.
+    pub fn own_text(&self, key: &str) -> Option<String> {
+        let (_, table) = self.own.as_ref()?;
+        let leaves = flatten(table).into_iter();
+        let mut texts = leaves.filter_map(|(own, value)| Some((own, value.as_str()?.to_owned())));
+        texts.find_map(|(own, text)| (own == key).then_some(text))
     }
 }
 
@@ -83,11 +103,12 @@ pub fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, C
     Ok(Some((origin, table)))
 }
 
-/// Path of the user's file, if there is a home folder.
+/// Path of the user's file, if there is a home folder. A relative one (`HOME=""`) would be in the working folder.
 fn user_file() -> Option<PathBuf> {
     use etcetera::BaseStrategy as _;
     let base = etcetera::choose_base_strategy().ok()?;
-    Some(base.config_dir().join("toolhold").join("config.toml"))
+    let folder = Some(base.config_dir()).filter(|folder| folder.is_absolute());
+    Some(folder?.join("toolhold").join("config.toml"))
 }
 
 /// The files that are read unless one is named.

@@ -48,6 +48,13 @@ impl Flags {
         &self.0
     }
 
+    /// The text at `key`, with its flag.
+    pub(super) fn text(&self, key: &str) -> Option<(&str, &str)> {
+        let last = self.0.iter().rfind(|(_, own, _)| own == key);
+        let (flag, _, value) = last?;
+        Some((flag, value.as_str()?))
+    }
+
     /// The number of set keys.
     pub fn len(&self) -> usize {
         self.0.len()

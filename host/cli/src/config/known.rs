@@ -94,6 +94,29 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
     }
 }
 
+/// A key for each leaf that [`is_key`] takes below tables that users name, besides those that are keys of the
+/// default file for other names.
+#[cfg(test)]
+pub fn leaves_of_named_tables() -> Vec<String> {
+    let below = |table: &str, leaves: &[&str]| -> Vec<String> {
+        let leaves = leaves.iter();
+        leaves.map(|leaf| format!("{table}.{leaf}")).collect()
+    };
+    [
+        below("module.m", &MODULE),
+        below("module.m.limits", &["fuel"]),
+        below("mcp.m", &MCP),
+        below("shields.s", &SHIELD),
+        below("agents.a", &AGENT_KEYS),
+        below(&format!("agents.a.{SHARES}"), &["m"]),
+        below("agents.a.run", &["max_steps"]),
+        below("agents.a.shields.s", &SHIELD),
+        below("pools.p", &POOL_KEYS),
+        below("router.classes.c", &CLASS_KEYS),
+    ]
+    .concat()
+}
+
 /// Whether `key` is that of a table.
 pub fn is_table(listed: &[String], key: &str) -> bool {
     let leads = |key: &str| {

@@ -1,14 +1,16 @@
 //! The layers of the configuration: defaults, files, environment, flags; a later layer overrides.
 
-use super::files::{ConfigFiles, FOUND, flatten, parse};
+use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
-use super::known;
+use super::found::{FOUND, FoundLayer, Untrusted};
+use super::{harmless, known};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use thiserror::Error;
 use toml::{Table, Value};
 use toolhold_runtime::config::{DEFAULTS, ROUTER};
+use toolhold_runtime::trust::FileTrust;
 
 const PREFIX: &str = "TOOLHOLD_";
 /// Short variables of common settings, and variables that are not settings.
@@ -54,6 +56,37 @@ pub enum ConfigError {
         origin: String,
         reason: String,
     },
+    #[error("{needed_by}: {}", untrusted.in_words())]
+    Untrusted {
+        untrusted: Untrusted,
+        needed_by: &'static str,
+    },
+    #[error(
+        "there is no home folder to keep {what} in, and a folder in the working folder could be anybody's; \
+         set {variable} to an absolute path"
+    )]
+    NoHome {
+        what: &'static str,
+        variable: &'static str,
+    },
+}
+
+impl ConfigError {
+    /// The same error, which may follow from what does not hold.
+    pub fn beside(self, untrusted: &Untrusted) -> Self {
+        match self {
+            Self::Value {
+                key,
+                origin,
+                reason,
+            } => Self::Value {
+                key,
+                origin,
+                reason: format!("{reason} ({})", untrusted.in_words()),
+            },
+            other => other,
+        }
+    }
 }
 
 /// One effective value.
@@ -72,6 +105,8 @@ pub struct Merged {
     order: Vec<String>,
     /// Whether the user named the file to read.
     is_named: bool,
+    /// What the found file sets in vain, because it is not trusted.
+    ignored: Vec<Setting>,
     /// Variables that are no settings, with the error of each.
     unknown: Vec<(String, ConfigError)>,
 }
@@ -165,20 +200,51 @@ impl Merged {
     }
 
     fn put(&mut self, key: String, value: Value, origin: &str) -> Result<(), ConfigError> {
-        let is_table = is_empty(&value) && known::is_table(&self.order, &key);
-        if !is_table && !known::is_key(&self.order, &key) {
-            let meant = known::nearest(&self.order, &key);
-            return Err(ConfigError::UnknownKey {
-                origin: origin.to_owned(),
-                suggestion: meant.map_or_else(String::new, |key| format!(" did you mean {key:?}?")),
-                key,
-            });
-        }
-        // An empty table of another layer leaves everything else as it was.
-        if !is_table || known::is_entry(&key) {
+        if self.sets(&key, &value, origin)? {
             self.leaves.insert(key, (value, origin.to_owned()));
         }
         Ok(())
+    }
+
+    /// As [`put`](Self::put), for a file that is not trusted: only what cannot harm holds.
+    fn put_untrusted(
+        &mut self,
+        key: String,
+        value: Value,
+        origin: &str,
+    ) -> Result<(), ConfigError> {
+        let is_there = || {
+            let below = format!("{key}.");
+            self.leaves.keys().any(|own| own.starts_with(&below))
+        };
+        if !self.sets(&key, &value, origin)? || (is_empty(&value) && is_there()) {
+            return Ok(());
+        }
+        let without = self.leaves.get(&key).map(|(value, _)| value);
+        let origin = origin.to_owned();
+        if harmless::holds(&key, &value, without) {
+            self.leaves.insert(key, (value, origin));
+        } else {
+            self.ignored.push(Setting { key, value, origin });
+        }
+        Ok(())
+    }
+
+    /// Whether the value at `key` says anything. An empty table of another layer leaves everything else as it was.
+    ///
+    /// # Errors
+    /// There is no such key.
+    fn sets(&self, key: &str, value: &Value, origin: &str) -> Result<bool, ConfigError> {
+        let is_table = is_empty(value) && known::is_table(&self.order, key);
+        if is_table || known::is_key(&self.order, key) {
+            return Ok(!is_table || known::is_entry(key));
+        }
+        let meant = known::nearest(&self.order, key);
+        Err(ConfigError::UnknownKey {
+            origin: origin.to_owned(),
+            suggestion: meant.map_or_else(String::new, |key| format!(" did you mean {key:?}?")),
+            key: key.to_owned(),
+        })
     }
 
     /// Removes empty tables that another layer or a default has filled.
@@ -230,8 +296,10 @@ impl Merged {
     /// Whether a setting names this variable: `api_key_env = "…"`, `secret_env = ["…"]`, or `env = "…"` in a
     /// module's secret or environment.
     fn names(&self, variable: &str) -> bool {
-        let mut leaves = self.leaves.iter();
-        leaves.any(|(key, (value, _))| {
+        let leaves = self.leaves.iter().map(|(key, (value, _))| (key, value));
+        // It is a variable of somebody's, whether its key is trusted or not.
+        let ignored = self.ignored.iter().map(|it| (&it.key, &it.value));
+        leaves.chain(ignored).any(|(key, value)| {
             let name = key.rsplit('.').next().unwrap_or(key);
             says(name, value, variable)
         })
@@ -263,6 +331,19 @@ fn insert(table: &mut Table, key: &str, value: &Value) {
     }
 }
 
+/// What the found file sets in vain, if it is not trusted.
+///
+/// # Errors
+/// A key of a file does not exist.
+pub fn untrusted(files: &ConfigFiles) -> Result<Option<Untrusted>, ConfigError> {
+    let merged = merge(files, &Flags::default(), std::iter::empty())?;
+    let is_changed = |found: &FoundLayer| matches!(found.trust, FileTrust::Changed { .. });
+    Ok((!merged.ignored.is_empty()).then(|| Untrusted {
+        is_changed: files.found.as_ref().is_some_and(is_changed),
+        ignored: merged.ignored,
+    }))
+}
+
 /// Merges all layers. [`known`](Merged::known) needs the grants among them.
 pub fn merge(
     files: &ConfigFiles,
@@ -273,6 +354,7 @@ pub fn merge(
         leaves: BTreeMap::new(),
         order: Vec::new(),
         is_named: files.is_named,
+        ignored: Vec::new(),
         unknown: Vec::new(),
     };
     let defaults = parse("the default file", DEFAULTS)?;
@@ -280,9 +362,17 @@ pub fn merge(
         merged.order.push(key.clone());
         merged.leaves.insert(key, (value, "default".into()));
     }
-    for (origin, table) in files.all() {
+    for (origin, table) in files.users() {
         for (key, value) in flatten(table) {
             merged.put(key, value, origin)?;
+        }
+    }
+    if let Some(found) = &files.found {
+        for (key, value) in flatten(&found.table) {
+            match found.trust {
+                FileTrust::Trusted => merged.put(key, value, &found.origin)?,
+                _ => merged.put_untrusted(key, value, &found.origin)?,
+            }
         }
     }
     merged.complete_endpoints();

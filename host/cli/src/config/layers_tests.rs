@@ -158,6 +158,7 @@ fn values_of_a_found_file_have_it_as_their_origin() {
         ]),
         order: Vec::new(),
         is_named: false,
+        ignored: Vec::new(),
         unknown: Vec::new(),
     };
     assert!(found.is_found("mcp.a") && found.is_found("mcp.a.command"));

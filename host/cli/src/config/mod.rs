@@ -1,20 +1,27 @@
 //! Where the configuration comes from: read once, merged from its layers, checked, then passed down as
 //! values. Nothing else in Toolhold reads configuration files, variables or flags.
 //!
-//! Unknown keys are errors: in a host for hostile code a misspelt limit must not silently be no limit.
+//! Unknown keys are errors: in a host for hostile code a misspelt limit must not silently be no limit. Of a file
+//! that was found and is not trusted, only what cannot harm holds.
 
 mod files;
 mod flags;
+mod found;
+#[cfg(test)]
+mod found_tests;
+mod harmless;
 mod known;
 mod layers;
 #[cfg(test)]
 mod routes_tests;
 
 pub use flags::Flags;
+pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use layers::{ConfigError, Setting};
 
 use etcetera::BaseStrategy as _;
 use files::{ConfigFiles, MAX_CONFIG_BYTES};
+use found::FoundLayer;
 use layers::Merged;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -24,6 +31,7 @@ use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent, Tables,
 };
+use toolhold_runtime::trust::TrustedFiles;
 use toolhold_sandbox::CompilerProcess;
 use toolhold_server::settings as serve;
 
@@ -38,6 +46,10 @@ pub struct Loaded {
     pub mcp_server: mcp_server::Settings,
     /// Every effective value, with its origin.
     pub settings: Vec<Setting>,
+    /// The found file, if it is not trusted and sets what only a trusted file may.
+    pub untrusted: Option<Untrusted>,
+    /// The record of the trust in the file that is found, whether there is one or not.
+    record: Option<PathBuf>,
     file: Option<PathBuf>,
     flags: Flags,
 }
@@ -57,26 +69,49 @@ fn load_granting(
     grants: Option<&Path>,
 ) -> Result<Loaded, ConfigError> {
     let mut files = ConfigFiles::read(file)?;
-    // The folder of the grants is itself a setting.
-    let merged = layers::merge(&files, flags, variables())?;
-    match grants {
-        Some(grants) => files.read_grants(grants)?,
-        None => files.read_grants(&grants_file(&state_folder(&merged)))?,
+    let trusted = trusted_files(&files, flags).ok();
+    if let (Some(found), Some(trusted)) = (&mut files.found, &trusted) {
+        found.compare(trusted);
     }
-    let merged = layers::merge(&files, flags, variables())?.known()?;
+    let untrusted = layers::untrusted(&files)?;
+    let mut load = || {
+        // The folder of the grants is itself a setting.
+        let merged = layers::merge(&files, flags, variables())?;
+        let usual = grants_file(&state_folder(&merged)?);
+        files.read_grants(grants.unwrap_or(&usual))?;
+        let merged = layers::merge(&files, flags, variables())?.known()?;
+        resolved(&merged, &files, flags)
+    };
+    let loaded = load().map_err(|error| match &untrusted {
+        Some(untrusted) => error.beside(untrusted),
+        None => error,
+    })?;
+    let is_found = file.is_none();
+    let folder = Path::new(".").canonicalize().ok().filter(|_| is_found);
+    let record = folder.and_then(|folder| Some(trusted?.record(&folder.join(FOUND))));
+    Ok(Loaded {
+        untrusted,
+        record,
+        file: file.map(Path::to_owned),
+        ..loaded
+    })
+}
+
+/// What the layers say, checked.
+fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loaded, ConfigError> {
     let table = merged.table();
-    let serve: serve::Settings = section(&merged, &table, "serve")?;
+    let serve: serve::Settings = section(merged, &table, "serve")?;
     if let Some((leaf, reason)) = serve.fault() {
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
-    let mut mcp_server: mcp_server::Settings = section(&merged, &table, "mcp_server")?;
-    let mut configuration = configuration(&merged, table.clone(), &mcp_server.token_env)?;
+    let mut mcp_server: mcp_server::Settings = section(merged, &table, "mcp_server")?;
+    let mut configuration = configuration(merged, table.clone(), &mcp_server.token_env)?;
     if let Some((leaf, reason)) = mcp_server.fault() {
         return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
     }
     mcp_server.token = variable(&mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
-        let resolved = resolve_agent(&files, flags, &name, &agent, table.get("agents"));
+        let resolved = resolve_agent(files, flags, &name, &agent, table.get("agents"));
         configuration.add_agent(name, resolved);
     }
     Ok(Loaded {
@@ -84,7 +119,9 @@ fn load_granting(
         serve,
         mcp_server,
         settings: merged.settings(),
-        file: file.map(Path::to_owned),
+        untrusted: None,
+        record: None,
+        file: None,
         flags: flags.clone(),
     })
 }
@@ -117,8 +154,90 @@ impl Loaded {
             Some(file) => vec![file.clone()],
             None => files::usual_files(),
         };
-        files.into_iter().chain([self.grants_file()]).collect()
+        let files = files.into_iter().chain(self.record.clone());
+        files.chain([self.grants_file()]).collect()
     }
+
+    /// Refuses to serve with a part of the configuration.
+    ///
+    /// # Errors
+    /// The found file is not trusted, and sets what only a trusted file may.
+    pub fn servable(&self) -> Result<(), ConfigError> {
+        self.refuse_untrusted("nothing is served with a part of the configuration", |_| {
+            true
+        })
+    }
+
+    /// Refuses to run tools without protections that the found file asks for.
+    ///
+    /// # Errors
+    /// As [`servable`](Self::servable), if shields or calls that wait for a person are among what does not hold.
+    pub fn protected(&self) -> Result<(), ConfigError> {
+        let needed_by = "nothing is run without its shields and approvals";
+        self.refuse_untrusted(needed_by, Untrusted::protects)
+    }
+
+    fn refuse_untrusted(
+        &self,
+        needed_by: &'static str,
+        matters: impl Fn(&Untrusted) -> bool,
+    ) -> Result<(), ConfigError> {
+        match &self.untrusted {
+            Some(untrusted) if matters(untrusted) => Err(ConfigError::Untrusted {
+                untrusted: untrusted.clone(),
+                needed_by,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The files that the user trusts. They are kept in the user's own state folder: not where the found file says,
+/// trusted or not, and not in the working folder.
+fn trusted_files(files: &ConfigFiles, flags: &Flags) -> Result<TrustedFiles, ConfigError> {
+    let key = "paths.state";
+    let named = files
+        .own_text(key)
+        .map(|folder| (folder, "your file".to_owned()));
+    let variable = variable("TOOLHOLD_PATHS__STATE");
+    let variable = variable.map(|folder| (folder, "variable TOOLHOLD_PATHS__STATE".to_owned()));
+    let flag = flags.text(key);
+    let flag = flag.map(|(flag, folder)| (folder.to_owned(), format!("flag {flag}")));
+    let named = flag.or(variable).or(named);
+    let Some((folder, origin)) = named.filter(|(folder, _)| !folder.is_empty()) else {
+        return Ok(TrustedFiles::new(&users_state_folder()?));
+    };
+    let folder = PathBuf::from(folder);
+    if folder.is_absolute() {
+        return Ok(TrustedFiles::new(&folder));
+    }
+    Err(ConfigError::Value {
+        key: key.to_owned(),
+        origin,
+        reason: "must be an absolute path, or a file could be found together with the trust in it"
+            .into(),
+    })
+}
+
+/// The files that the user trusts, for the commands that change them.
+///
+/// # Errors
+/// There is no state folder of the user's, or the user's file is wrong.
+pub fn trusted(flags: &Flags) -> Result<TrustedFiles, ConfigError> {
+    trusted_files(&ConfigFiles::users_alone()?, flags)
+}
+
+/// What of this file would not hold if it were found and not trusted.
+///
+/// # Errors
+/// The file, or another one, is wrong.
+pub fn in_need_of_trust(file: FoundFile) -> Result<Vec<Setting>, ConfigError> {
+    let mut files = ConfigFiles::users_alone()?;
+    files.found = Some(FoundLayer::of(file)?);
+    let untrusted = layers::untrusted(&files)?;
+    Ok(untrusted
+        .map(|untrusted| untrusted.ignored)
+        .unwrap_or_default())
 }
 
 fn grants_file(state_folder: &Path) -> PathBuf {
@@ -143,8 +262,8 @@ fn configuration(
         variable: &variable,
         // Mounted secrets are often links.
         secret_file: &|path| toolhold_files::read_text(path, MAX_CONFIG_BYTES, Links::Follow),
-        state_folder: users_state_folder(),
-        cache_folder: users_cache_folder(),
+        state_folder: state_folder(merged)?,
+        cache_folder: cache_folder(merged)?,
         compiler,
         one_off_grants: merged.granted_by_flags(),
         is_max_tokens_default: merged.origin("run.max_tokens") == "default",
@@ -272,25 +391,36 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// The configured folder, or the user's.
-fn state_folder(merged: &Merged) -> PathBuf {
+fn state_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
     let own = merged.text("paths.state").filter(|own| !own.is_empty());
-    own.map_or_else(users_state_folder, PathBuf::from)
+    own.map_or_else(users_state_folder, |own| Ok(own.into()))
 }
 
-fn users_state_folder() -> PathBuf {
+fn cache_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
+    let own = merged.text("paths.cache").filter(|own| !own.is_empty());
+    own.map_or_else(users_cache_folder, |own| Ok(own.into()))
+}
+
+fn users_state_folder() -> Result<PathBuf, ConfigError> {
     let base = etcetera::choose_base_strategy().ok();
-    own_folder(base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir())))
+    let users = base.map(|base| base.state_dir().unwrap_or_else(|| base.data_dir()));
+    own_folder(users, "approvals, grants and runs", "TOOLHOLD_PATHS__STATE")
 }
 
-fn users_cache_folder() -> PathBuf {
+fn users_cache_folder() -> Result<PathBuf, ConfigError> {
     let base = etcetera::choose_base_strategy().ok();
-    own_folder(base.map(|base| base.cache_dir()))
+    let users = base.map(|base| base.cache_dir());
+    own_folder(users, "compiled modules", "TOOLHOLD_PATHS__CACHE")
 }
 
-/// `toolhold` in a folder of the user; a hidden folder in the working folder for a user without a home.
-fn own_folder(users: Option<PathBuf>) -> PathBuf {
-    users.map_or_else(
-        || PathBuf::from(".toolhold"),
-        |folder| folder.join("toolhold"),
-    )
+/// `toolhold` in a folder of the user's. One in the working folder could come with a repository, and bring grants,
+/// approvals and compiled code with it.
+fn own_folder(
+    users: Option<PathBuf>,
+    what: &'static str,
+    variable: &'static str,
+) -> Result<PathBuf, ConfigError> {
+    let users = users.filter(|folder| folder.is_absolute());
+    let folder = users.ok_or(ConfigError::NoHome { what, variable })?;
+    Ok(folder.join("toolhold"))
 }

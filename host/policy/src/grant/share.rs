@@ -57,6 +57,24 @@ pub struct Share {
 }
 
 impl Share {
+    /// Everything that `grant` gives.
+    pub fn all_of(grant: &Grant) -> Self {
+        Self {
+            directories: grant.directories.clone(),
+            scratch: grant.scratch.clone(),
+            environment: grant.environment.clone(),
+            http: grant.http.clone(),
+            secrets: grant
+                .secrets
+                .iter()
+                .map(|secret| secret.slot().name.clone())
+                .collect(),
+            key_value: grant.key_value.clone(),
+            tools: grant.tools.clone(),
+            clocks: grant.clocks,
+        }
+    }
+
     /// What both this and `grant` give.
     pub fn of(&self, grant: &Grant, same_directory: SameDirectory<'_>) -> Grant {
         let directories = self.directories.iter().filter_map(|own| {
@@ -129,6 +147,23 @@ impl Share {
 }
 
 impl Grant {
+    /// Whether this gives everything that `other` gives. The values of secrets are not compared: a new value
+    /// under an old name takes nothing away.
+    pub fn covers(&self, other: &Self) -> bool {
+        let same = |one: &Path, other: &Path| one == other;
+        let left = Share::all_of(self).of(other, &same);
+        let namespace = |grant: &Self| grant.key_value.as_ref().map(|own| own.namespace.clone());
+        left.directories == other.directories
+            && left.scratch == other.scratch
+            && left.environment == other.environment
+            && other.http.iter().all(|own| left.http.contains(own))
+            && other.secrets.iter().all(|own| self.secrets.contains(own))
+            && left.key_value == other.key_value
+            && (other.key_value.is_none() || namespace(self) == namespace(other))
+            && other.tools.iter().all(|own| left.tools.contains(own))
+            && left.clocks == other.clocks
+    }
+
     /// The same without the kinds that `permits` does not name.
     pub(crate) fn only(&self, permits: impl Fn(Capability) -> bool) -> Self {
         let mut left = self.clone();
@@ -305,5 +340,21 @@ mod tests {
         assert!(left.key_value.is_none() && left.secrets.is_empty() && left.http.is_empty());
         // Asking again changes nothing, whatever was asked.
         assert_eq!(less.of(&left, &same), left);
+
+        assert!(grant.covers(&grant) && grant.covers(&left) && grant.covers(&Grant::default()));
+        assert!(!left.covers(&grant), "less covers no more");
+        for kind in Capability::ALL {
+            let without = grant.only(|other| other != *kind);
+            assert!(grant.covers(&without), "{kind:?}");
+            assert!(!without.covers(&grant), "{kind:?}");
+        }
+        let elsewhere = Grant {
+            key_value: Some(KeyValueGrant::default()),
+            ..grant.clone()
+        };
+        assert!(
+            !elsewhere.covers(&grant),
+            "another namespace is another place"
+        );
     }
 }

@@ -387,8 +387,12 @@ impl Configuration {
 
     /// The pins of MCP servers, and when they need approval.
     pub fn pins(&self) -> mcp::Pins {
-        let approvals = ApprovalFolder::new(self.state_folder().join("mcp"));
-        mcp::Pins::new(Arc::new(approvals), self.tables.modules.approval)
+        let approvals = Arc::new(self.server_approvals());
+        mcp::Pins::new(approvals, self.tables.modules.approval)
+    }
+
+    pub(super) fn server_approvals(&self) -> ApprovalFolder {
+        ApprovalFolder::new(self.state_folder().join("mcp"))
     }
 
     /// The folder of compiled modules, fetched components and toolchains.

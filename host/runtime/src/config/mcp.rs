@@ -77,7 +77,7 @@ impl McpTable {
             found: is_found,
             fault: (is_found && is_state_found).then(|| {
                 "./toolhold.toml names both the server and, as paths.state, the folder with its approval; \
-                 say that you trust the file by naming it with --config"
+                 name that folder in a variable or in your own file, or this file with --config"
                     .into()
             }),
         })

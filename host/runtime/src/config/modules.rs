@@ -15,7 +15,7 @@ use toolhold_policy::{
     Origin, Randomness, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
 };
 use toolhold_sandbox::{
-    ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, Storage, Trust,
+    ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, ServerNames, Storage, Trust,
 };
 
 #[derive(Debug, Clone, Deserialize)]
@@ -143,7 +143,17 @@ impl Configuration {
                 key_value: Some(kept.join("key-value")),
             },
             modules: decided.collect(),
+            servers: self.server_names(),
             ..Policy::default()
+        }
+    }
+
+    /// The MCP servers that offer their tools under their names.
+    fn server_names(&self) -> ServerNames {
+        let offering = self.servers().into_iter().filter(|server| server.offer);
+        ServerNames {
+            names: offering.map(|server| server.name).collect(),
+            approvals: Some(Arc::new(self.server_approvals())),
         }
     }
 

@@ -27,6 +27,7 @@ pub use state::CallState;
 
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
+use crate::revocation::{Revocation, Revoked};
 use meter::RefusedResource;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,8 +125,12 @@ pub(crate) struct CallContext<'a> {
     pub engine: &'a Engine,
     pub limits: &'a Limits,
     pub granted: &'a PreparedGrant,
-    /// The module's number, for its lane in the queue.
-    pub module: u64,
+    /// The module's number, for its lane in the queue, and its name.
+    pub module: (u64, &'a str),
+    /// Whether it needs no permit for calls: it has one to list its tools.
+    pub is_listing: bool,
+    /// Ends the call when what it may use is taken back.
+    pub revocation: Arc<Revocation>,
     pub caller: Caller<'a>,
     pub other_tools: OtherTools,
     pub current: CurrentCall,
@@ -138,15 +143,19 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let CallContext { engine, limits, .. } = context;
     let clock = Arc::new(Clock::new(context.timeout, engine.pauses().clone()));
 
-    let lane = Lane {
-        group: context.module,
-        member: context.caller.tenant.to_owned(),
-    };
+    let (number, module) = context.module;
     let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
-    let permit = engine
-        .admission()
-        .enter(lane, most, clock.deadline().into())
-        .await;
+    let permit = if context.is_listing {
+        Ok(None)
+    } else {
+        let lane = Lane {
+            group: number,
+            member: context.caller.tenant.to_owned(),
+        };
+        let deadline = clock.deadline().into();
+        let permit = engine.admission().enter(lane, most, deadline).await;
+        permit.map(Some)
+    };
     let queued = clock.elapsed();
     let waited = || CallUsage {
         duration: clock.elapsed(),
@@ -169,6 +178,13 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     };
 
     let timeout = context.timeout;
+    let revocation = context.revocation.clone();
+    let revoked = || CallError::Revoked {
+        module: module.to_owned(),
+    };
+    if revocation.check().is_err() {
+        return CallOutcome::without_store(revoked(), waited());
+    }
     let mut store = match fresh_store(context, clock.clone()) {
         Ok(store) => store,
         Err(error) => return CallOutcome::without_store(error, waited()),
@@ -176,15 +192,18 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let _running = engine.running();
     let outcome = tokio::select! {
         biased;
-        outcome = call.perform(&mut store) => Some(outcome),
-        () = clock.over() => None,
+        outcome = call.perform(&mut store) => Ok(outcome),
+        // A guest that spins yields every millisecond, and one that waits in the host waits here.
+        () = revocation.revoked() => Err(revoked()),
+        () = clock.over() => Err(CallError::Deadline { limit: timeout }),
     };
 
     let stack = engine.which().stack_bytes;
     let result = match outcome {
-        Some(Ok(answer)) => Ok(answer),
-        Some(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
-        None => Err(CallError::Deadline { limit: timeout }),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) if error.downcast_ref::<Revoked>().is_some() => Err(revoked()),
+        Ok(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
+        Err(ended) => Err(ended),
     };
     let fuel = if limits.metered() {
         limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0))

@@ -7,6 +7,7 @@ use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
 use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
 use crate::grant::GrantedFiles;
+use crate::revocation::Revocation;
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
@@ -32,6 +33,8 @@ pub struct CallState {
     pub stderr: CapturePipe,
     pub logs: LogBook,
     pub(crate) clock: Arc<Clock>,
+    /// Asked by host calls that reach something, before they do.
+    pub(crate) revocation: Arc<Revocation>,
 }
 
 impl CallState {
@@ -44,6 +47,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            revocation,
             ..
         } = context;
         let gauge = Gauge::new(limits.host_bytes);
@@ -59,7 +63,7 @@ impl CallState {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(&limits.into()),
+            outbound: granted.egress.hooks(&limits.into(), revocation.clone()),
             table,
             files: OpenFiles::default(),
             granted: files,
@@ -77,6 +81,7 @@ impl CallState {
                 ..LogBook::default()
             },
             clock,
+            revocation,
         })
     }
 }

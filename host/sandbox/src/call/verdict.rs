@@ -3,11 +3,12 @@
 use super::CallState;
 use super::meter::{RefusedResource, TooManyBytes};
 use std::time::Duration;
-use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
+use toolhold_policy::{CallError, ErrorClass};
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
+use wasmtime_wasi::I32Exit;
 
 /// Which limit fired, or how the guest died.
 pub(crate) fn classify(
@@ -32,6 +33,14 @@ pub(crate) fn classify(
             };
         }
         _ => {}
+    }
+    // With another code it is how the runtimes of languages end after a panic.
+    if let Some(I32Exit(0)) = error.downcast_ref() {
+        return CallError::Tool {
+            class: ErrorClass::Correctable,
+            message: "the tool ended itself, with exit code 0, before it returned a result".into(),
+            data: None,
+        };
     }
     if matches!(
         error.downcast_ref::<ResourceTableError>(),

@@ -7,9 +7,12 @@ mod process;
 pub use cache::{Cache, CacheLookupCounts};
 pub use process::compiler_process;
 
-use crate::engine::Engine;
+use crate::engine::{Compiler, Engine};
 use crate::error::LoadError;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use toolhold_policy::Digest;
 use toolhold_policy::limits::Limits;
 use wasmtime::component::Component;
@@ -43,8 +46,15 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), LoadError> {
     }
 }
 
-/// The component's code, from the cache or from the compiler. Both run off the async threads, and
-/// compilations one after the other: each takes several cores by itself.
+/// Components up to this size compile in a second or two, unless they are made to take long.
+const SMALL_COMPONENT_BYTES: usize = 1 << 20;
+/// Time for a small component before it has to wait for its turn with the large ones.
+const SMALL_COMPILE_TIME: Duration = Duration::from_secs(5);
+
+/// The component's code, from the cache or from the compiler. Both run off the async threads. Two compilations
+/// run at a time, because each takes several cores by itself: of one small component, which is stopped if it
+/// takes long and begins anew as a large one, and of one large one. So neither large components nor small ones
+/// that are made to take long hold up the others.
 pub(crate) async fn compiled(
     engine: &Engine,
     cache: Option<&Cache>,
@@ -52,7 +62,8 @@ pub(crate) async fn compiled(
     bytes: Arc<Vec<u8>>,
     compiling: &(dyn Fn() + Sync),
 ) -> Result<(Component, Digest), LoadError> {
-    static COMPILER: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(1);
+    static SMALL: Semaphore = Semaphore::const_new(1);
+    static LARGE: Semaphore = Semaphore::const_new(1);
     let lost = |error: tokio::task::JoinError| LoadError::Compile {
         reason: error.to_string(),
     };
@@ -69,9 +80,23 @@ pub(crate) async fn compiled(
     if let Some(component) = cached {
         return Ok((component, digest));
     }
-    let _turn = COMPILER.acquire().await;
-    compiling();
-    let artefact = process::compile(engine, limits, bytes).await?;
+    // A compiler in this process cannot be stopped.
+    let may_stop = matches!(engine.config().compiler, Compiler::Process(_));
+    let mut quick = None;
+    if bytes.len() <= SMALL_COMPONENT_BYTES && may_stop {
+        let _turn = SMALL.acquire().await;
+        compiling();
+        let compiled = process::compile(engine, limits, bytes.clone());
+        quick = timeout(SMALL_COMPILE_TIME, compiled).await.ok();
+    }
+    let artefact = match quick {
+        Some(artefact) => artefact?,
+        None => {
+            let _turn = LARGE.acquire().await;
+            compiling();
+            process::compile(engine, limits, bytes).await?
+        }
+    };
     let (engine, cache) = (engine.clone(), cache.cloned());
     let component = tokio::task::spawn_blocking(move || {
         if let Some(cache) = cache

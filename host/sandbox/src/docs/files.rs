@@ -9,6 +9,8 @@ use toolhold_files::{ReadError, read_in};
 /// One package. The largest that is published, wasi:http with all it uses, has half of this.
 const MAX_PACKAGE_BYTES: u64 = 256 << 10;
 const MAX_PACKAGES: usize = 32;
+/// All packages of a module together.
+const MAX_BYTES: u64 = 1 << 20;
 const MAX_FILES: usize = 64;
 
 /// The packages beside a component: for a component that is alone in its file, `STEM.wit`; for a
@@ -44,6 +46,8 @@ pub(crate) fn beside(folder: &Dir, stem: Option<&str>) -> (Vec<WitPackage>, Vec<
 #[derive(Default)]
 struct FoundPackages {
     packages: Vec<WitPackage>,
+    /// Of all files that were read.
+    bytes: u64,
     notes: Vec<String>,
 }
 
@@ -60,13 +64,14 @@ impl FoundPackages {
         if self.packages.len() == MAX_PACKAGES {
             return;
         }
-        let mut left = MAX_PACKAGE_BYTES;
+        let mut left = MAX_PACKAGE_BYTES.min(MAX_BYTES - self.bytes);
         let mut package = WitPackage::default();
         for file in files {
             let name = at.join(&file).display().to_string();
             match read(folder, &file, left) {
                 Ok(text) => {
                     left -= text.len() as u64;
+                    self.bytes += text.len() as u64;
                     package.files.push((name, text));
                 }
                 Err(error) => return self.notes.push(format!("{name} is not read: {error}")),
@@ -98,7 +103,7 @@ fn read(folder: &Dir, file: &Path, limit: u64) -> io::Result<String> {
     let bytes = read_in(folder, file, limit).map_err(|error| match error {
         ReadError::Io(error) => error,
         ReadError::TooLarge { .. } => io::Error::other(format!(
-            "a package has at most {MAX_PACKAGE_BYTES} bytes of WIT"
+            "a package has at most {MAX_PACKAGE_BYTES} bytes of WIT, and a module {MAX_BYTES}"
         )),
     })?;
     String::from_utf8(bytes).map_err(io::Error::other)

@@ -143,10 +143,10 @@ impl Docs {
         let mut used = BTreeSet::new();
         self.exports.retain(|_, functions| {
             functions.retain(|_, function| {
-                let mut reached = BTreeSet::new();
-                let refs = function.parameters.values().map(|p| &p.ty);
-                refs.chain([&function.result])
-                    .for_each(|ty| reach(types, ty, &mut reached));
+                let refs = || {
+                    let parameters = function.parameters.values().map(|p| &p.ty);
+                    parameters.chain([&function.result])
+                };
                 let bare = FunctionDocs {
                     parameters: BTreeMap::new(),
                     result: TypeRef::Plain,
@@ -157,22 +157,38 @@ impl Docs {
                         .parameters
                         .values()
                         .any(|p| p.description.is_some())
-                    || !reached.is_empty();
+                    || refs().any(|ty| is_known(types, ty));
                 if documented {
-                    used.extend(reached.into_iter().map(str::to_owned));
+                    // What was reached before is not walked again: the cost is that of the docs, and not that of
+                    // each function's.
+                    refs().for_each(|ty| reach(types, ty, &mut used));
                 }
                 documented
             });
             !functions.is_empty()
         });
+        let used: BTreeSet<String> = used.into_iter().map(str::to_owned).collect();
         self.types.retain(|name, _| used.contains(name));
     }
 }
 
+/// Whether a type of `types` is named in `from`.
+fn is_known(types: &BTreeMap<String, TypeDocs>, from: &TypeRef) -> bool {
+    let mut open = vec![from];
+    while let Some(ty) = open.pop() {
+        match ty {
+            TypeRef::Parts(parts) => open.extend(parts),
+            TypeRef::Named(name) if types.contains_key(name) => return true,
+            TypeRef::Named(_) | TypeRef::Plain => {}
+        }
+    }
+    false
+}
+
 /// Collects the names that `from` leads to. Without recursion: an author chose how deep it goes.
-fn reach<'a>(
+fn reach<'a: 'b, 'b>(
     types: &'a BTreeMap<String, TypeDocs>,
-    from: &'a TypeRef,
+    from: &'b TypeRef,
     used: &mut BTreeSet<&'a str>,
 ) {
     let mut open = vec![from];

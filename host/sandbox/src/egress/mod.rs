@@ -20,6 +20,7 @@ mod send;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
+use crate::revocation::Revocation;
 use http::{Method, Request, Response};
 use meter::HttpMeter;
 use reqwest::Client;
@@ -92,8 +93,13 @@ impl Egress {
     }
 
     /// The hooks of a single call. Dropping them with the store, at the call's deadline, ends what they started.
-    pub fn hooks(self: &Arc<Self>, limits: &HttpLimits) -> Hooks {
+    pub(crate) fn hooks(
+        self: &Arc<Self>,
+        limits: &HttpLimits,
+        revocation: Arc<Revocation>,
+    ) -> Hooks {
         Hooks {
+            revocation,
             egress: self.clone(),
             meter: Arc::new(HttpMeter::new(limits.clone())),
         }
@@ -148,6 +154,8 @@ fn client(judge: CheckingResolver, tls: bool) -> Result<Client, EgressError> {
 /// that the call's store owns, and a connection ends with the response that is read from it.
 #[derive(Debug)]
 pub struct Hooks {
+    /// Nothing is sent after it.
+    revocation: Arc<Revocation>,
     egress: Arc<Egress>,
     meter: Arc<HttpMeter>,
 }
@@ -199,7 +207,9 @@ impl WasiHttpHooks for Hooks {
             meter: self.meter.clone(),
             options: options.unwrap_or_default(),
         };
+        let revocation = self.revocation.clone();
         Box::new(async move {
+            revocation.check().map_err(|_| Error::HttpRequestDenied)?;
             let response = exchange.send(request).await?;
             Ok((response, Box::new(async { Ok(()) }) as Io))
         })

@@ -310,6 +310,8 @@ fn io_code(error: &io::Error) -> Option<Error> {
         | Kind::ConnectionAborted
         | Kind::BrokenPipe
         | Kind::UnexpectedEof => Error::ConnectionTerminated,
+        // HTTP's own framing, over TLS or not.
+        Kind::InvalidData if error.to_string().contains("chunk") => Error::HttpProtocolError,
         // What TLS fails with; it has no type of its own here.
         Kind::InvalidData if error.to_string().contains("certificate") => {
             Error::TlsCertificateError
@@ -323,6 +325,31 @@ fn io_code(error: &io::Error) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    #[tokio::test]
+    async fn broken_framing_over_plain_http_is_no_fault_of_tls() {
+        for body in ["5;a\nb\r\nhello", "f0000000000000003\r\n"] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1_024]).unwrap();
+                let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                stream.write_all(format!("{head}{body}").as_bytes())
+            });
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let response = client.get(url).send().await.unwrap();
+            let error = response.bytes().await.unwrap_err();
+            let code = code(&error);
+            assert!(
+                matches!(code, Error::HttpProtocolError),
+                "{body:?}: {code:?}"
+            );
+            server.join().unwrap().unwrap();
+        }
+    }
 
     #[test]
     fn a_target_has_a_host_and_no_user() {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use ticker::Ticker;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use toolhold_admission::{FairQueue, Rate};
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
@@ -43,6 +43,8 @@ struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
     rate: Rate,
+    /// One permit for each module that is asked for its tools.
+    listing: Semaphore,
     /// One permit for each call whose clock stands still ([`Clock`](crate::call::Clock)).
     pauses: Arc<Semaphore>,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
@@ -72,6 +74,7 @@ impl Engine {
         let family = Arc::new(Family {
             admission,
             rate: Rate::per_minute(config.calls_per_minute.into()),
+            listing: Semaphore::new(LISTING_PLACES as usize),
             // A call that waits for a person keeps its instance, and with it its permit. The other half of the
             // permits is left to calls that need nobody.
             pauses: Arc::new(Semaphore::new(config.concurrent_calls as usize / 2)),
@@ -148,6 +151,12 @@ impl Engine {
         &self.inner.family.pauses
     }
 
+    /// Waits for a place in which a module may be asked for its tools.
+    pub(crate) async fn listing_permit(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.inner.family.listing.acquire().await.ok()
+    }
+
     /// The rate of calls over all modules.
     pub(crate) fn rate(&self) -> &Rate {
         &self.inner.family.rate
@@ -159,9 +168,13 @@ impl Engine {
     }
 }
 
+/// Modules that are asked for their tools at the same time. The pool has these places beside those of calls:
+/// calls that hold all of theirs keep no module from being loaded, and the other way round.
+const LISTING_PLACES: u32 = 4;
+
 /// The pool of instances. Each number was measured.
 fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
-    let n = config.concurrent_calls;
+    let n = config.concurrent_calls + LISTING_PLACES;
     let most = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
     let mut pool = PoolingAllocationConfig::new();
     // CPython alone brings 14 core modules, hence the factors.

@@ -1,9 +1,10 @@
 //! The guest's file system, with meters: `wasi:filesystem` as wasmtime implements it, where opening,
 //! reading and writing pass by the call's gauge and the directory's quota first.
 //!
-//! Only the functions that open, move bytes or make entries are replaced. What keeps a path inside its preopen is
-//! wasmtime's own, and for opening cap-std's, which is the same code. Preopens are the handles that were opened when
-//! the grant took effect.
+//! Each asks first whether what the call may use was taken back. Only the functions that open, move bytes or make
+//! entries are replaced; the others end with their call within a millisecond of a revocation. What keeps a path inside
+//! its preopen is wasmtime's own, and for opening cap-std's, which is the same code. Preopens are the handles that were
+//! opened when the grant took effect.
 
 use super::open;
 use crate::call::CallState;
@@ -60,6 +61,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, length, offset): (Fd, u64, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let read = HostDescriptor::read(&mut state.filesystem(), fd, length, offset).await;
                 if let Ok((bytes, _)) = &read {
                     state.gauge.moved(bytes.len() as u64)?;
@@ -73,6 +75,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, buffer, offset): (Fd, Vec<u8>, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 state.gauge.moved(buffer.len() as u64)?;
                 let Some(room) = state.may_add(&fd, buffer.len() as u64).await else {
                     return Ok((Err(ErrorCode::Quota),));
@@ -89,6 +92,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, size): (Fd, u64)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let Some(room) = state.may_add(&fd, size).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
@@ -102,6 +106,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.read-via-stream",
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
             let state = store.data_mut();
+            state.revocation.check()?;
             let stream = answer(state.filesystem().read_via_stream(fd, offset))?;
             if let Ok(stream) = &stream {
                 let gauge = state.gauge.clone();
@@ -116,6 +121,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.write-via-stream",
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
             let state = store.data_mut();
+            state.revocation.check()?;
             let quota = state.files.quota(&fd);
             let stream = answer(state.filesystem().write_via_stream(fd, offset))?;
             Ok((state.metered(stream, quota)?,))
@@ -125,6 +131,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.append-via-stream",
         |mut store: Store<'_>, (fd,): (Fd,)| {
             let state = store.data_mut();
+            state.revocation.check()?;
             let quota = state.files.quota(&fd);
             let stream = answer(state.filesystem().append_via_stream(fd))?;
             Ok((state.metered(stream, quota)?,))
@@ -147,6 +154,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         )| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let made = if open.contains(OpenFlags::CREATE) {
                     ENTRY_BYTES
                 } else {
@@ -171,6 +179,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, path): (Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
@@ -185,6 +194,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>, (fd, from, to): (Fd, String, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
@@ -200,6 +210,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
          (fd, flags, from, target, to): (Fd, PathFlags, String, Fd, String)| {
             Box::new(async move {
                 let state = store.data_mut();
+                state.revocation.check()?;
                 let Some(room) = state.may_add(&target, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };

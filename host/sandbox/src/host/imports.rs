@@ -71,6 +71,7 @@ impl CallState {
         &mut self,
         work: impl FnOnce(&Namespace) -> Result<T, KeyValueError> + Send + 'static,
     ) -> Result<T, Denial> {
+        self.revocation.check().map_err(|_| Denial::Denied)?;
         let space = self.key_value.clone().ok_or(Denial::Denied)?;
         tokio::task::spawn_blocking(move || work(&space))
             .await
@@ -104,7 +105,12 @@ impl secrets::Host for CallState {
 impl other_tools::Host for CallState {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
         let (other_tools, clock) = (self.other_tools.clone(), self.clock.clone());
-        let called = other_tools.call(&tool, &arguments, clock).await;
+        let called = match self.revocation.check() {
+            Ok(()) => other_tools.call(&tool, &arguments, clock).await,
+            Err(revoked) => Err(CallError::Denied {
+                reason: revoked.to_string(),
+            }),
+        };
         called.map_err(|error| types::ToolError {
             class: match error.class() {
                 ErrorClass::Correctable => types::ErrorClass::Correctable,

@@ -7,6 +7,7 @@ use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
 use crate::policy::{CallPolicy, EffectivePolicy};
+use crate::revocation::Revocation;
 use crate::value;
 use std::sync::Arc;
 use toolhold_policy::{CallError, CallReport, Invocation};
@@ -21,8 +22,12 @@ impl Module {
         other_tools: OtherTools,
     ) -> CallReport {
         let effective = policy.effective;
+        let revocation = effective.revocation();
         let mut report = match self.admit(effective, invocation) {
-            Ok(()) => self.perform(policy, tool, invocation, other_tools).await,
+            Ok(()) => {
+                let performed = self.perform(policy, tool, invocation, other_tools, revocation);
+                performed.await
+            }
             Err(error) => CallReport::refused(error),
         };
         if let Some(narrow) = policy.narrow {
@@ -93,13 +98,15 @@ impl Module {
             ..Invocation::new("", "", screening.value)
         };
         let effective = self.policy();
+        let revocation = effective.revocation();
         let mut report: CallReport = match self.admit(&effective, &invocation) {
             Ok(()) => {
                 let policy = CallPolicy {
                     effective: &effective,
                     narrow: None,
                 };
-                let context = self.context(policy, "", &invocation, OtherTools::default());
+                let none = OtherTools::default();
+                let context = self.context(policy, "", &invocation, none, revocation);
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
                 ran.and_then(|returned| shield::output(returned, &effective.limits))
@@ -118,6 +125,7 @@ impl Module {
         tool: &'a str,
         invocation: &Invocation<'a>,
         other_tools: OtherTools,
+        revocation: Arc<Revocation>,
     ) -> CallContext<'a> {
         let effective = policy.effective;
         let own = effective.limits.timeout();
@@ -125,7 +133,9 @@ impl Module {
             engine: &self.engine,
             limits: &effective.limits,
             granted: policy.granted(),
-            module: self.number,
+            module: (self.number, &self.name),
+            is_listing: false,
+            revocation,
             caller: invocation.caller,
             other_tools,
             current: CurrentCall::new(self.clone(), format!("{}.{tool}", self.name), invocation),
@@ -143,6 +153,7 @@ impl Module {
         tool: &str,
         invocation: &Invocation<'_>,
         other_tools: OtherTools,
+        revocation: Arc<Revocation>,
     ) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
@@ -152,7 +163,7 @@ impl Module {
                 available,
             })
         };
-        let context = self.context(policy, tool, invocation, other_tools);
+        let context = self.context(policy, tool, invocation, other_tools, revocation);
         let limits = &policy.effective.limits;
         match &self.code {
             Code::World(pre) => {

@@ -137,15 +137,10 @@ impl Module {
             pins,
         } = source;
         let engine = &engine.variant(Variant::of(&limits))?;
-        let owner = name.clone();
-        // Opens directories, which blocks.
-        let granted = tokio::task::spawn_blocking(move || {
-            PreparedGrant::new(&owner, grant, &storage, resolver, &pins)
-        })
-        .await
-        .map_err(|error| LoadError::Read {
-            source: std::io::Error::other(error),
-        })??;
+        let granted = {
+            let name = name.clone();
+            blocking(move || PreparedGrant::new(&name, grant, &storage, resolver, &pins)).await?
+        };
         let size = bytes.len() as u64;
         compile::check_size(size, limits.component_bytes)?;
         compile::check_header(&bytes)?;
@@ -164,11 +159,17 @@ impl Module {
                 .any(|(name, _)| name.starts_with(world))
         };
         let (speaks_our_world, is_shield) = (exports(TOOL_WORLD), exports(SHIELD_WORLD));
-        let pre = host::linker(engine.wasmtime())
-            .and_then(|linker| linker.instantiate_pre(&component))
-            .map_err(|error| LoadError::Link {
-                reason: format!("{error:#}"),
-            })?;
+        let pre = {
+            let (engine, component) = (engine.clone(), component.clone());
+            blocking(move || {
+                host::linker(engine.wasmtime())
+                    .and_then(|linker| linker.instantiate_pre(&component))
+                    .map_err(|error| LoadError::Link {
+                        reason: format!("{error:#}"),
+                    })
+            })
+            .await?
+        };
 
         let (kind, tools, refused, code) = if speaks_our_world {
             let pre = ToolModulePre::new(pre).map_err(|error| LoadError::Link {
@@ -188,16 +189,16 @@ impl Module {
             )
         } else {
             let texts = manifest.tools.clone();
-            // Parsing what the author wrote takes its time, like compiling.
-            let sources = tokio::task::spawn_blocking(move || {
-                typed::CombinedDocs::read(&bytes, &packages, texts)
+            let (own, module) = (engine.clone(), name.clone());
+            // Reading types and what the author wrote of them takes its time.
+            let (exports, written) = blocking(move || {
+                let sources = typed::CombinedDocs::read(&bytes, &packages, texts);
+                let exports = typed::exports(&own, &module, &component, &sources)?;
+                let notes = sources.into_notes(exports.functions.keys());
+                Ok((exports, notes))
             })
-            .await
-            .map_err(|error| LoadError::Read {
-                source: std::io::Error::other(error),
-            })?;
-            let exports = typed::exports(engine, &name, &component, &sources)?;
-            notes.extend(sources.into_notes(exports.functions.keys()));
+            .await?;
+            notes.extend(written);
             let code = Code::Typed {
                 pre,
                 functions: exports.functions,
@@ -250,6 +251,7 @@ impl Module {
         let grant = self.grant();
         Approval::of(
             &self.slot,
+            &self.name,
             self.digest,
             &self.tools,
             &grant,
@@ -269,7 +271,9 @@ impl Module {
 
     /// Holds for calls that begin from now on.
     pub(crate) fn set_policy(&self, policy: Arc<EffectivePolicy>) {
-        *self.policy.write() = policy;
+        let mut held = self.policy.write();
+        policy.succeed(&held);
+        *held = policy;
     }
 
     /// What `policy` means for the module, ready for calls; absent if nothing changes. Blocks on the file
@@ -319,6 +323,16 @@ impl Module {
     pub fn counters(&self) -> Counters {
         self.tally.read()
     }
+}
+
+/// Runs work that takes more than a few microseconds where it holds up no other task.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
+) -> Result<T, LoadError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| LoadError::Read {
+        source: std::io::Error::other(error),
+    })?
 }
 
 impl DescribeTools for Module {

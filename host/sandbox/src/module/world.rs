@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::PreparedGrant;
 use serde_json::Value;
+use std::sync::Arc;
 use toolhold_policy::Caller;
 use toolhold_policy::DocsSource;
 use toolhold_policy::limits::Limits;
@@ -21,24 +22,28 @@ const MAX_DESCRIPTION_CHARS: usize = 4_000;
 /// Maximum bytes of one schema, and of one part of an example.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Asks a fresh instance, without grants, for its tools.
+/// Asks a fresh instance, without grants, for its tools, within `list_tools_ms`. Modules that are loaded wait for
+/// one another in places of their own, so that neither running calls nor a list that takes long hold them up.
 pub(super) async fn list_tools(
     engine: &Engine,
     module: &str,
     limits: &Limits,
     pre: &ToolModulePre<CallState>,
 ) -> Result<Vec<ToolSpec>, LoadError> {
+    // The wait is bounded by the time of those before it, and does not count.
+    let _permit = engine.listing_permit().await;
     let context = CallContext {
         engine,
         limits,
         granted: &PreparedGrant::default(),
-        // The lane of all modules that are being loaded: at most a few at a time.
-        module: 0,
+        module: (0, module),
+        is_listing: true,
+        revocation: Arc::default(),
         caller: Caller::default(),
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
-        timeout: limits.timeout(),
+        timeout: limits.list_tools_time(),
     };
     let listed = call::run(context, ListTools(pre)).await;
     let tools = listed

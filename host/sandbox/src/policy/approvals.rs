@@ -66,8 +66,12 @@ impl ApprovalStore for ApprovalFolder {
         };
         entries.flatten().any(|entry| {
             let name = entry.file_name();
-            let slot = name.to_str().and_then(|name| name.strip_suffix(".json"));
-            slot.is_some_and(|slot| slot.split('@').next() == Some(module))
+            let Some(slot) = name.to_str().and_then(|name| name.strip_suffix(".json")) else {
+                return false;
+            };
+            // A manifest may name its module otherwise than its folder is called.
+            slot.split('@').next() == Some(module)
+                || self.get(slot).is_some_and(|record| record.is_of(module))
         })
     }
 }
@@ -86,7 +90,8 @@ mod tests {
 
     fn approval(bytes: &[u8]) -> Approval {
         let grant = Grant::default();
-        Approval::of("m", Digest::of(bytes), &[], &grant, ApprovedBy::Person)
+        let by = ApprovedBy::Person;
+        Approval::of("m", "named", Digest::of(bytes), &[], &grant, by)
     }
 
     #[test]
@@ -97,7 +102,7 @@ mod tests {
         let one = approval(b"1");
         approvals.put(&one).unwrap();
         assert_eq!(approvals.get("m"), Some(one));
-        assert!(approvals.knows("m") && !approvals.knows("n"));
+        assert!(approvals.knows("m") && approvals.knows("named") && !approvals.knows("n"));
         approvals.put(&Approval::revoked("m")).unwrap();
         let changes = approvals.get("m").unwrap().changes(&approval(b"1"), true);
         assert_eq!(changes[0].what, "its approval was revoked");

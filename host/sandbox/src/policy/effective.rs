@@ -1,10 +1,12 @@
 //! What the operator's policy means for one module now: its limits, its grant, whether it may run.
 //!
-//! It is replaced as a whole when the policy changes. A call keeps the one it began with; a holder of the
-//! module, such as a shield's binding, gets the new one with its next call.
+//! It is replaced as a whole when the policy changes. A call keeps the one it began with, and is ended if a part
+//! of that is taken back (`revocation`); a holder of the module, such as a shield's binding, gets the new one
+//! with its next call.
 
 use crate::disk::same_directory;
 use crate::grant::PreparedGrant;
+use crate::revocation::Revocation;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,6 +30,12 @@ pub(crate) struct EffectivePolicy {
     standing: Mutex<Standing>,
     /// `standing.may_run()`, without the lock.
     may_run: AtomicBool,
+    /// One judgement at a time, so that none of an earlier look at the approvals is written last.
+    judging: Mutex<()>,
+    /// A part of it was taken back: it is to be replaced, and no call begins under it any more.
+    is_withdrawn: AtomicBool,
+    /// Of the calls that began under the present standing.
+    revocation: Mutex<Arc<Revocation>>,
 }
 
 /// The part of a grant that restrictions leave to a call.
@@ -85,6 +93,9 @@ impl EffectivePolicy {
                 changes: Vec::new(),
             }),
             may_run: AtomicBool::new(false),
+            judging: Mutex::default(),
+            is_withdrawn: AtomicBool::new(false),
+            revocation: Mutex::default(),
         }
     }
 
@@ -154,6 +165,9 @@ impl EffectivePolicy {
     /// Why it does not, for the caller.
     pub fn check(&self) -> Result<(), CallError> {
         match &self.fault {
+            None if self.is_withdrawn() => Err(CallError::Grant {
+                reason: "it is being changed at this moment; call it again".into(),
+            }),
             None => Ok(()),
             Some(reason) => Err(CallError::Grant {
                 reason: reason.clone(),
@@ -163,7 +177,10 @@ impl EffectivePolicy {
 
     /// Whether a policy of these limits and this grant would be the same.
     pub fn is_same(&self, limits: &Limits, grant: &Grant) -> bool {
-        self.fault.is_none() && self.limits == *limits && self.granted.configured.is_same(grant)
+        self.fault.is_none()
+            && !self.is_withdrawn()
+            && self.limits == *limits
+            && self.granted.configured.is_same(grant)
     }
 
     pub fn standing(&self) -> Standing {
@@ -171,11 +188,47 @@ impl EffectivePolicy {
     }
 
     pub fn may_run(&self) -> bool {
-        self.may_run.load(Ordering::Acquire)
+        self.may_run.load(Ordering::Acquire) && !self.is_withdrawn()
     }
 
-    pub fn set_standing(&self, standing: Standing) {
-        self.may_run.store(standing.may_run(), Ordering::Release);
+    fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn.load(Ordering::Acquire)
+    }
+
+    /// Sets the standing that `judge` finds. Running calls are ended if the module might run until now and may
+    /// not any more, and if its approval was revoked.
+    pub fn judged(&self, judge: impl FnOnce() -> Standing) {
+        let _one = self.judging.lock();
+        let standing = judge();
+        let (may_run, is_revoked) = (standing.may_run(), standing.is_revoked());
+        let might_run = self.may_run.swap(may_run, Ordering::AcqRel);
         *self.standing.lock() = standing;
+        if is_revoked || (might_run && !may_run) {
+            self.end_calls();
+        }
+    }
+
+    /// Puts this in the place of `old`. Calls that began under `old` and go on are ended with those of this.
+    pub fn succeed(&self, old: &Self) {
+        if !old.is_withdrawn() {
+            *self.revocation.lock() = old.revocation();
+        }
+    }
+
+    /// Takes it back: no call begins under it any more, and those that run are ended. Returns at once.
+    pub fn withdraw(&self) {
+        self.is_withdrawn.store(true, Ordering::Release);
+        self.end_calls();
+    }
+
+    /// For a call that begins: taken before [`Self::may_run`] is asked, so that a revocation between the two is
+    /// seen by one of them.
+    pub fn revocation(&self) -> Arc<Revocation> {
+        self.revocation.lock().clone()
+    }
+
+    fn end_calls(&self) {
+        let running = std::mem::take(&mut *self.revocation.lock());
+        running.revoke();
     }
 }

@@ -7,15 +7,15 @@ mod effective;
 pub use approvals::ApprovalFolder;
 pub(crate) use effective::{CallPolicy, EffectivePolicy};
 
-use crate::disk::Storage;
+use crate::disk::{Storage, same_directory};
 use crate::egress::{Resolve, SystemResolver};
 use crate::grant::Place;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 use toolhold_policy::limits::{Limits, LimitsRequest};
-use toolhold_policy::{Access, ApprovalStore, Grant};
+use toolhold_policy::{Access, ApprovalStore, Grant, Share};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub struct Policy {
     pub resolver: Arc<dyn Resolve>,
     /// Decisions for single modules, by name.
     pub modules: HashMap<String, ModulePolicy>,
+    /// The MCP servers that offer their tools under their names, which no new module may take.
+    pub servers: ServerNames,
 }
 
 impl Default for Policy {
@@ -42,6 +44,7 @@ impl Default for Policy {
             storage: Storage::default(),
             resolver: Arc::new(SystemResolver),
             modules: HashMap::new(),
+            servers: ServerNames::default(),
         }
     }
 }
@@ -77,6 +80,23 @@ impl Policy {
         granted.chain(kept).collect()
     }
 
+    /// These decisions with what `now` gives less taken away from the grants, and nothing added: what holds
+    /// while `now` is made ready. `None` if `now` takes nothing away.
+    #[must_use]
+    pub fn without_what_is_taken(&self, now: &Self) -> Option<Self> {
+        let nothing = Grant::default();
+        let mut left = self.clone();
+        let mut is_less = false;
+        for (name, own) in &mut left.modules {
+            let given = now.modules.get(name).map_or(&nothing, |now| &now.grant);
+            if !given.covers(&own.grant) {
+                own.grant = Share::all_of(given).of(&own.grant, &same_directory);
+                is_less = true;
+            }
+        }
+        is_less.then_some(left)
+    }
+
     /// What the module of this name gets that asks for `request`.
     pub(crate) fn limits_of(&self, name: &str, request: &LimitsRequest) -> Limits {
         let granted = self.limits.granted(request, &self.ceiling);
@@ -84,6 +104,26 @@ impl Policy {
             Some(own) => granted.overridden(&own.limits),
             None => granted,
         }
+    }
+}
+
+/// MCP servers whose names are taken, because what they offer was approved.
+#[derive(Debug, Clone, Default)]
+pub struct ServerNames {
+    /// Those that are configured.
+    pub names: BTreeSet<String>,
+    /// Their approvals; absent: none is kept.
+    pub approvals: Option<Arc<dyn ApprovalStore>>,
+}
+
+impl ServerNames {
+    /// Whether a server of this name is configured and was approved. Blocks on the file system.
+    pub(crate) fn hold(&self, name: &str) -> bool {
+        self.names.contains(name)
+            && self
+                .approvals
+                .as_ref()
+                .is_some_and(|approvals| approvals.get(name).is_some())
     }
 }
 

@@ -145,6 +145,18 @@ impl ModuleCandidate {
         self.slot.split('@').next().unwrap_or_default()
     }
 
+    /// The name that it claims, if its manifest can be read, and the size of its component.
+    pub fn claim(&self) -> (Option<String>, u64) {
+        let manifest = self.read_manifest().ok();
+        let name = manifest.as_ref().and_then(|manifest| {
+            let (name, _) = self.identity(manifest).ok()?;
+            Some((self.component(manifest, &name), name))
+        });
+        let file = name.as_ref().map_or(&self.file, |(file, _)| file);
+        let bytes = self.folder.metadata(file).map_or(0, |file| file.len());
+        (name.map(|(_, name)| name), bytes)
+    }
+
     /// Reads everything. A candidate that is written to meanwhile is refused: half of it is old.
     /// `most` says of the module of that name, with that manifest, how many bytes its component may
     /// have.
@@ -233,7 +245,13 @@ impl ModuleCandidate {
 
     /// Name and version, from the manifest or else from the file's name.
     fn identity(&self, manifest: &Manifest) -> Result<(String, Option<Version>), LoadError> {
-        let wrong = |reason: String| LoadError::Manifest { reason };
+        let wrong = |reason: String, is_in_manifest: bool| {
+            if is_in_manifest {
+                LoadError::Manifest { reason }
+            } else {
+                LoadError::Name { reason }
+            }
+        };
         let (stem, suffix) = match self.slot.split_once('@') {
             Some((stem, version)) => (stem, Some(version)),
             None => (self.slot.as_str(), None),
@@ -243,19 +261,21 @@ impl ModuleCandidate {
             .clone()
             .unwrap_or_else(|| stem.replace('-', "_"));
         if !text::is_name(&name) {
-            return Err(wrong(format!(
+            let reason = format!(
                 "{:?} cannot name a module: use lower case letters, digits and _, starting with a letter",
                 text::visible(&name, 64)
-            )));
+            );
+            return Err(wrong(reason, manifest.name.is_some()));
         }
         let Some(written) = suffix.or(manifest.version.as_deref()) else {
             return Ok((name, None));
         };
         let version = version(written).ok_or_else(|| {
-            wrong(format!(
+            let reason = format!(
                 "{:?} is no version: write it like 1.2 or 1.2.3",
                 text::visible(written, 64)
-            ))
+            );
+            wrong(reason, suffix.is_none())
         })?;
         Ok((name, Some(version)))
     }
@@ -366,6 +386,30 @@ mod tests {
         assert_eq!(found[1].1, Ok(Some(Version::new(1, 2, 0))));
         assert_eq!(found[2].1, Ok(Some(Version::new(2, 0, 0))));
         assert!(found[3].1.as_ref().unwrap_err().contains("no version"));
+    }
+
+    #[test]
+    fn a_wrong_name_is_blamed_on_the_file_that_has_it() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("Calc.wasm"), "x").unwrap();
+        fs::create_dir(root.path().join("named")).unwrap();
+        let manifest = root.path().join("named/module.toml");
+        fs::write(manifest, "name = \"Calc\"\ncomponent = \"x.wasm\"").unwrap();
+        fs::write(root.path().join("named/x.wasm"), "x").unwrap();
+        let errors: Vec<_> = find(root.path())
+            .unwrap()
+            .iter()
+            .map(|candidate| {
+                let read = candidate.read(|_, _| 100);
+                read.map(|_| ()).unwrap_err().to_string()
+            })
+            .collect();
+        let starts = |error: &str, text: &str| error.starts_with(text) && error.contains("Calc");
+        assert!(starts(&errors[0], "its name is wrong: "), "{errors:?}");
+        assert!(
+            starts(&errors[1], "its module.toml is wrong: "),
+            "{errors:?}"
+        );
     }
 
     #[test]

@@ -5,61 +5,79 @@ use crate::error::LoadError;
 use crate::module::Module;
 use crate::policy::Policy;
 use std::sync::Arc;
+use toolhold_policy::Grant;
 
 impl Registry {
     /// Replaces the policy. Every call that begins after this returns is under the new one, also calls of
-    /// modules that were unloaded but are still held; running calls end under the old one.
+    /// modules that were unloaded but are still held. A running call ends under the old one, unless the new one
+    /// gives its module less: then it is ended at its next host call, or within milliseconds if it makes none.
+    /// Loads in progress are not waited for; what they load comes under the new policy.
     ///
     /// A module whose new grant cannot be prepared loses its old one and is among [`Self::failures`]. The next
     /// [`Self::load_folder`] looks at all files again, and loads what can be loaded only now and what must be
     /// compiled for other limits.
     pub async fn govern(&self, policy: Policy) {
         let shared = &self.shared;
-        // A load in progress ends first, under the old policy.
-        let _turn = shared.loading.lock().await;
         let policy = Arc::new(policy);
         *shared.policy.write() = policy.clone();
         shared.pins.govern(policy.places());
-        let mut snapshot = (*shared.snapshot()).clone();
-        snapshot.look_again(|module| !module.is_compiled_for(&policy));
-        for (module, reason) in shared.apply_policy(policy).await {
-            tracing::warn!(module = module.slot, reason, "the grant cannot be prepared");
-            snapshot.refuse(&module, LoadError::Grant { reason });
+        // First of all, and without a look at any file: what is taken back.
+        for module in shared.held() {
+            module.withdraw_unless_covered_by(&policy);
         }
-        shared.exchange(snapshot).await;
+        let changed = shared.change(|shared, snapshot| {
+            // Of several changes of the policy, the last one holds.
+            let policy = shared.policy();
+            snapshot.look_again(|module| !module.is_compiled_for(&policy));
+            for module in shared.held() {
+                match shared.apply(&policy, &module) {
+                    // Its approval may count differently now.
+                    Ok(()) => shared.judge_one(&module),
+                    Err(reason) => {
+                        tracing::warn!(
+                            module = module.slot,
+                            reason,
+                            "the grant cannot be prepared"
+                        );
+                        let nothing = module.policy().refused(reason.clone());
+                        module.set_policy(Arc::new(nothing));
+                        snapshot.refuse(&module, LoadError::Grant { reason });
+                    }
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = changed.await {
+            tracing::error!(%error, "the policy was not applied to every module");
+        }
+    }
+
+    /// Takes back at once what `now` does not give any more, and gives nothing more: for a policy that is still
+    /// made ready. Says whether it took anything.
+    pub async fn withdraw(&self, now: &Policy) -> bool {
+        let left = self.policy().without_what_is_taken(now);
+        match left {
+            Some(left) => {
+                self.govern(left).await;
+                true
+            }
+            None => false,
+        }
     }
 }
 
 impl RegistryState {
-    /// Applies `policy` to every module that is still held. Returns those whose grant cannot be prepared.
-    async fn apply_policy(self: &Arc<Self>, policy: Arc<Policy>) -> Vec<(Arc<Module>, String)> {
-        let shared = self.clone();
-        let modules = self.held();
-        let refused = tokio::task::spawn_blocking(move || {
-            let mut refused = Vec::new();
-            for module in modules {
-                let effective = match module.effective_policy(&policy, &shared.pins) {
-                    Ok(None) => {
-                        // Its approval may count differently now.
-                        let held = module.policy();
-                        held.set_standing(shared.standing(&module, &held));
-                        continue;
-                    }
-                    Ok(Some(effective)) => effective,
-                    Err(reason) => {
-                        let nothing = module.policy().refused(reason.clone());
-                        module.set_policy(Arc::new(nothing));
-                        refused.push((module, reason));
-                        continue;
-                    }
-                };
-                // Judged before it holds: an unapproved grant is never in effect.
-                effective.set_standing(shared.standing(&module, &effective));
-                module.set_policy(Arc::new(effective));
-            }
-            refused
-        });
-        refused.await.unwrap_or_default()
+    /// Puts `module` under `policy`. Blocks on the file system.
+    ///
+    /// # Errors
+    /// Why it cannot be given what `policy` gives it.
+    pub(super) fn apply(&self, policy: &Policy, module: &Arc<Module>) -> Result<(), String> {
+        if let Some(effective) = module.effective_policy(policy, &self.pins)? {
+            // Judged before it holds: an unapproved grant is never in effect.
+            effective.judged(|| self.standing(module, &effective));
+            module.set_policy(Arc::new(effective));
+        }
+        Ok(())
     }
 
     /// Every module that is still held.
@@ -70,14 +88,18 @@ impl RegistryState {
             .filter_map(std::sync::Weak::upgrade)
             .collect()
     }
+}
 
-    pub(super) fn remember(&self, modules: &[Arc<Module>]) {
-        let mut known = self.known.lock();
-        known.retain(|_, module| module.strong_count() > 0);
-        for module in modules {
-            known
-                .entry(module.number)
-                .or_insert_with(|| Arc::downgrade(module));
+impl Module {
+    /// Ends its calls and lets none begin if `policy` does not give all that it has. It gets what `policy` gives
+    /// it when that is ready.
+    fn withdraw_unless_covered_by(&self, policy: &Policy) {
+        let nothing = Grant::default();
+        let own = policy.modules.get(&self.name);
+        let given = own.map_or(&nothing, |own| &own.grant);
+        let held = self.policy();
+        if !given.covers(&held.granted.configured) || own.is_some_and(|own| own.fault.is_some()) {
+            held.withdraw();
         }
     }
 }

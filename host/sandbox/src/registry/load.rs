@@ -1,19 +1,34 @@
-//! Loading: what changed is read and compiled, and takes its place in one step.
+//! Loading: what changed is read, compiled and asked for its tools, and takes its place when that is done.
 
+use super::candidates::{self, NameClaims};
+use super::change;
 use super::folder::{self, CandidateStamp, ModuleCandidate, ModuleFiles};
-use super::snapshot::ModuleEntry;
-use super::{LoadEvent, Registry, RegistryState, blocking};
+use super::snapshot::{ModuleEntry, ModuleSnapshot};
+use super::{LoadEvent, Registry, RegistryState};
 use crate::error::LoadError;
-use crate::module::{ComponentSource, Module};
+use crate::module::{ComponentSource, Module, blocking};
+use futures_util::future::{BoxFuture, join};
 use futures_util::stream::{self, StreamExt as _};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use tokio::sync::OwnedMutexGuard;
+
+/// A component up to this size is a small one.
+const SMALL_BYTES: u64 = 1 << 20;
+/// Names of small components that are loaded at a time. Each component is in memory meanwhile, and one that is
+/// made to take long takes the place of no other: so they are many.
+const SMALL_AT_A_TIME: usize = 64;
+/// Names of large components that are loaded at a time; each may hold `component_bytes` of memory.
+const LARGE_AT_A_TIME: usize = 4;
 
 impl Registry {
     /// Loads every module in `folder`: each `NAME.wasm`, and each sub-folder with a `module.toml` or
     /// a `NAME.wasm` of its own name; `NAME@1.2` in either place is a version beside others. With
     /// `only`, modules of other names are left alone.
+    ///
+    /// Each module takes its place when it is ready, whatever is loaded beside it. Of two that claim one name, the
+    /// one that was approved under it has it.
     ///
     /// Called again, it loads what changed, and without `only` removes what is gone. A module whose
     /// new form cannot be loaded stays as it was, and the reason is among the failures.
@@ -28,73 +43,53 @@ impl Registry {
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<(), LoadError> {
         let shared = &self.shared;
-        let _turn = shared.loading.lock().await;
-        let root = folder.to_owned();
-        let known = shared.snapshot();
-        let (found, changed) = blocking(move || {
-            let found = folder::find(&root).map_err(|source| LoadError::Read { source })?;
-            let origins: Vec<_> = found.iter().map(|c| c.origin.clone()).collect();
-            let changed: Vec<_> = found
-                .into_iter()
-                .filter(|candidate| !known.is_current(&candidate.origin, &candidate.stamp()))
-                .collect();
-            Ok((origins, changed))
-        })
-        .await?;
-        let wanted = changed.into_iter().filter(|candidate| {
-            only.is_none_or(|names| {
-                let name = candidate.presumed_name().replace('-', "_");
-                names
-                    .iter()
-                    .any(|wanted| wanted.split('@').next() == Some(name.as_str()))
-            })
+        let (root, only) = (folder.to_owned(), only.map(<[String]>::to_vec));
+        let looked = shared.change(move |shared, snapshot| {
+            let mut found = folder::find(&root).map_err(|source| LoadError::Read { source })?;
+            let mut removed = Vec::new();
+            if let Some(only) = &only {
+                found.retain(|candidate| is_wanted(candidate, only));
+            } else {
+                let origins: Vec<_> = found.iter().map(|own| own.origin.clone()).collect();
+                removed = snapshot.retain_origins(&root, &origins);
+            }
+            found.retain(|own| !snapshot.is_current(&own.origin, &own.stamp()));
+            Ok((removed, candidates::by_name(found, &shared.policy())))
         });
-        let outcomes: Vec<_> = stream::iter(wanted)
-            .map(async |candidate| {
-                let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
-                (slot, origin, shared.load(candidate, on_event).await)
-            })
-            // In order, so that of two claims to a name the same one wins every time.
-            .buffered(4)
-            .collect()
-            .await;
-
-        let mut snapshot = (*shared.snapshot()).clone();
-        if only.is_none() {
-            for module in snapshot.retain_origins(folder, &found) {
-                on_event(LoadEvent::Removed { module });
-            }
+        let (removed, claims) = looked.await?;
+        for module in removed {
+            on_event(LoadEvent::Removed { module });
         }
-        for (slot, origin, (stamp, outcome)) in outcomes {
-            let was_there = snapshot.holds(&origin);
-            match snapshot.put(&slot, &origin, stamp, outcome) {
-                Ok(module) if was_there => on_event(LoadEvent::Reloaded { module }),
-                Ok(module) => on_event(LoadEvent::Loaded { module }),
-                Err(()) => on_event(LoadEvent::Failed { origin }),
-            }
-        }
-        shared.exchange(snapshot).await;
+        // What another process approved or revoked meanwhile.
+        shared.reconsider().await;
+        let (small, large): (Vec<_>, Vec<_>) = claims
+            .into_iter()
+            .partition(|claims| claims.bytes <= SMALL_BYTES);
+        let load = |claims: Vec<NameClaims>| -> Vec<BoxFuture<'_, ()>> {
+            let loads = claims.into_iter();
+            loads
+                .map(|claims| shared.load_claims(claims, on_event))
+                .collect()
+        };
+        let small = stream::iter(load(small)).buffer_unordered(SMALL_AT_A_TIME);
+        let large = stream::iter(load(large)).buffer_unordered(LARGE_AT_A_TIME);
+        join(small.collect::<()>(), large.collect::<()>()).await;
         Ok(())
     }
 
     /// Loads one component that is already in memory.
     pub async fn load_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<(), LoadError> {
         let origin = format!("memory:{name}");
-        let _turn = self.shared.loading.lock().await;
+        let _turn = self.shared.turn(&origin).await;
         if self.shared.snapshot().holds(&origin) {
             return Err(LoadError::Duplicate {
                 name: name.to_owned(),
                 holder: origin,
             });
         }
-        let module = self
-            .shared
-            .load_component(name, &origin, bytes, &|_| ())
-            .await?;
-        let mut snapshot = (*self.shared.snapshot()).clone();
-        snapshot.insert(&origin, ModuleEntry::loaded(Arc::new(module)))?;
-        self.shared.exchange(snapshot).await;
-        Ok(())
+        let loaded = self.shared.load_component(name, &origin, bytes, &|_| ());
+        let entry = ModuleEntry::loaded(Arc::new(loaded.await?));
+        self.shared.put(&origin, entry).await
     }
 
     /// Loads a component that the host got from elsewhere than the folder because the operator asked for it as
@@ -107,38 +102,40 @@ impl Registry {
         bytes: Result<Vec<u8>, LoadError>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) {
-        let _turn = self.shared.loading.lock().await;
+        let shared = &self.shared;
+        let _turn = shared.turn(origin).await;
         let outcome = match bytes {
-            Ok(bytes) => {
-                self.shared
-                    .load_component(name, origin, bytes, on_event)
-                    .await
-            }
+            Ok(bytes) => shared.load_component(name, origin, bytes, on_event).await,
             Err(error) => Err(error),
         };
-        let mut snapshot = (*self.shared.snapshot()).clone();
-        if outcome.is_ok() {
-            snapshot.make_room(name, origin);
-        }
-        on_event(match snapshot.put(name, origin, None, outcome) {
-            Ok(module) => LoadEvent::Loaded { module },
-            Err(()) => LoadEvent::Failed {
+        let (name, from) = (name.to_owned(), origin.to_owned());
+        let settled = shared.change(move |shared, snapshot| {
+            if outcome.is_ok() {
+                snapshot.make_room(&name, &from);
+            }
+            let settled = shared.settle(snapshot, &name, &from, None, outcome);
+            snapshot.asked(&from, &name);
+            Ok(settled)
+        });
+        on_event(match settled.await {
+            Ok(Some(module)) => LoadEvent::Loaded { module },
+            Ok(None) | Err(_) => LoadEvent::Failed {
                 origin: origin.to_owned(),
             },
         });
-        snapshot.asked(origin, name);
-        self.shared.exchange(snapshot).await;
     }
 
     /// Takes away what [`Self::load_fetched`] was given under other names than these: the operator asks for it no
     /// more. Calls in flight end on it.
     pub async fn retain_fetched(&self, names: &[&str], on_event: &(dyn Fn(LoadEvent) + Sync)) {
-        let _turn = self.shared.loading.lock().await;
-        let mut snapshot = (*self.shared.snapshot()).clone();
-        for module in snapshot.retain_asked(names) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let removed = self.shared.change(move |_, snapshot| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            Ok(snapshot.retain_asked(&names))
+        });
+        for module in removed.await.unwrap_or_default() {
             on_event(LoadEvent::Removed { module });
         }
-        self.shared.exchange(snapshot).await;
     }
 
     /// Loads the component at `file` below `root`, as the module that it would be in a modules folder,
@@ -153,31 +150,33 @@ impl Registry {
         file: &Path,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Arc<Module>, LoadError> {
-        let _turn = self.shared.loading.lock().await;
+        let shared = &self.shared;
         let (root, path) = (root.to_owned(), file.to_owned());
+        let candidate = blocking(move || folder::at(&root, &path))
+            .await
+            .map_err(|error| match error {
+                LoadError::Read { source } if source.kind() == io::ErrorKind::NotFound => {
+                    LoadError::Missing {
+                        file: file.display().to_string(),
+                        language: None,
+                    }
+                }
+                error => error,
+            })?;
+        let origin = candidate.origin.clone();
+        let _turn = shared.turn(&origin).await;
         let (candidate, stamp) = blocking(move || {
-            let candidate = folder::at(&root, &path)?;
             let stamp = candidate.stamp();
             Ok((candidate, stamp))
         })
-        .await
-        .map_err(|error| match error {
-            LoadError::Read { source } if source.kind() == io::ErrorKind::NotFound => {
-                LoadError::Missing {
-                    file: file.display().to_string(),
-                    language: None,
-                }
-            }
-            error => error,
-        })?;
-        if let Some(module) = self.shared.snapshot().made_from(&stamp) {
+        .await?;
+        if let Some(module) = shared.snapshot().made_from(&stamp) {
             return Ok(module);
         }
-        let origin = candidate.origin.clone();
-        let (stamp, outcome) = self.shared.load(candidate, on_event).await;
+        let (stamp, outcome) = shared.load(candidate, on_event).await;
         let module = Arc::new(outcome?);
-        let slot = ModuleEntry::loaded(module.clone()).stamped(stamp);
-        self.put(&origin, slot).await?;
+        let entry = ModuleEntry::loaded(module.clone()).stamped(stamp);
+        shared.put(&origin, entry).await?;
         Ok(module)
     }
 
@@ -193,13 +192,15 @@ impl Registry {
         component: Vec<u8>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Arc<Module>, LoadError> {
-        let _turn = self.shared.loading.lock().await;
-        if let Some(module) = self.shared.snapshot().from(origin) {
+        let shared = &self.shared;
+        let _turn = shared.turn(origin).await;
+        if let Some(module) = shared.snapshot().from(origin) {
             return Ok(module);
         }
-        let loaded = self.shared.load_slot(slot, origin, component, on_event);
+        let loaded = shared.load_slot(slot, origin, component, on_event);
         let module = loaded.await?;
-        self.put(origin, ModuleEntry::loaded(module.clone()))
+        shared
+            .put(origin, ModuleEntry::loaded(module.clone()))
             .await?;
         Ok(module)
     }
@@ -217,26 +218,108 @@ impl Registry {
         component: Vec<u8>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Arc<Module>, LoadError> {
-        let _turn = self.shared.loading.lock().await;
+        let shared = self.shared.clone();
         let origin = root.join(format!("{slot}.wasm")).display().to_string();
-        let loaded = self.shared.load_slot(slot, &origin, component, on_event);
+        let loaded = shared.load_slot(slot, &origin, component, on_event);
         let module = loaded.await?;
-        // A private copy.
-        let mut snapshot = (*self.shared.snapshot()).clone();
-        snapshot.insert(&origin, ModuleEntry::loaded(module.clone()))?;
+        let entry = ModuleEntry::loaded(module.clone());
+        blocking(move || {
+            // A private copy.
+            let mut snapshot = (*shared.snapshot()).clone();
+            change::name(&shared.policy(), &mut snapshot, &origin, entry)
+        })
+        .await?;
         Ok(module)
-    }
-
-    /// The caller has the turn to load.
-    async fn put(&self, origin: &str, slot: ModuleEntry) -> Result<(), LoadError> {
-        let mut snapshot = (*self.shared.snapshot()).clone();
-        snapshot.insert(origin, slot)?;
-        self.shared.exchange(snapshot).await;
-        Ok(())
     }
 }
 
+/// Whether `only` names the module that `candidate` presumably is.
+fn is_wanted(candidate: &ModuleCandidate, only: &[String]) -> bool {
+    let name = candidate.presumed_name().replace('-', "_");
+    let mut wanted = only.iter();
+    wanted.any(|wanted| wanted.split('@').next() == Some(name.as_str()))
+}
+
 impl RegistryState {
+    /// Waits until nothing else is loaded from `origin`.
+    async fn turn(&self, origin: &str) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut loading = self.loading.lock();
+            loading.retain(|_, lock| lock.strong_count() > 0);
+            match loading.get(origin).and_then(Weak::upgrade) {
+                Some(lock) => lock,
+                None => {
+                    let lock = Arc::default();
+                    loading.insert(origin.to_owned(), Arc::downgrade(&lock));
+                    lock
+                }
+            }
+        };
+        lock.lock_owned().await
+    }
+
+    /// Loads what claims one name, one after the other.
+    fn load_claims<'a>(
+        self: &'a Arc<Self>,
+        claims: NameClaims,
+        on_event: &'a (dyn Fn(LoadEvent) + Sync),
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for candidate in claims.candidates {
+                self.load_candidate(candidate, on_event).await;
+            }
+        })
+    }
+
+    /// Loads one file or folder, and puts it or the reason why it is no module into the snapshot.
+    async fn load_candidate(
+        self: &Arc<Self>,
+        candidate: ModuleCandidate,
+        on_event: &(dyn Fn(LoadEvent) + Sync),
+    ) {
+        let (slot, origin) = (candidate.slot.clone(), candidate.origin.clone());
+        let _turn = self.turn(&origin).await;
+        let known = self.snapshot();
+        let looked = blocking(move || {
+            // It may have been loaded while this waited.
+            let is_current = known.is_current(&candidate.origin, &candidate.stamp());
+            Ok((candidate, is_current, known.holds(&origin), origin))
+        });
+        let Ok((candidate, false, was_there, origin)) = looked.await else {
+            return;
+        };
+        let (stamp, outcome) = self.load(candidate, on_event).await;
+        let from = origin.clone();
+        let settled = self.change(move |shared, snapshot| {
+            Ok(shared.settle(snapshot, &slot, &from, stamp, outcome))
+        });
+        on_event(match settled.await {
+            Ok(Some(module)) if was_there => LoadEvent::Reloaded { module },
+            Ok(Some(module)) => LoadEvent::Loaded { module },
+            Ok(None) | Err(_) => LoadEvent::Failed { origin },
+        });
+    }
+
+    /// Notes the outcome of loading `origin`: the module's name, or nothing if it is a failure.
+    fn settle(
+        &self,
+        snapshot: &mut ModuleSnapshot,
+        slot: &str,
+        origin: &str,
+        stamp: Option<CandidateStamp>,
+        outcome: Result<Module, LoadError>,
+    ) -> Option<String> {
+        let admitted = outcome.and_then(|module| {
+            let name = module.name.clone();
+            let entry = ModuleEntry::loaded(Arc::new(module)).stamped(stamp);
+            self.admit(snapshot, origin, entry)?;
+            Ok(name)
+        });
+        admitted
+            .map_err(|error| snapshot.fail(slot, origin, stamp, error))
+            .ok()
+    }
+
     async fn load(
         self: &Arc<Self>,
         candidate: ModuleCandidate,
@@ -287,7 +370,7 @@ impl RegistryState {
         component: Vec<u8>,
         on_event: &(dyn Fn(LoadEvent) + Sync),
     ) -> Result<Arc<Module>, LoadError> {
-        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Manifest {
+        let (name, version) = folder::parts(slot).ok_or_else(|| LoadError::Name {
             reason: format!("{slot:?} cannot name a module"),
         })?;
         let files = ModuleFiles::alone(name, version, component);
@@ -319,7 +402,7 @@ impl RegistryState {
     ) -> Result<ComponentSource, LoadError> {
         let policy = self.policy();
         if !toolhold_policy::text::is_name(&files.name) {
-            return Err(LoadError::Manifest {
+            return Err(LoadError::Name {
                 reason: format!("{:?} cannot name a module", files.name),
             });
         }

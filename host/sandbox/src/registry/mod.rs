@@ -1,13 +1,18 @@
 //! The public door: a folder of components becomes tools that can be called by name.
 //!
 //! One bad file never hides the good ones: it lands in [`Registry::failures`] with its reason. The
-//! folder can be loaded again at any time: what changed is exchanged in one step, calls in flight
+//! folder can be loaded again at any time: each module takes its place when it is ready, calls in flight
 //! finish on the module they began with.
 //!
-//! This file holds what is loaded and calls it; `folder` finds modules and `load` loads them into a `snapshot`,
-//! `standing` decides whether a module may run, `govern` changes the policy, `nested` executes nested calls,
-//! `scratch` keeps sessions' files.
+//! No lock is held while a component is read, compiled, linked or asked for its tools, but for one of its own
+//! origin. So a module that takes long holds up neither the others nor a revocation.
+//!
+//! This file holds what is loaded and calls it; `folder` finds modules, `candidates` orders them, `load` loads
+//! them and `change` puts them into a `snapshot`; `standing` decides whether a module may run, `govern` changes
+//! the policy, `nested` executes nested calls, `scratch` keeps sessions' files.
 
+mod candidates;
+mod change;
 pub(crate) mod folder;
 mod govern;
 mod load;
@@ -15,23 +20,26 @@ mod nested;
 mod scratch;
 pub(crate) mod snapshot;
 mod standing;
+#[cfg(test)]
+mod tests;
 
 use crate::call::OtherTools;
 use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::Pins;
-use crate::module::Module;
 use crate::module::shield::{Screening, ScreeningVerdict};
+use crate::module::{Module, blocking};
 use crate::policy::CallPolicy;
 use crate::policy::Policy;
 use crate::policy::{ApproveError, Trust};
 use parking_lot::{Mutex, RwLock};
 use snapshot::{FailedModule, ModuleSnapshot};
 use standing::approval;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, Weak};
+use tokio::sync::watch;
 use toolhold_policy::CallError;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{ApprovedBy, GrantChange};
@@ -99,8 +107,13 @@ pub(crate) struct RegistryState {
     pins: Arc<Pins>,
     /// Every module that was ever loaded and is still held, by number; some are in no snapshot any more.
     known: Mutex<BTreeMap<u64, Weak<Module>>>,
-    /// One load at a time.
-    loading: tokio::sync::Mutex<()>,
+    /// One change of the snapshot at a time. Held while files of approvals and directories of grants are looked
+    /// at, and never while anything of a module is compiled or run.
+    changing: Mutex<()>,
+    /// Told of every change of the snapshot.
+    changes: watch::Sender<()>,
+    /// One load of each origin at a time.
+    loading: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl Registry {
@@ -113,7 +126,9 @@ impl Registry {
                 policy: RwLock::new(Arc::new(policy)),
                 snapshot: RwLock::default(),
                 known: Mutex::default(),
-                loading: tokio::sync::Mutex::default(),
+                changing: Mutex::default(),
+                changes: watch::Sender::new(()),
+                loading: Mutex::default(),
             }),
         }
     }
@@ -137,6 +152,11 @@ impl Registry {
     /// What could not be loaded, in the folder's order.
     pub fn failures(&self) -> Vec<Arc<FailedModule>> {
         self.shared.snapshot().failures()
+    }
+
+    /// Told of every change of what is loaded: modules that became ready, were replaced, removed or refused.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.shared.changes.subscribe()
     }
 
     /// The tools that may be called, by name: of several versions those of the newest.
@@ -224,15 +244,6 @@ impl RegistryState {
         self.policy.read().clone()
     }
 
-    /// Puts `snapshot` in the old one's place, its modules judged.
-    async fn exchange(self: &Arc<Self>, snapshot: ModuleSnapshot) {
-        let snapshot = Arc::new(snapshot.indexed());
-        let modules = snapshot.modules();
-        self.remember(&modules);
-        self.judge(modules).await;
-        *self.snapshot.write() = snapshot;
-    }
-
     async fn invoke(self: &Arc<Self>, invocation: &Invocation<'_>) -> CallReport {
         let Some((module, tool)) = self.snapshot().find(invocation.tool) else {
             let tools = self.snapshot().tools();
@@ -251,7 +262,7 @@ impl RegistryState {
             // A person may have approved it meanwhile, in another process.
             self.judge(vec![module.clone()]).await;
         }
-        // Read once: a policy that changes meanwhile holds for the next call.
+        // Read once: a policy that gives more meanwhile holds for the next call; one that gives less ends this.
         let effective = module.policy();
         let narrow = match &invocation.restrictions {
             None => Ok(None),
@@ -272,14 +283,4 @@ impl RegistryState {
         report.module = Some(module.digest);
         report
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
-) -> Result<T, LoadError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| LoadError::Read {
-            source: io::Error::other(error),
-        })?
 }

@@ -39,6 +39,11 @@ impl ModuleEntry {
         }
     }
 
+    /// The last form that could be loaded.
+    pub fn module(&self) -> Option<&Arc<Module>> {
+        self.module.as_ref()
+    }
+
     /// In what form its files were.
     pub fn stamped(self, stamp: Option<CandidateStamp>) -> Self {
         Self { stamp, ..self }
@@ -105,34 +110,6 @@ impl ModuleSnapshot {
         removed
     }
 
-    /// Notes the outcome of loading `origin`: the module's name, or nothing if it is a failure.
-    pub fn put(
-        &mut self,
-        slot: &str,
-        origin: &str,
-        stamp: Option<CandidateStamp>,
-        outcome: Result<Module, LoadError>,
-    ) -> Result<String, ()> {
-        let inserted = outcome.and_then(|module| {
-            let name = module.name.clone();
-            let entry = ModuleEntry {
-                stamp,
-                ..ModuleEntry::loaded(Arc::new(module))
-            };
-            self.insert(origin, entry).map(|()| name)
-        });
-        inserted.map_err(|error| {
-            self.fail(FailedModule {
-                name: slot.to_owned(),
-                origin: origin.to_owned(),
-                error,
-            });
-            if let Some(entry) = self.entries.get_mut(origin) {
-                entry.stamp = stamp;
-            }
-        })
-    }
-
     /// Takes away whatever else has that name than what is at `origin`, and what was fetched for it before.
     pub fn make_room(&mut self, name: &str, origin: &str) {
         self.entries.retain(|other, entry| {
@@ -196,26 +173,50 @@ impl ModuleSnapshot {
         }
     }
 
-    pub fn fail(&mut self, failure: FailedModule) {
-        let entry = self.entries.entry(failure.origin.clone()).or_default();
-        entry.failure = Some(Arc::new(failure));
+    /// Notes why what is at `origin` in the form of `stamp` is no module. What was loaded from there before stays.
+    pub fn fail(
+        &mut self,
+        slot: &str,
+        origin: &str,
+        stamp: Option<CandidateStamp>,
+        error: LoadError,
+    ) {
+        let entry = self.entries.entry(origin.to_owned()).or_default();
+        // Who has its name may be gone the next time.
+        entry.stamp = stamp.filter(|_| !matches!(error, LoadError::Duplicate { .. }));
+        entry.failure = Some(Arc::new(FailedModule {
+            name: slot.to_owned(),
+            origin: origin.to_owned(),
+            error,
+        }));
     }
 
-    /// Adds or replaces the module of `origin`, unless a module of another origin has its name: the first one
-    /// keeps it. Two versions of a name exist side by side.
-    pub fn insert(&mut self, origin: &str, entry: ModuleEntry) -> Result<(), LoadError> {
-        if let Some(module) = &entry.module
-            && let Some(holder) = self.entries.iter().find_map(|(other, taken)| {
-                taken
-                    .module
-                    .as_ref()
-                    .filter(|taken| other != origin && clash(taken, module))
-            })
-        {
-            return Err(LoadError::Duplicate {
-                name: module.name.clone(),
-                holder: holder.origin.clone(),
-            });
+    /// Adds or replaces the module of `origin`. If modules of other origins have its name, it has to be better
+    /// founded than each of them, and takes their place; else they keep it. Two versions of a name exist side by
+    /// side.
+    pub fn insert(
+        &mut self,
+        origin: &str,
+        entry: ModuleEntry,
+        is_less_than_it: impl Fn(&Module) -> bool,
+    ) -> Result<(), LoadError> {
+        let Some(module) = &entry.module else {
+            return Ok(());
+        };
+        let duplicate = |holder: &str| LoadError::Duplicate {
+            name: module.name.clone(),
+            holder: holder.to_owned(),
+        };
+        let others = self.entries.iter().filter(|(other, _)| *other != origin);
+        let holders: Vec<_> = others
+            .filter_map(|(_, entry)| entry.module.clone())
+            .filter(|holder| clash(holder, module))
+            .collect();
+        if let Some(holder) = holders.iter().find(|holder| !is_less_than_it(holder)) {
+            return Err(duplicate(&holder.origin));
+        }
+        for holder in holders {
+            self.refuse(&holder, duplicate(origin));
         }
         self.entries.insert(origin.to_owned(), entry);
         Ok(())

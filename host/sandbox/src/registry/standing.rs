@@ -1,11 +1,38 @@
-//! Which modules may run: judged by the approvals, again and again, because another process writes them.
+//! Which modules may run: judged by the approvals, again and again, because another process writes them. And
+//! whose a name is: what was approved keeps it.
 
 use super::RegistryState;
-use crate::module::Module;
-use crate::policy::EffectivePolicy;
-use crate::policy::Trust;
+use crate::module::{Module, blocking};
+use crate::policy::{EffectivePolicy, Policy, Trust};
 use std::sync::Arc;
 use toolhold_policy::{Approval, ApprovedBy, Grant, Standing};
+
+/// How well founded a module's claim to its name is. Of two modules of one name, the better founded has it;
+/// between equals, the one that is there keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Claim {
+    /// There is no record of its slot under this name.
+    New,
+    /// There is a record of its slot under this name, and it changed since.
+    Recorded,
+    /// It is what was approved.
+    Approved,
+}
+
+impl Claim {
+    /// How well founded the claim of `module` to its name is. Blocks on the file system.
+    pub fn of(policy: &Policy, module: &Module) -> Self {
+        let Some(then) = recorded(policy, &module.slot, &module.name) else {
+            return Self::New;
+        };
+        let now = approval(module, &module.policy(), ApprovedBy::Person);
+        if then.changes(&now, false).is_empty() {
+            Self::Approved
+        } else {
+            Self::Recorded
+        }
+    }
+}
 
 impl RegistryState {
     pub(super) async fn reconsider(self: &Arc<Self>) {
@@ -15,16 +42,22 @@ impl RegistryState {
     pub(super) async fn judge(self: &Arc<Self>, modules: Vec<Arc<Module>>) {
         let shared = self.clone();
         // Only a panic could be lost here, and the closure has none.
-        let _ = tokio::task::spawn_blocking(move || {
+        let _ = blocking(move || {
             for module in modules {
-                let effective = module.policy();
-                // One that has nothing of what it was to have is no new module without grants.
-                if effective.check().is_ok() {
-                    effective.set_standing(shared.standing(&module, &effective));
-                }
+                shared.judge_one(&module);
             }
+            Ok(())
         })
         .await;
+    }
+
+    /// Blocks on the file system.
+    pub(super) fn judge_one(&self, module: &Module) {
+        let effective = module.policy();
+        // One that has nothing of what it was to have is no new module without grants.
+        if effective.check().is_ok() {
+            effective.judged(|| self.standing(module, &effective));
+        }
     }
 
     /// Whether `module` may run under what was `decided`, from the approvals as they are now. Blocks on the
@@ -78,9 +111,18 @@ impl RegistryState {
     }
 }
 
+/// The record of `slot` under `name`, whatever the component is now. Blocks on the file system.
+pub(super) fn recorded(policy: &Policy, slot: &str, name: &str) -> Option<Approval> {
+    let Trust::Approved { approvals, .. } = &policy.trust else {
+        return None;
+    };
+    approvals.get(slot).filter(|then| then.is_of(name))
+}
+
 pub(super) fn approval(module: &Module, effective: &EffectivePolicy, by: ApprovedBy) -> Approval {
     Approval::of(
         &module.slot,
+        &module.name,
         module.digest,
         &module.tools,
         &effective.granted.grant,

@@ -4,6 +4,7 @@
 //! names and parts. It exists only for types that have a JSON form, so code that has one never meets
 //! a resource again. [`crate::value::schema`] says what a shape accepts, [`crate::value`] converts it.
 
+use toolhold_policy::text;
 use wasmtime::component::{ResourceType, Type};
 
 /// What a signature of nested types may be: deeper ones are refused rather than shown to a model.
@@ -11,6 +12,11 @@ const MAX_TYPE_DEPTH: usize = 16;
 /// Parts of one function's types, named ones counted at every use. Types are a graph in a component
 /// and a tree in a schema: a few bytes of nested tuples would unfold to gigabytes.
 const MAX_TYPE_PARTS: usize = 2_000;
+
+/// Parts of the types of all functions of a component together: so many are read in a fraction of a second.
+const MAX_COMPONENT_PARTS: usize = 50_000;
+/// Characters of a name in a reason.
+const MAX_NAME_CHARS: usize = 64;
 
 /// A type with a JSON form. The comments say which.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +85,7 @@ impl Shape {
     /// # Errors
     /// The reason, for resources, streams, futures, error contexts and types too deep or too large.
     pub fn of(ty: &Type) -> Result<Self, String> {
-        ShapeReader::new(&[]).shape(ty)
+        ShapeReader::new(&[], &mut PartsBudget::default()).shape(ty)
     }
 
     /// Whether a record may leave out a field of this shape.
@@ -88,18 +94,34 @@ impl Shape {
     }
 }
 
+/// The parts of types that may still be read of one component.
+#[derive(Debug)]
+pub(crate) struct PartsBudget {
+    left: usize,
+}
+
+impl Default for PartsBudget {
+    fn default() -> Self {
+        Self {
+            left: MAX_COMPONENT_PARTS,
+        }
+    }
+}
+
 /// Reads the types of one function.
 pub(crate) struct ShapeReader<'a> {
     /// The names under which the component exports its resources.
     resources: &'a [(ResourceType, String)],
     left: usize,
+    component: &'a mut PartsBudget,
 }
 
 impl<'a> ShapeReader<'a> {
-    pub fn new(resources: &'a [(ResourceType, String)]) -> Self {
+    pub fn new(resources: &'a [(ResourceType, String)], component: &'a mut PartsBudget) -> Self {
         Self {
             resources,
             left: MAX_TYPE_PARTS,
+            component,
         }
     }
 
@@ -146,7 +168,7 @@ impl<'a> ShapeReader<'a> {
                         let shape = self.nested(&field.ty, deeper);
                         Ok(ShapeMember {
                             name: field.name.to_owned(),
-                            shape: shape.map_err(|reason| format!("{}: {reason}", field.name))?,
+                            shape: shape.map_err(|reason| within(field.name, &reason))?,
                         })
                     })
                     .collect::<Result<_, String>>()?,
@@ -165,7 +187,7 @@ impl<'a> ShapeReader<'a> {
                         let shape = case.ty.map(|ty| self.nested(&ty, deeper)).transpose();
                         Ok(Case {
                             name: case.name.to_owned(),
-                            shape: shape.map_err(|reason| format!("{}: {reason}", case.name))?,
+                            shape: shape.map_err(|reason| within(case.name, &reason))?,
                         })
                     })
                     .collect::<Result<_, String>>()?,
@@ -204,6 +226,16 @@ impl<'a> ShapeReader<'a> {
             .left
             .checked_sub(parts)
             .ok_or_else(|| format!("its types have more than {MAX_TYPE_PARTS} parts"))?;
+        self.component.left = self.component.left.checked_sub(parts).ok_or_else(|| {
+            format!(
+                "the types of the component's functions have more than {MAX_COMPONENT_PARTS} parts"
+            )
+        })?;
         Ok(())
     }
+}
+
+/// A reason that is about the part `name` of a type. The component's author chose the name's length.
+fn within(name: &str, reason: &str) -> String {
+    format!("{}: {reason}", text::visible(name, MAX_NAME_CHARS))
 }

@@ -101,7 +101,7 @@ function may(module) {
       : h("li", { class: "dim" }, "nothing else: no files, no variables, no network, no other tools"));
 }
 
-const UNITS = { timeout_ms: duration, compile_ms: duration, fuel: count };
+const UNITS = { timeout_ms: duration, list_tools_ms: duration, compile_ms: duration, fuel: count };
 
 function content(module) {
   const limit = ([name, value]) => h("div", { class: "fact" }, h("dt", {}, words(name)),

@@ -25,7 +25,7 @@ pub async fn servers(config: &Configuration) -> Vec<(String, Finding)> {
 async fn finding(server: &McpServer) -> Finding {
     let settings = &server.settings;
     if let Some(fault) = &settings.fault {
-        let remedy = "name the file with --config if you trust it";
+        let remedy = "the file is read without this rule where --config names it";
         return Broken(format!("it is not used: {fault}"), remedy.into());
     }
     let launch = server.pins().launch(settings).await;

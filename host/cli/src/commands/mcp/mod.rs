@@ -70,6 +70,13 @@ enum McpCommand {
     },
 }
 
+impl McpArgs {
+    /// Whether the modules are served.
+    pub fn serves(&self) -> bool {
+        self.command.is_none()
+    }
+}
+
 pub async fn mcp(loaded: &Loaded, args: McpArgs) -> Result<Exit> {
     let config = &loaded.configuration;
     let Some(command) = args.command else {

@@ -1,7 +1,7 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
 use crate::commands::serving;
-use crate::commands::serving::{Serving, Signals};
+use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::output::{left_out, note};
@@ -41,7 +41,11 @@ pub struct ServeArgs {
 /// Serves until the client disconnects or the process gets a signal to stop.
 pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
-    let (registry, watch) = serving::load_and_watch(loaded).await?;
+    let Started {
+        registry,
+        watch,
+        mut loading,
+    } = Box::pin(serving::load_and_watch(loaded)).await?;
     let settings = loaded.mcp_server.clone();
     let requests = requests(config, &settings.requests).await?;
     let named = args.tools.iter().flatten();
@@ -49,7 +53,12 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let is_known = |name: &str| {
         registry.module(name).is_some() || registry.tool(name).is_some() || is_request(name)
     };
-    if let Some(unknown) = named.map(String::as_str).find(|name| !is_known(name)) {
+    let unknown = || named.clone().find(|name| !is_known(name));
+    if unknown().is_some() {
+        // It may be one that takes long.
+        loading.ended().await?;
+    }
+    if let Some(unknown) = unknown() {
         bail!("--tools {unknown}: there is no such tool or module; see `toolhold modules list`");
     }
     let recorder = host::recorder(config, settings.audit).await.context(
@@ -82,7 +91,7 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let Signals { reload, mut stop } = Signals::listen()?;
     let exit = tokio::select! {
         exit = transport(service.clone(), args.http) => exit,
-        failed = serving::keep_up(loaded, watch, reload, &making.registry, &modules) => {
+        failed = Box::pin(serving::keep_up(loaded, (watch, loading), reload, &making.registry, &modules)) => {
             failed.map(|never| match never {})
         }
         () = stop.received() => Ok(Exit::Ok),

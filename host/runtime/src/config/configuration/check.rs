@@ -87,6 +87,7 @@ impl Configuration {
             [
                 ("timeout_ms", limits.timeout_ms),
                 ("http_timeout_ms", limits.http_timeout_ms),
+                ("list_tools_ms", limits.list_tools_ms),
                 ("compile_ms", limits.compile_ms),
             ]
             .map(|(leaf, time)| (format!("{table}.{leaf}"), time))

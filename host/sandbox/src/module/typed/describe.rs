@@ -16,6 +16,8 @@ const MAX_EXAMPLE_TEXT_CHARS: usize = 500;
 const MAX_EXAMPLES: usize = 8;
 const MAX_EXAMPLE_BYTES: usize = 4 << 10;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
+/// Interfaces that docs may be of: each function looks for its own among them.
+const MAX_INTERFACES: usize = 1_000;
 
 /// A function as its types have it.
 pub(crate) struct Signature<'a> {
@@ -63,6 +65,15 @@ impl CombinedDocs {
             written.push((DocsSource::Wit, wit::read_all(packages, &mut notes)));
         }
         written.extend(theirs.map(|docs| (DocsSource::PackageDocs, docs)));
+        written.retain(|(_, docs)| {
+            let fits = docs.exports.len() <= MAX_INTERFACES;
+            if !fits {
+                notes.push(format!(
+                    "docs of more than {MAX_INTERFACES} interfaces are not read"
+                ));
+            }
+            fits
+        });
         Self {
             written,
             manifest,
@@ -175,8 +186,9 @@ fn schemas(
         let output = output.as_ref().map_or(0, |o| o.to_string().len());
         input.to_string().len().max(output) <= MAX_SCHEMA_BYTES
     };
-    [make(docs), make(None)]
+    [docs, None]
         .into_iter()
+        .map(make)
         .find(fits)
         .ok_or_else(|| format!("its schema has more than {MAX_SCHEMA_BYTES} bytes"))
 }

@@ -12,7 +12,7 @@ pub(crate) use describe::CombinedDocs;
 use crate::call::{CallState, GuestCall};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::value::shape::{Shape, ShapeMember, ShapeReader};
+use crate::value::shape::{PartsBudget, Shape, ShapeMember, ShapeReader};
 use crate::value::{self, LiftError};
 use describe::Signature;
 use serde_json::Value;
@@ -26,6 +26,8 @@ use wasmtime::Store;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, ResourceType, Val};
 
+/// Maximum exported functions that are looked at, those that cannot be tools included.
+const MAX_EXPORTED_FUNCTIONS: usize = 4_096;
 /// Maximum refusals that are listed: a person reads them.
 const MAX_REFUSED_EXPORTS: usize = MAX_TOOLS_PER_MODULE;
 
@@ -46,6 +48,14 @@ pub(crate) struct TypedExports {
     pub refused: Vec<(String, String)>,
 }
 
+impl TypedExports {
+    fn refuse(&mut self, export: &Export, reason: String) {
+        if self.refused.len() < MAX_REFUSED_EXPORTS {
+            self.refused.push((export.shown(), reason));
+        }
+    }
+}
+
 /// Every exported function of the world and of its exported interfaces, except WASI's own.
 pub(crate) fn exports(
     engine: &Engine,
@@ -55,10 +65,17 @@ pub(crate) fn exports(
 ) -> Result<TypedExports, LoadError> {
     let mut found = TypedExports::default();
     let mut functions = Vec::new();
-    for export in listed(engine, component) {
-        match export.function() {
+    let exports = listed(engine, component);
+    if exports.len() > MAX_EXPORTED_FUNCTIONS {
+        return Err(LoadError::NoTools {
+            detail: format!("s: it exports more than {MAX_EXPORTED_FUNCTIONS} functions"),
+        });
+    }
+    let mut budget = PartsBudget::default();
+    for export in exports {
+        match export.function(&mut budget) {
             Ok(function) => functions.push((export, function)),
-            Err(reason) => found.refused.push((export.shown(), reason)),
+            Err(reason) => found.refuse(&export, reason),
         }
     }
     let keys: Vec<_> = functions
@@ -82,10 +99,12 @@ pub(crate) fn exports(
                 found.tools.push(spec);
                 found.functions.insert(local, function);
             }
-            Err(reason) => found.refused.push((export.shown(), reason)),
+            Err(reason) => found.refuse(&export, reason),
+        }
+        if found.tools.len() > MAX_TOOLS_PER_MODULE {
+            break;
         }
     }
-    found.refused.truncate(MAX_REFUSED_EXPORTS);
     match found.tools.len() {
         0 => {
             let reasons = found.refused.iter().take(8);
@@ -95,8 +114,8 @@ pub(crate) fn exports(
             })
         }
         1..=MAX_TOOLS_PER_MODULE => Ok(found),
-        more => Err(LoadError::NoTools {
-            detail: format!("s: it has {more}, more than {MAX_TOOLS_PER_MODULE}"),
+        _ => Err(LoadError::NoTools {
+            detail: format!("s: it has more than {MAX_TOOLS_PER_MODULE}"),
         }),
     }
 }
@@ -131,6 +150,9 @@ fn listed(engine: &Engine, component: &Component) -> Vec<Export> {
     }
     let resources = std::rc::Rc::new(resources);
     for (name, item) in ty.exports(engine) {
+        if out.len() > MAX_EXPORTED_FUNCTIONS {
+            break;
+        }
         match item.ty {
             ComponentItem::ComponentFunc(func) => out.push(Export {
                 interface: None,
@@ -144,6 +166,9 @@ fn listed(engine: &Engine, component: &Component) -> Vec<Export> {
             ComponentItem::ComponentInstance(instance) => {
                 let parent = component.get_export_index(None, name);
                 for (function, item) in instance.exports(engine) {
+                    if out.len() > MAX_EXPORTED_FUNCTIONS {
+                        break;
+                    }
                     if let ComponentItem::ComponentFunc(func) = item.ty {
                         out.push(Export {
                             interface: Some(name.to_owned()),
@@ -176,7 +201,7 @@ impl Export {
     }
 
     /// The function as tools call it, or why it cannot be one.
-    fn function(&self) -> Result<TypedFunction, String> {
+    fn function(&self, budget: &mut PartsBudget) -> Result<TypedFunction, String> {
         if let Some((_, of)) = self.name.split_once(']') {
             let resource = of.split('.').next().unwrap_or(of);
             return Err(format!(
@@ -194,7 +219,7 @@ impl Export {
                 "it is how the language's runtime was started when the component was made".into(),
             );
         }
-        let mut reader = ShapeReader::new(&self.resources);
+        let mut reader = ShapeReader::new(&self.resources, budget);
         let params = self
             .func
             .params()

@@ -1,0 +1,261 @@
+//! The file that is found in the working folder: read once and with a bound, and trusted or not
+//! (`docs/security.md`, "Files that were found").
+//!
+//! Somebody else may have written it, such as the author of a repository that was cloned. What is parsed are the
+//! very bytes that were compared with what the user trusted.
+
+use super::files::{flatten, parse};
+use super::harmless;
+use super::layers::{ConfigError, Setting};
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+use toolhold_runtime::trust::{FileTrust, TrustedFiles};
+
+/// The name of the file.
+pub const FOUND: &str = "toolhold.toml";
+/// The default file, with all its comments, has 30 kB.
+const MAX_BYTES: u64 = 1 << 20;
+/// Keys that a message names, and characters of each. `toolhold trust` shows all.
+const MAX_NAMED: usize = 4;
+const MAX_NAME: usize = 80;
+
+/// The bytes of a file, and where they were.
+#[derive(Debug)]
+pub struct FoundFile {
+    /// The real path of its folder, and its name there.
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
+}
+
+/// The found file as a layer of the configuration.
+#[derive(Debug)]
+pub struct FoundLayer {
+    pub origin: String,
+    pub table: Table,
+    pub file: FoundFile,
+    pub trust: FileTrust,
+}
+
+/// A found file that is not trusted, and what it sets in vain.
+#[derive(Debug, Clone)]
+pub struct Untrusted {
+    /// It was trusted with another content.
+    pub is_changed: bool,
+    /// At least one.
+    pub ignored: Vec<Setting>,
+}
+
+impl FoundFile {
+    /// The file in this folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// It is no regular file, it is too large, or it cannot be read.
+    pub fn read(folder: &Path) -> Result<Option<Self>, ConfigError> {
+        let path = folder.join(FOUND);
+        let read = |path: &Path| match bytes(path) {
+            Ok(bytes) => Ok(Some(Self {
+                path: folder.canonicalize()?.join(FOUND),
+                bytes,
+            })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        read(&path).map_err(|source| ConfigError::Read { path, source })
+    }
+}
+
+/// The settings in the bytes of such a file, with dotted keys.
+///
+/// # Errors
+/// They are not text, or not TOML.
+pub fn settings(bytes: &[u8]) -> Result<Vec<(String, Value)>, ConfigError> {
+    Ok(flatten(&table(&format!("file {FOUND}"), bytes)?))
+}
+
+fn table(origin: &str, bytes: &[u8]) -> Result<Table, ConfigError> {
+    let text = str::from_utf8(bytes).map_err(|error| ConfigError::Syntax {
+        origin: origin.to_owned(),
+        reason: error.to_string(),
+    })?;
+    parse(origin, text)
+}
+
+impl FoundLayer {
+    /// The file in the working folder.
+    ///
+    /// # Errors
+    /// As [`FoundFile::read`] and [`FoundLayer::of`].
+    pub fn read() -> Result<Option<Self>, ConfigError> {
+        FoundFile::read(Path::new("."))?.map(Self::of).transpose()
+    }
+
+    /// The settings of a file, which is not trusted before [`FoundLayer::compare`].
+    ///
+    /// # Errors
+    /// It is not text, or not TOML.
+    pub fn of(file: FoundFile) -> Result<Self, ConfigError> {
+        let origin = format!("file {FOUND}");
+        let table = table(&origin, &file.bytes)?;
+        let trust = FileTrust::Unknown;
+        Ok(Self {
+            origin,
+            table,
+            file,
+            trust,
+        })
+    }
+
+    /// Compares the file with what the user trusted.
+    pub fn compare(&mut self, trusted: &TrustedFiles) {
+        self.trust = trusted.trust_in(&self.file.path, &self.file.bytes);
+    }
+}
+
+impl Untrusted {
+    /// Whether less is protected than the file's author meant.
+    pub fn protects(&self) -> bool {
+        self.ignored.iter().any(|it| harmless::protects(&it.key))
+    }
+
+    /// What does not hold, and what the user can do.
+    pub fn in_words(&self) -> String {
+        format!("{}; `toolhold trust` shows it and asks", self.what())
+    }
+
+    /// What does not hold.
+    pub fn what(&self) -> String {
+        let standing = if self.is_changed {
+            "has changed since it was trusted"
+        } else {
+            "is not trusted"
+        };
+        let named = self.ignored.iter().take(MAX_NAMED).map(|setting| {
+            let key: String = setting.key.chars().take(MAX_NAME).collect();
+            key.escape_debug().to_string()
+        });
+        let named = named.collect::<Vec<_>>().join(", ");
+        let rest = match self.ignored.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            rest => format!(" and {rest} more"),
+        };
+        format!("./{FOUND} {standing}, so what it sets for {named}{rest} does not hold")
+    }
+}
+
+/// The bytes of a regular file. Opening does not wait: a FIFO in its place would wait for a writer for ever.
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(no_wait)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let reason = format!("it has more than {MAX_BYTES} bytes");
+        return Err(io::Error::other(reason));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_read_whole_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = || FoundFile::read(folder.path());
+        assert!(read().unwrap().is_none());
+        let path = folder.path().join(FOUND);
+        let most = usize::try_from(MAX_BYTES).unwrap();
+        std::fs::write(&path, "#".repeat(most)).unwrap();
+        let found = read().unwrap().unwrap();
+        assert_eq!(found.bytes.len(), most);
+        assert_eq!(
+            found.path,
+            folder.path().canonicalize().unwrap().join(FOUND)
+        );
+        std::fs::write(&path, "#".repeat(most + 1)).unwrap();
+        let error = read().unwrap_err().to_string();
+        assert!(error.contains("more than 1048576 bytes"), "{error}");
+        std::fs::write(&path, b"\xff").unwrap();
+        let found = read().unwrap().unwrap();
+        assert!(FoundLayer::of(found).is_err());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FOUND);
+        let fails = || {
+            let error = FoundFile::read(folder.path()).unwrap_err().to_string();
+            assert!(error.contains("no regular file"), "{error}");
+        };
+        std::fs::create_dir(&path).unwrap();
+        fails();
+        std::fs::remove_dir(&path).unwrap();
+        // Nothing ever writes to it.
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        fails();
+        std::fs::remove_file(&path).unwrap();
+        symlink("/dev/zero", &path).unwrap();
+        fails();
+    }
+
+    #[test]
+    fn the_path_is_that_of_the_folder_and_not_of_a_link_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::fs::write(real.join(FOUND), "").unwrap();
+        symlink(&real, folder.path().join("link")).unwrap();
+        let of = |name: &str| {
+            let found = FoundFile::read(&folder.path().join(name)).unwrap();
+            found.unwrap().path
+        };
+        assert_eq!(of("real"), of("link"));
+    }
+
+    #[test]
+    fn a_message_names_a_few_keys_and_shows_none_raw() {
+        let setting = |key: &str| Setting {
+            key: key.to_owned(),
+            value: Value::from(1),
+            origin: String::new(),
+        };
+        let long = "x".repeat(1_000);
+        let keys = [
+            "mcp.a\u{1b}[2J\n\u{202e}.command",
+            &long,
+            "c",
+            "d",
+            "e",
+            "f",
+        ];
+        let untrusted = Untrusted {
+            is_changed: false,
+            ignored: keys.map(setting).to_vec(),
+        };
+        let words = untrusted.in_words();
+        assert!(
+            words.contains(r"mcp.a\u{1b}[2J\n\u{202e}.command, x"),
+            "{words}"
+        );
+        assert!(words.contains("c, d and 2 more does not hold"), "{words}");
+        assert!(words.len() < 500 && !words.chars().any(char::is_control));
+        let changed = Untrusted {
+            is_changed: true,
+            ..untrusted
+        };
+        assert!(changed.in_words().contains("has changed since"));
+    }
+}
