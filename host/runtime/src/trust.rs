@@ -76,6 +76,7 @@ impl TrustedFiles {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         self.approvals.put(&Approval {
             slot: slot(path),
+            name: String::new(),
             digest: digest(bytes),
             tools: json!([]),
             grant: json!({
