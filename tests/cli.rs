@@ -149,6 +149,12 @@ fn inspect_shows_what_a_module_asks_for_and_has() {
         assert!(asks.stdout.contains(part), "{part}: {}", asks.stdout);
     }
     std::fs::create_dir(host.path().join("notes")).expect("a folder");
+    // Where the path leads, whatever was written.
+    let notes = host
+        .path()
+        .join("notes")
+        .canonicalize()
+        .expect("it is there");
     let given = host.run(&[
         "modules",
         "inspect",
@@ -157,9 +163,10 @@ fn inspect_shows_what_a_module_asks_for_and_has() {
         "files=notes:/data:rw",
     ]);
     assert!(
-        given
-            .stdout
-            .contains("read, write and delete files in notes, which it sees as /data"),
+        given.stdout.contains(&format!(
+            "read, write and delete files in {}, which it sees as /data",
+            notes.display()
+        )),
         "{}",
         given.stdout
     );

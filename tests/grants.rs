@@ -501,3 +501,114 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
     // Other callers are not restricted.
     ok(&registry, "probe.remember", entry, "").await;
 }
+
+/// A granted directory is the one that was found when the grant took effect, whatever its path means later; and
+/// after a restart it is the one that was approved, or none.
+#[tokio::test]
+async fn a_granted_directory_stays_what_it_was() {
+    let (state, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |name: &str| data.path().join(name);
+    for (folder, bytes) in [("sub", 10), ("outside", 20)] {
+        std::fs::create_dir(at(folder)).unwrap();
+        std::fs::write(at(folder).join("x"), vec![0; bytes]).unwrap();
+    }
+    let ruled = || {
+        let directory = DirectoryGrant {
+            host: at("sub"),
+            guest: "/data".into(),
+            access: Access::Read,
+            quota_bytes: None,
+        };
+        let grant = Grant {
+            directories: vec![directory],
+            ..remembering()
+        };
+        let approvals = ApprovalFolder::new(state.path().join("approvals"));
+        Policy {
+            trust: Trust::Approved {
+                approvals: Arc::new(approvals),
+                first_sight: true,
+            },
+            ..policy(state.path(), grant, LimitsRequest::default())
+        }
+    };
+    let bytes = std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap();
+    let running = registry(ruled());
+    running.load_bytes("probe", bytes.clone()).await.unwrap();
+    let module = running.module("probe").unwrap();
+    running.approve(&module, &module.etag()).await.unwrap();
+    let file = json!({"path": "/data/x"});
+    assert_eq!(ok(&running, "probe.read", file.clone(), "").await, 10);
+
+    std::fs::rename(at("sub"), at("moved")).unwrap();
+    std::os::unix::fs::symlink("outside", at("sub")).unwrap();
+    assert_eq!(ok(&running, "probe.read", file.clone(), "").await, 10);
+    // A call with less than the grant has the same directory, and so has one after the configuration was read again.
+    let bounds = GrantRestrictions::default().with(
+        "this key",
+        Restriction::Permits(["directories".parse().unwrap()].into()),
+    );
+    let invocation = Invocation {
+        restrictions: Some(Arc::new(bounds)),
+        ..Invocation::new("c", "probe.read", &file)
+    };
+    let narrow = running.call(&invocation).await.result.unwrap();
+    assert_eq!(narrow, Output::Value(json!(10)));
+    let mut wider = ruled();
+    let own = wider.modules.get_mut("probe").unwrap();
+    own.grant.tools = vec!["calculator".into()];
+    running.govern(wider).await;
+    running.govern(ruled()).await;
+    assert_eq!(ok(&running, "probe.read", file.clone(), "").await, 10);
+
+    let restarted = registry(ruled());
+    restarted.load_bytes("probe", bytes).await.unwrap();
+    let (kind, message) = refused(&restarted, "probe.read", file).await;
+    assert_eq!(kind, "not_approved");
+    for expected in [
+        "the directory /data is another one",
+        "modules approve probe",
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+/// A module that may write where another's directory is looked up could exchange it: neither gets its grant.
+#[tokio::test]
+async fn no_module_may_write_where_a_granted_directory_is_looked_up() {
+    let (state, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir_all(data.path().join("proj/sub")).unwrap();
+    let directory = |path: &str, access| Grant {
+        directories: vec![DirectoryGrant {
+            host: data.path().join(path),
+            guest: "/data".into(),
+            access,
+            quota_bytes: None,
+        }],
+        ..Grant::default()
+    };
+    let limits = LimitsRequest::default();
+    let alone = policy(state.path(), directory("proj/sub", Access::Read), limits);
+    let registry = registry(alone.clone());
+    let bytes = std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap();
+    registry.load_bytes("probe", bytes).await.unwrap();
+    let held = registry.module("probe").unwrap();
+    assert!(held.standing().may_run());
+
+    // The other module is not even there.
+    let mut both = alone.clone();
+    let writer = ModulePolicy {
+        grant: directory("proj", Access::ReadWrite),
+        ..ModulePolicy::default()
+    };
+    both.modules.insert("writer".into(), writer);
+    registry.govern(both).await;
+    let reason = registry.failures()[0].error.to_string();
+    assert!(
+        reason.contains("which the module writer may write to"),
+        "{reason}"
+    );
+    assert!(held.grant().is_empty() && !held.standing().may_run());
+    registry.govern(alone).await;
+    assert_eq!(held.grant().directories.len(), 1);
+}

@@ -12,6 +12,7 @@ pub mod docs;
 pub mod egress;
 pub mod json;
 pub mod leak;
+pub mod links;
 pub mod load;
 pub mod manifest;
 pub mod mend;
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("docs", docs::run),
     ("egress", egress::run),
     ("leak", leak::run),
+    ("links", links::run),
     ("load", load::run),
     ("manifest", manifest::run),
     ("mend", mend::run),

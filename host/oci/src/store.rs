@@ -10,9 +10,10 @@ use crate::error::FetchError;
 use crate::reference::Reference;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toolhold_files::{Links, ReadError};
 
 /// Poll interval while another task or process holds the lock. A blocking lock call would occupy a
 /// thread that no deadline could free.
@@ -42,13 +43,13 @@ impl ComponentCache {
     /// digest.
     pub fn read(&self, digest: Digest, limit: u64) -> Result<Option<Vec<u8>>, FetchError> {
         let path = self.blob(digest);
-        let bytes = match read_capped(&path, limit) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(FetchError::store("read", &path)(error)),
-        };
-        if bytes.len() as u64 <= limit && Digest::of(&bytes) == digest {
-            return Ok(Some(bytes));
+        match toolhold_files::read(&path, limit, Links::Refuse) {
+            Ok(bytes) if Digest::of(&bytes) == digest => return Ok(Some(bytes)),
+            Ok(_) | Err(ReadError::TooLarge { .. }) => {}
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(ReadError::Io(error)) => return Err(FetchError::store("read", &path)(error)),
         }
         tracing::warn!(path = %path.display(), "a cached component is damaged and is not used");
         Ok(None)
@@ -63,7 +64,8 @@ impl ComponentCache {
 
     /// The digest of the reference's tag at its last complete pull.
     pub fn seen(&self, reference: &Reference) -> Option<Digest> {
-        let bytes = read_capped(&self.note(reference), MAX_NOTE_BYTES).ok()?;
+        let note = self.note(reference);
+        let bytes = toolhold_files::read(&note, MAX_NOTE_BYTES, Links::Refuse).ok()?;
         let note: TagRecord = serde_json::from_slice(&bytes).ok()?;
         (note.reference == tag_of(reference))
             .then(|| note.digest.parse().ok())
@@ -90,7 +92,12 @@ impl ComponentCache {
     pub async fn lock(&self, digest: Digest) -> Result<Lock, FetchError> {
         let path = self.folder.join("locks").join(digest.hex());
         make_parent(&path)?;
-        let file = File::create(&path).map_err(FetchError::store("create", &path))?;
+        // Opened for both, it does not wait for the other end of a FIFO either.
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options
+            .open(&path)
+            .map_err(FetchError::store("create", &path))?;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Lock { _file: file }),
@@ -123,19 +130,6 @@ pub struct Lock {
 fn tag_of(reference: &Reference) -> String {
     let (host, repository) = (reference.authority(), reference.repository());
     format!("oci://{host}/{repository}:{}", reference.tag())
-}
-
-/// Reads a regular file, at most `limit + 1` bytes: enough for the caller to see that it is too large.
-fn read_capped(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // Checked before opening: opening a pipe would wait for a writer.
-    let metadata = fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let size = metadata.len().min(limit);
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 fn write(path: &Path, unfinished: &Path, bytes: &[u8]) -> Result<(), FetchError> {

@@ -182,9 +182,35 @@ impl Approval {
             }
         }
         if grants_too {
+            moved(&mut changes, &self.grant, &now.grant);
             fields(&mut changes, "grant: ", &self.grant, &now.grant);
         }
         changes
+    }
+}
+
+/// The granted directories whose path without links is another one than when they were approved: the words that say
+/// so come before the list with all of them.
+fn moved(changes: &mut Vec<GrantChange>, before: &Value, after: &Value) {
+    let hosts = |grant: &Value| -> Vec<(String, String)> {
+        let directories = grant["directories"].as_array().into_iter().flatten();
+        let named = directories.filter_map(|it| {
+            let (guest, host) = (it["guest"].as_str()?, it["host"].as_str()?);
+            Some((guest.to_owned(), host.to_owned()))
+        });
+        named.collect()
+    };
+    let (before, after) = (hosts(before), hosts(after));
+    for (guest, then) in &before {
+        if let Some((_, now)) = after.iter().find(|(other, _)| other == guest)
+            && now != then
+        {
+            changes.push(GrantChange {
+                what: format!("grant: the directory {guest} is another one").into(),
+                before: Some(then.clone().into()),
+                after: Some(now.clone().into()),
+            });
+        }
     }
 }
 
@@ -336,6 +362,30 @@ mod tests {
             "grant: environment"
         );
         assert!(before.changes(&granted, false).is_empty());
+    }
+
+    #[test]
+    fn a_directory_that_leads_elsewhere_is_named() {
+        let of = |host: &str| {
+            let mut approval = approval(b"1", &[]);
+            approval.grant = json!({"directories": [
+                {"host": host, "guest": "/data", "access": "read"},
+                {"host": "/same", "guest": "/same", "access": "read"},
+            ]});
+            approval
+        };
+        let changes = of("/proj/sub").changes(&of("/etc"), true);
+        let what: Vec<_> = changes.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(
+            what,
+            [
+                "grant: the directory /data is another one",
+                "grant: directories"
+            ]
+        );
+        assert_eq!(changes[0].before.as_deref(), Some("/proj/sub"));
+        assert_eq!(changes[0].after.as_deref(), Some("/etc"));
+        assert!(of("/etc").changes(&of("/etc"), true).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use toolhold_files::Links;
 use toolhold_model::Dialect;
 
 /// The probed dialect of a model at an endpoint.
@@ -37,6 +38,9 @@ impl Probed {
     }
 }
 
+/// Maximum bytes of a stored dialect. One has a few hundred.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// The files `dialects/KEY.json` of the state folder.
 #[derive(Debug, Clone)]
 pub struct Dialects {
@@ -64,7 +68,8 @@ impl Dialects {
 
     /// The stored dialect of a model at an endpoint. A file that cannot be decoded counts as absent.
     pub fn find(&self, base_url: &str, model: &str) -> Option<Probed> {
-        let text = std::fs::read(self.file(base_url, model)).ok()?;
+        let file = self.file(base_url, model);
+        let text = toolhold_files::read(&file, MAX_BYTES, Links::Refuse).ok()?;
         let probed: Probed = serde_json::from_slice(&text).ok()?;
         (probed.base_url == base_url && probed.model == model).then_some(probed)
     }

@@ -9,11 +9,12 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::Mutex;
+use toolhold_files::{ReadError, read_in};
 use toolhold_protocol::saved::SavedRequest;
 
 /// The saved Requests of a folder when it was read. Files outside of it are never read. The default has no
@@ -216,24 +217,15 @@ fn visit(folder: &Dir, prefix: &str, depth: usize, left: &mut usize, each: &mut 
 
 /// Reads a file. Links are followed as long as they stay in the folder.
 fn text(folder: &Dir, name: &str, room: &mut u64) -> io::Result<String> {
-    // Checked before opening, because opening a pipe would wait for a writer.
-    let metadata = folder.metadata(name)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
     let most = MAX_BYTES.min(*room);
-    let mut text = String::new();
-    let read = folder
-        .open(name)?
-        .take(most + 1)
-        .read_to_string(&mut text)?;
-    if read as u64 > most {
-        return Err(io::Error::other(format!(
+    let read = read_in(folder, name.as_ref(), most).map_err(|error| match error {
+        ReadError::Io(error) => error,
+        ReadError::TooLarge { most, .. } => io::Error::other(format!(
             "it has more than {most} bytes; data belongs into a Request's input"
-        )));
-    }
-    *room -= read as u64;
-    Ok(text)
+        )),
+    })?;
+    *room -= read.len() as u64;
+    String::from_utf8(read).map_err(|_| io::Error::other("it is not UTF-8"))
 }
 
 fn read(path: &str, text: &Result<String, String>) -> Result<SavedRequest, String> {

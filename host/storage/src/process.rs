@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
+use toolhold_files::Links;
 use uuid::Uuid;
 
 /// This process, under the name that `runs.holder` has for it.
@@ -145,7 +146,7 @@ fn lock_file(folder: &Path, name: &str) -> PathBuf {
 }
 
 fn is_locked(path: &Path) -> bool {
-    match File::open(path) {
+    match toolhold_files::open(path, Links::Refuse) {
         Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
         // A file that we may not open is another user's; nothing shows that its process is dead.
         Err(error) => error.kind() != io::ErrorKind::NotFound,

@@ -9,6 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::io;
 use std::path::{Path, PathBuf};
+use toolhold_files::Links;
 use toolhold_oci::PulledComponent;
 use toolhold_policy::Digest;
 use toolhold_policy::is_name;
@@ -18,6 +19,9 @@ use toolhold_runtime::host;
 use toolhold_runtime::install;
 use toolhold_runtime::install::InstallPlace;
 use toolhold_storage::Draft;
+
+/// Maximum bytes of a component that is replaced: its digest is logged. Much larger than one that loads.
+const MAX_REPLACED_BYTES: u64 = 1 << 30;
 
 #[derive(Debug, Args)]
 pub struct PullArgs {
@@ -50,7 +54,7 @@ pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
         let most = config.policy().component_bytes(&name);
         fetcher.resolve(&reference, most).await?
     };
-    let replaced = std::fs::read(&place).ok();
+    let replaced = toolhold_files::read(&place, MAX_REPLACED_BYTES, Links::Follow).ok();
     let replaced = replaced.map(|bytes| Digest::of(&bytes).to_string());
     let digest = Digest::of(&fetched.bytes).to_string();
     let draft = Draft::module_uploaded("", &name, &digest, replaced.as_deref());

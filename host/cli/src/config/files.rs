@@ -5,6 +5,7 @@ use super::known;
 use super::layers::ConfigError;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use toolhold_files::Links;
 
 /// The parsed configuration files.
 #[derive(Debug)]
@@ -74,9 +75,18 @@ impl ConfigFiles {
     }
 }
 
+/// Maximum bytes of a file of the configuration, or of a secret.
+pub const MAX_CONFIG_BYTES: u64 = 16 << 20;
+
 /// A file with its origin; `None` if it does not exist and is optional.
 pub fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, ConfigError> {
-    let text = match std::fs::read_to_string(path) {
+    let text = if is_required {
+        // Named by the user: it may be a pipe, such as the shell's `<(…)`.
+        std::fs::read_to_string(path)
+    } else {
+        toolhold_files::read_text(path, MAX_CONFIG_BYTES, Links::Follow)
+    };
+    let text = match text {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_required => {
             return Ok(None);

@@ -20,12 +20,13 @@ pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use layers::{ConfigError, Setting};
 
 use etcetera::BaseStrategy as _;
-use files::ConfigFiles;
+use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
 use layers::Merged;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent, Tables,
@@ -259,7 +260,8 @@ fn configuration(
     });
     let surroundings = ConfigContext {
         variable: &variable,
-        secret_file: &|path| std::fs::read_to_string(path),
+        // Mounted secrets are often links.
+        secret_file: &|path| toolhold_files::read_text(path, MAX_CONFIG_BYTES, Links::Follow),
         state_folder: state_folder(merged)?,
         cache_folder: cache_folder(merged)?,
         compiler,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use toolhold_files::Links;
 use toolhold_json::validate::{SchemaFault, Validator};
 use toolhold_policy::names;
 use toolhold_protocol::event::StopReason;
@@ -308,11 +309,7 @@ fn is_of(name: &str, tool: &str) -> bool {
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    let metadata = std::fs::symlink_metadata(path)?;
-    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
-        return Err(std::io::Error::other("it is no file, or too large"));
-    }
-    std::fs::read_to_string(path)
+    toolhold_files::read_text(path, MAX_FILE_BYTES, Links::Refuse)
 }
 
 /// A pattern as in JSON Schema, with the engine that validates tools' parameters.

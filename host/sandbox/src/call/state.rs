@@ -5,12 +5,10 @@ use super::http_memory::HttpMemory;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
-use crate::disk::Scratch;
 use crate::disk::key_value::Namespace;
-use crate::disk::quota::Quota;
 use crate::egress::Hooks;
+use crate::grant::GrantedFiles;
 use crate::revocation::Revocation;
-use std::collections::HashMap;
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
@@ -26,10 +24,8 @@ pub struct CallState {
     pub table: ResourceTable,
     pub files: OpenFiles,
     pub http_memory: HttpMemory,
-    /// By guest path.
-    pub quotas: HashMap<String, Arc<Quota>>,
-    /// Dropped with the store, and its files with it.
-    _scratch: Option<Scratch>,
+    /// Dropped with the store, and the scratch files with it.
+    pub granted: GrantedFiles,
     pub key_value: Option<Namespace>,
     pub other_tools: OtherTools,
     pub current: CurrentCall,
@@ -68,7 +64,7 @@ impl CallState {
             // No address is granted, so a socket would only hold a descriptor.
             .allow_tcp(false)
             .allow_udp(false);
-        let (quotas, scratch) = granted.apply(caller, &mut wasi)?;
+        let files = granted.apply(caller, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
@@ -80,8 +76,7 @@ impl CallState {
             table,
             files: OpenFiles::new(descriptors),
             http_memory: HttpMemory::default(),
-            quotas,
-            _scratch: scratch,
+            granted: files,
             key_value: granted.namespace(caller.tenant),
             other_tools,
             current,

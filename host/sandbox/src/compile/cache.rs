@@ -6,7 +6,7 @@
 //! entry (its name, its size, a flipped bit, another engine's version) makes it worthless, and the
 //! component is compiled again. `docs/security.md`, promise 5.
 
-use super::process::Artefact;
+use super::process::{Artefact, MAX_ARTEFACT_BYTES};
 use crate::disk::private_folder;
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -16,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use toolhold_files::Links;
 use toolhold_policy::Digest;
 use wasmtime::component::Component;
 
@@ -90,7 +91,9 @@ impl Cache {
     }
 
     fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
-        let entry = fs::read(self.path(engine, digest)).ok()?;
+        let path = self.path(engine, digest);
+        let most = MAX_ARTEFACT_BYTES + MAC_BYTES as u64;
+        let entry = toolhold_files::read(&path, most, Links::Refuse).ok()?;
         let (mac, artefact) = entry.split_first_chunk::<MAC_BYTES>()?;
         // `blake3::Hash` compares in constant time.
         if self.mac(engine, digest, artefact) != blake3::Hash::from_bytes(*mac) {
@@ -126,7 +129,7 @@ impl Cache {
     ) -> io::Result<()> {
         let path = self.path(engine, digest);
         let temporary = unfinished(&path);
-        let mut file = options(true).open(&temporary)?;
+        let mut file = create(&temporary)?;
         file.write_all(self.mac(engine, digest, artefact).as_bytes())?;
         file.write_all(artefact)?;
         file.sync_all()?;
@@ -196,7 +199,7 @@ impl Hasher for StableHasher {
 
 fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     let mut key = [0; 32];
-    match fs::File::open(path) {
+    match toolhold_files::open(path, Links::Refuse) {
         Ok(mut file) => {
             file.read_exact(&mut key)?;
             return Ok(key);
@@ -207,7 +210,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
     // Written aside and linked into place: of two hosts that start together, one key wins, whole.
     let temporary = unfinished(path);
-    let mut file = options(true).open(&temporary)?;
+    let mut file = create(&temporary)?;
     file.write_all(&key)?;
     file.sync_all()?;
     let linked = fs::hard_link(&temporary, path);
@@ -215,7 +218,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     match linked {
         Ok(()) => Ok(key),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::File::open(path)?.read_exact(&mut key)?;
+            toolhold_files::open(path, Links::Refuse)?.read_exact(&mut key)?;
             Ok(key)
         }
         Err(error) => Err(error),
@@ -243,17 +246,67 @@ fn own_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn options(truncate: bool) -> OpenOptions {
+/// A new file, which nothing else has the name of: what was left there by a process of the same number is removed.
+fn create(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(truncate);
+    options.write(true).create_new(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
         options.mode(0o600);
     }
-    options
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            options.open(path)
+        }
+        created => created,
+    }
 }
 
 fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::EngineConfig;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_file_is_no_file() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, key) = (root.path().join("cache"), root.path().join("keys/key"));
+        let fifo = |path: &Path| mknodat(CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let cache = Cache::open(&folder, &key).unwrap();
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let digest = Digest::of(b"component");
+        let entry = cache.path(&engine, &digest);
+        fifo(&entry);
+        assert!(cache.load(&engine, &digest).is_none());
+        cache.store(&engine, &digest, b"artefact").unwrap();
+        assert!(fs::symlink_metadata(&entry).unwrap().is_file());
+        // Nor is a link to a sound entry.
+        fs::rename(&entry, root.path().join("elsewhere")).unwrap();
+        symlink("../elsewhere", &entry).unwrap();
+        assert!(toolhold_files::open(&entry, Links::Refuse).is_err());
+
+        fs::remove_file(&key).unwrap();
+        fifo(&key);
+        let error = Cache::open(&folder, &key).unwrap_err().to_string();
+        assert!(error.ends_with("it is not a regular file"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, target) = (root.path().join("x.tmp"), root.path().join("target"));
+        fs::write(&target, "untouched").unwrap();
+        symlink(&target, &path).unwrap();
+        create(&path).unwrap().write_all(b"new").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"untouched");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
 }

@@ -38,7 +38,7 @@ struct Job {
 /// Maximum bytes that are read of the process's stderr.
 const MAX_STDERR_BYTES: u64 = 16 << 10;
 /// Maximum bytes of compiled code: about twenty times its Wasm is normal.
-const MAX_ARTEFACT_BYTES: u64 = 2 << 30;
+pub const MAX_ARTEFACT_BYTES: u64 = 2 << 30;
 
 /// Compiles `bytes` for `engine`, within `compile_ms` and `compile_memory_bytes` of `limits`.
 ///

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
+use toolhold_files::read_in;
 
 /// Maximum bytes of a key: longer ones would not fit a file name.
 pub const MAX_KEY_BYTES: usize = 100;
@@ -45,7 +46,8 @@ impl Namespace {
     }
 
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
-        match self.open()?.read(file_name(key)?) {
+        let name = file_name(key)?;
+        match read_in(&self.open()?, name.as_ref(), self.limit).map_err(io::Error::from) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -179,5 +181,17 @@ mod tests {
         space("b").set("l", &[1; 200]).unwrap();
         assert!(matches!(space("a").set("", b""), Err(KeyValueError::Key)));
         assert!(space("a").get(&"k".repeat(101)).is_err());
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_value_is_an_error_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 300);
+        space.set("k", b"value").unwrap();
+        let path = space.folder.join(file_name("k").unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(matches!(space.get("k"), Err(KeyValueError::Io(_))));
     }
 }

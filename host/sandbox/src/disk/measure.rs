@@ -5,9 +5,10 @@
 
 use super::quota::ENTRY_BYTES;
 use super::remove::{DIRECTORY, own_name};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, fstat, openat, statat};
 use rustix::io::Errno;
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -31,14 +32,12 @@ pub struct TreeSize {
     pub levels: usize,
 }
 
-/// Measures what lies below `root`; symbolic links are not followed. Blocks on the file system, for at most ten seconds.
+/// Measures what lies below the open directory `root`; symbolic links are not followed. Blocks on the file system, for at most ten seconds.
 ///
 /// # Errors
 /// What the file system says, and if the tree has too many entries, changes all the time, or takes too long.
-pub fn measure(root: &Path) -> io::Result<TreeSize> {
-    // A granted path may be a link: the operator chose it.
-    let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
-    measure_opened(|| openat(CWD, root, flags, Mode::empty()))
+pub fn measure(root: &File) -> io::Result<TreeSize> {
+    measure_opened(|| openat(root, ".", DIRECTORY, Mode::empty()))
 }
 
 /// As [`measure`], of the directory `name` in `folder`.
@@ -167,13 +166,14 @@ mod tests {
             fs::create_dir(folder.path().join(n.to_string())).unwrap();
         }
         symlink("/", folder.path().join("link")).unwrap();
+        let root = File::open(folder.path()).unwrap();
         let before = getrlimit(Resource::Nofile);
         let few = Rlimit {
             current: Some(16),
             ..before
         };
         setrlimit(Resource::Nofile, few).unwrap();
-        let size = measure(folder.path());
+        let size = measure(&root);
         setrlimit(Resource::Nofile, before).unwrap();
         let size = size.unwrap();
         assert_eq!(size.levels, 500);
@@ -187,9 +187,9 @@ mod tests {
         for n in 0..10 {
             fs::write(folder.path().join(n.to_string()), "").unwrap();
         }
-        let sparse = fs::File::create(folder.path().join("sparse")).unwrap();
+        let sparse = File::create(folder.path().join("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
-        let size = measure(folder.path()).unwrap();
+        let size = measure(&File::open(folder.path()).unwrap()).unwrap();
         assert_eq!(size.bytes, 11 * ENTRY_BYTES + (1 << 40));
     }
 
@@ -199,6 +199,6 @@ mod tests {
         for n in 0..=MAX_ENTRIES {
             fs::write(folder.path().join(n.to_string()), "").unwrap();
         }
-        measure(folder.path()).unwrap_err();
+        measure(&File::open(folder.path()).unwrap()).unwrap_err();
     }
 }

@@ -12,8 +12,7 @@ pub use remove::remove_tree;
 
 pub(crate) use scratch::{Scratch, SessionFiles};
 
-use cap_std::fs::Dir;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where the host keeps what modules may leave behind. Absent: such grants cannot be given.
@@ -46,24 +45,4 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
-}
-
-/// Reads a regular file; one with more than `limit` bytes gives its size instead. One that grows while it is read is
-/// cut off and refused. Opened without blocking on a FIFO, because only regular files get that far.
-pub(crate) fn read_capped(
-    folder: &Dir,
-    file: &Path,
-    limit: u64,
-) -> io::Result<Result<Vec<u8>, u64>> {
-    let metadata = folder.metadata(file)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    if metadata.len() > limit {
-        return Ok(Err(metadata.len()));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    let file = folder.open(file)?;
-    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64;
-    Ok(if read > limit { Err(read) } else { Ok(bytes) })
 }

@@ -30,7 +30,7 @@ pub const ENTRY_BYTES: u64 = 4 << 10;
 /// The budget of one directory.
 #[derive(Debug)]
 pub struct Quota {
-    root: PathBuf,
+    root: Arc<File>,
     limit: u64,
     ledger: Arc<Ledger>,
 }
@@ -150,11 +150,12 @@ impl From<QuotaExceeded> for io::Error {
 }
 
 impl Quota {
-    pub fn new(root: &Path, limit: u64) -> Self {
+    /// Of the open directory `root`, which has that path.
+    pub fn new(path: &Path, root: Arc<File>, limit: u64) -> Self {
         Self {
-            root: root.to_owned(),
+            root,
             limit,
-            ledger: Ledger::of(root),
+            ledger: Ledger::of(path),
         }
     }
 
@@ -173,7 +174,7 @@ impl Quota {
             (self.ledger.unwritten.load(Ordering::SeqCst), count.admitted)
         };
         let measured = measure(&self.root).map_err(|error| {
-            tracing::debug!(path = %self.root.display(), %error, "a directory cannot be measured");
+            tracing::debug!(%error, "a directory cannot be measured");
             QuotaExceeded { limit: self.limit }
         })?;
         let mut count = self.ledger.count.lock();
@@ -252,11 +253,15 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn quota(path: &Path, limit: u64) -> Quota {
+        Quota::new(path, Arc::new(File::open(path).unwrap()), limit)
+    }
+
     #[test]
     fn existing_bytes_count_and_freed_ones_are_noticed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("old"), vec![0; 10_000]).unwrap();
-        let quota = Quota::new(folder.path(), 30_000);
+        let quota = quota(folder.path(), 30_000);
         quota.take(10_000).unwrap().written();
         // The count says 24 096 and the disk 14 096: the second look decides.
         quota.take(10_000).unwrap().written();
@@ -271,7 +276,7 @@ mod tests {
     #[test]
     fn unwritten_bytes_count_beside_measured_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let quota = Quota::new(folder.path(), 30_000);
+        let quota = quota(folder.path(), 30_000);
         let first = quota.take(20_000).unwrap();
         // Nothing is on the disk, and still there is no room.
         assert!(quota.take(20_000).is_err());
@@ -282,8 +287,8 @@ mod tests {
     #[test]
     fn two_grants_of_a_directory_count_together() {
         let folder = tempfile::tempdir().unwrap();
-        let one = Quota::new(folder.path(), 10_000);
-        let other = Quota::new(&folder.path().join("."), 10_000);
+        let one = quota(folder.path(), 10_000);
+        let other = quota(&folder.path().join("."), 10_000);
         let held = one.take(8_000).unwrap();
         assert!(other.take(8_000).is_err());
         held.written();
@@ -294,7 +299,7 @@ mod tests {
     #[test]
     fn holes_count_as_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        let quota = Quota::new(folder.path(), 1 << 20);
+        let quota = quota(folder.path(), 1 << 20);
         let file = File::create(folder.path().join("sparse")).unwrap();
         let full = |done: io::Result<()>| {
             assert_eq!(done.unwrap_err().raw_os_error(), Some(libc::EDQUOT));
@@ -321,7 +326,7 @@ mod tests {
     fn files_in_a_directory_that_is_too_full_can_be_cut() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("large"), vec![0; 100_000]).unwrap();
-        let quota = Quota::new(folder.path(), 50_000);
+        let quota = quota(folder.path(), 50_000);
         let file = File::options()
             .write(true)
             .open(folder.path().join("large"));
@@ -336,7 +341,7 @@ mod tests {
     fn files_that_shrink_meanwhile_do_not_leave_holes() {
         const LIMIT: u64 = 1 << 20;
         let folder = tempfile::tempdir().unwrap();
-        let quota = Quota::new(folder.path(), LIMIT);
+        let quota = quota(folder.path(), LIMIT);
         let file = File::create(folder.path().join("file")).unwrap();
         let until = std::time::Instant::now() + Duration::from_millis(500);
         std::thread::scope(|scope| {

@@ -1,10 +1,10 @@
 //! Finds the `.wit` files that belong to a module, within bounds and without leaving its folder.
 
 use super::wit::WitPackage;
-use crate::disk::read_capped;
 use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
+use toolhold_files::{ReadError, read_in};
 
 /// One package. The largest that is published, wasi:http with all it uses, has half of this.
 const MAX_PACKAGE_BYTES: u64 = 256 << 10;
@@ -100,10 +100,11 @@ fn named(folder: &Dir, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
 }
 
 fn read(folder: &Dir, file: &Path, limit: u64) -> io::Result<String> {
-    let bytes = read_capped(folder, file, limit)?.map_err(|_| {
-        io::Error::other(format!(
+    let bytes = read_in(folder, file, limit).map_err(|error| match error {
+        ReadError::Io(error) => error,
+        ReadError::TooLarge { .. } => io::Error::other(format!(
             "a package has at most {MAX_PACKAGE_BYTES} bytes of WIT, and a module {MAX_BYTES}"
-        ))
+        )),
     })?;
     String::from_utf8(bytes).map_err(io::Error::other)
 }

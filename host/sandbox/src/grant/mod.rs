@@ -2,6 +2,8 @@
 //! gives each call what was granted.
 
 mod clocks;
+mod pins;
 mod prepared;
 
-pub(crate) use prepared::PreparedGrant;
+pub(crate) use pins::{Pins, Place};
+pub(crate) use prepared::{GrantedFiles, PreparedGrant};

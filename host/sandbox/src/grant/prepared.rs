@@ -1,32 +1,37 @@
 //! A grant made ready for calls.
 
 use super::clocks;
+use super::pins::{Pin, Pins};
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
-use crate::disk::{Scratch, Storage};
+use crate::disk::{Scratch, Storage, private_folder};
 use crate::egress::{Egress, Resolve};
 use crate::error::LoadError;
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toolhold_policy::Caller;
-use toolhold_policy::{Access, Grant};
-use wasmtime_wasi::{FsPerms, WasiCtxBuilder};
+use toolhold_policy::{DirectoryGrant, Grant};
+use wasmtime_wasi::WasiCtxBuilder;
+use wasmtime_wasi::filesystem::Dir;
 
 /// The budgets of directories, by guest path.
 pub(crate) type Quotas = HashMap<String, Arc<Quota>>;
 
-/// What all calls of one module share: checked directories and their quotas.
+/// What all calls of one module share: its directories, opened once, and their quotas.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedGrant {
+    /// As it holds: directories by their paths without links. This is what people approve.
     pub grant: Arc<Grant>,
+    /// As the operator wrote it.
+    pub configured: Grant,
     module: String,
     pub egress: Arc<Egress>,
-    quotas: Quotas,
-    scratch_root: Option<PathBuf>,
+    directories: Vec<PreparedDirectory>,
+    /// Where this module's scratch directories are made, and the folder that was there when the grant was prepared.
+    scratch_root: Option<(PathBuf, Arc<Pin>)>,
     /// One budget for each session directory in use; a call's own directory has its own.
     scratch_quotas: Mutex<HashMap<PathBuf, Arc<Quota>>>,
     key_value_root: Option<PathBuf>,
@@ -34,19 +39,52 @@ pub(crate) struct PreparedGrant {
     resolver: Option<Arc<dyn Resolve>>,
 }
 
+/// A directory of the grant.
+#[derive(Debug, Clone)]
+struct PreparedDirectory {
+    /// As it holds.
+    grant: DirectoryGrant,
+    pin: Arc<Pin>,
+    quota: Option<Arc<Quota>>,
+}
+
+impl PreparedDirectory {
+    fn new(grant: DirectoryGrant, pin: Arc<Pin>) -> Self {
+        let quota = grant.quota_bytes.map(|limit| {
+            let root = pin.file().clone();
+            Arc::new(Quota::new(&grant.host, root, limit))
+        });
+        Self { grant, pin, quota }
+    }
+}
+
+/// What a call sees of the file system.
+#[derive(Default)]
+pub(crate) struct GrantedFiles {
+    /// By guest path.
+    pub directories: Vec<(Dir, String)>,
+    pub quotas: Quotas,
+    /// Its files go with it.
+    pub scratch: Option<Scratch>,
+}
+
 impl PreparedGrant {
-    /// Checks that everything granted is there, so that a wrong path is reported when the module is
-    /// loaded and not in the middle of a run.
+    /// Opens what is granted, so that a wrong path is reported when the module is loaded and not in the middle of a
+    /// run. Blocks on the file system.
     pub fn new(
         module: &str,
-        grant: Grant,
+        configured: Grant,
         storage: &Storage,
         resolver: Arc<dyn Resolve>,
+        pins: &Pins,
     ) -> Result<Self, LoadError> {
         let refused = |reason: String| LoadError::Grant { reason };
-        let mut quotas = HashMap::new();
-        for directory in &grant.directories {
-            Dir::open_ambient_dir(&directory.host, ambient_authority()).map_err(|error| {
+        if let Some(reason) = pins.conflict(module) {
+            return Err(refused(reason));
+        }
+        let mut directories = Vec::new();
+        for directory in &configured.directories {
+            let pin = pins.open(&directory.host).map_err(|error| {
                 refused(format!(
                     "the directory {} cannot be opened: {error}",
                     directory.host.display()
@@ -58,81 +96,121 @@ impl PreparedGrant {
                     directory.guest
                 )));
             }
-            if let Some(limit) = directory.quota_bytes {
-                let quota = Arc::new(Quota::new(&directory.host, limit));
-                quotas.insert(directory.guest.clone(), quota);
-            }
+            let held = DirectoryGrant {
+                host: pin.path.clone(),
+                ..directory.clone()
+            };
+            directories.push(PreparedDirectory::new(held, pin));
         }
-        if let Some(scratch) = &grant.scratch {
-            if storage.scratch.is_none() {
+        let mut scratch_root = None;
+        if let Some(scratch) = &configured.scratch {
+            let Some(root) = &storage.scratch else {
                 return Err(refused("this host has no place for scratch files".into()));
-            }
-            if grant.directories.iter().any(|d| d.guest == scratch.guest) {
+            };
+            if configured
+                .directories
+                .iter()
+                .any(|d| d.guest == scratch.guest)
+            {
                 return Err(refused(format!(
                     "{} cannot be a directory and the scratch directory at once",
                     scratch.guest
                 )));
             }
+            let pin = private_folder(root).and_then(|()| pins.open(root));
+            let pin = pin.map_err(|error| {
+                refused(format!(
+                    "the folder {} for scratch files cannot be opened: {error}",
+                    root.display()
+                ))
+            })?;
+            scratch_root = Some((root.clone(), pin));
         }
-        if grant.key_value.is_some() && storage.key_value.is_none() {
+        if configured.key_value.is_some() && storage.key_value.is_none() {
             return Err(refused("this host has no place for keys and values".into()));
         }
-        let egress = Egress::new(grant.http.clone(), grant.secrets.clone(), resolver.clone())
-            .map_err(|error| refused(error.to_string()))?;
-        Ok(Self {
-            module: module.to_owned(),
-            grant: Arc::new(grant),
-            egress: Arc::new(egress),
-            quotas,
-            scratch_root: storage.scratch.clone(),
-            scratch_quotas: Mutex::default(),
-            key_value_root: storage.key_value.clone(),
-            resolver: Some(resolver),
+        let key_value_root = storage.key_value.clone();
+        let held = Grant {
+            directories: granted(&directories),
+            ..configured.clone()
+        };
+        Self::assembled(module, held, directories, resolver).map(|prepared| Self {
+            configured,
+            scratch_root,
+            key_value_root,
+            ..prepared
         })
     }
 
-    /// The same module with less. Quotas of directories are shared with the whole grant.
+    /// The same module with less. Its directories and their quotas are those of the whole grant.
     pub fn narrowed(&self, grant: Grant) -> Result<Self, LoadError> {
         let Some(resolver) = &self.resolver else {
             return Ok(Self::default());
         };
-        let storage = Storage {
-            scratch: self.scratch_root.clone(),
-            key_value: self.key_value_root.clone(),
-        };
-        Self::new(&self.module, grant, &storage, resolver.clone())
+        let left = grant.directories.iter().filter_map(|left| {
+            let mut whole = self.directories.iter();
+            let is_it = |whole: &&PreparedDirectory| {
+                (&whole.grant.guest, &whole.grant.host) == (&left.guest, &left.host)
+            };
+            let pin = whole.find(is_it)?.pin.clone();
+            Some(PreparedDirectory::new(left.clone(), pin))
+        });
+        let (directories, configured) = (left.collect(), grant.clone());
+        Self::assembled(&self.module, grant, directories, resolver.clone()).map(|prepared| Self {
+            configured,
+            scratch_root: self.scratch_root.clone(),
+            key_value_root: self.key_value_root.clone(),
+            ..prepared
+        })
     }
 
-    /// Gives a call what was granted: the WASI context, the quotas by guest path, and the scratch
-    /// directory, which lives as long as the call.
+    fn assembled(
+        module: &str,
+        grant: Grant,
+        directories: Vec<PreparedDirectory>,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, LoadError> {
+        let egress = Egress::new(grant.http.clone(), grant.secrets.clone(), resolver.clone());
+        let egress = egress.map_err(|error| LoadError::Grant {
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            module: module.to_owned(),
+            grant: Arc::new(grant),
+            egress: Arc::new(egress),
+            directories,
+            resolver: Some(resolver),
+            ..Self::default()
+        })
+    }
+
+    /// Gives a call what was granted: the WASI context, and its files, which live as long as the call.
     pub fn apply(
         &self,
         caller: Caller<'_>,
         wasi: &mut WasiCtxBuilder,
-    ) -> wasmtime::Result<(Quotas, Option<Scratch>)> {
+    ) -> wasmtime::Result<GrantedFiles> {
         clocks::apply(self.grant.clocks, self.grant.randomness, wasi);
         for (name, value) in &self.grant.environment {
             wasi.env(name, value);
         }
-        for directory in &self.grant.directories {
-            let permissions = match directory.access {
-                Access::Read => FsPerms::ReadOnly,
-                Access::ReadWrite => FsPerms::ReadWrite,
-            };
-            wasi.preopened_dir(&directory.host, &directory.guest, permissions)?;
-        }
-        let mut quotas = self.quotas.clone();
-        let scratch = match (&self.grant.scratch, &self.scratch_root) {
-            (Some(grant), Some(root)) => {
-                let scratch = Scratch::make(root, &self.module, caller, grant.keep)?;
-                wasi.preopened_dir(&scratch.path, &grant.guest, FsPerms::ReadWrite)?;
-                let quota = self.scratch_quota(&scratch.path, grant.quota_bytes);
-                quotas.insert(grant.guest.clone(), quota);
-                Some(scratch)
+        let mut files = GrantedFiles::default();
+        for PreparedDirectory { grant, pin, quota } in &self.directories {
+            let dir = pin.with(grant.access);
+            files.directories.push((dir, grant.guest.clone()));
+            if let Some(quota) = quota {
+                files.quotas.insert(grant.guest.clone(), quota.clone());
             }
-            _ => None,
-        };
-        Ok((quotas, scratch))
+        }
+        if let (Some(grant), Some((root, pin))) = (&self.grant.scratch, &self.scratch_root) {
+            let scratch = Scratch::make(root, &self.module, caller, grant.keep)?;
+            let dir = pin.folder(&scratch.path)?;
+            let quota = self.scratch_quota(&scratch.path, &dir.dir, grant.quota_bytes);
+            files.quotas.insert(grant.guest.clone(), quota);
+            files.directories.push((dir, grant.guest.clone()));
+            files.scratch = Some(scratch);
+        }
+        Ok(files)
     }
 
     /// The module's keys and values, as `tenant` sees them.
@@ -147,14 +225,18 @@ impl PreparedGrant {
         Some(Namespace::new(root, tenant, name, grant.quota_bytes))
     }
 
-    fn scratch_quota(&self, path: &Path, limit: u64) -> Arc<Quota> {
+    fn scratch_quota(&self, path: &Path, folder: &Arc<File>, limit: u64) -> Arc<Quota> {
         let mut quotas = self.scratch_quotas.lock();
         // Budgets that only this map still knows belong to calls that are over; measuring anew is
         // cheap, remembering every session for ever is not.
         quotas.retain(|_, quota| Arc::strong_count(quota) > 1);
         quotas
             .entry(path.to_owned())
-            .or_insert_with(|| Arc::new(Quota::new(path, limit)))
+            .or_insert_with(|| Arc::new(Quota::new(path, folder.clone(), limit)))
             .clone()
     }
+}
+
+fn granted(directories: &[PreparedDirectory]) -> Vec<DirectoryGrant> {
+    directories.iter().map(|it| it.grant.clone()).collect()
 }

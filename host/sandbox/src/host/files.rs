@@ -1,14 +1,15 @@
 //! The guest's file system, with meters: `wasi:filesystem` as wasmtime implements it, where opening,
 //! reading and writing pass by the call's gauge and the directory's quota first.
 //!
-//! Each asks first whether what the call may use was taken back. Only the functions that move bytes or make
-//! entries are replaced; the others end with their call within a millisecond of a revocation; whatever keeps a path inside its
-//! preopen is wasmtime's own.
+//! Each asks first whether what the call may use was taken back. Only the functions that open, move bytes or make
+//! entries are replaced; the others end with their call within a millisecond of a revocation. What keeps a path inside
+//! its preopen is wasmtime's own, and for opening cap-std's, which is the same code. Preopens are the handles that were
+//! opened when the grant took effect.
 
 use super::blocking::Blocking;
 use super::depth::{self, Entry};
+use super::open;
 use super::output::FileOutput;
-use super::special;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::call::{CallState, OpenFile};
 use crate::disk::quota::{ENTRY_BYTES, Place, QuotaReservation};
@@ -20,7 +21,6 @@ use tokio::task::spawn_blocking;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::{Descriptor, FsPerms, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::filesystem::preopens::Host as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, HostDescriptor, OpenFlags, PathFlags,
 };
@@ -46,11 +46,13 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
         .instance("wasi:filesystem/preopens@0.2.12")?
         .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
             let state = store.data_mut();
-            let directories = state.filesystem().get_directories()?;
-            for (fd, guest) in &directories {
-                let root = state.opened(fd)?;
-                let quota = state.quotas.get(guest).cloned();
-                state.files.set(fd, Some(OpenFile { root, quota }));
+            let mut directories = Vec::with_capacity(state.granted.directories.len());
+            for (dir, guest) in &state.granted.directories {
+                let fd = state.table.push(Descriptor::Dir(dir.clone()))?;
+                let quota = state.granted.quotas.get(guest).cloned();
+                let root = dir.dir.clone();
+                state.files.set(&fd, Some(OpenFile { root, quota }));
+                directories.push((fd, guest.clone()));
             }
             Ok((directories,))
         })
@@ -162,9 +164,6 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
-                if special::is_special(state, &fd, path_flags, &path).await {
-                    return Ok((Err(ErrorCode::NotPermitted),));
-                }
                 let Some(permit) = state.files.permit() else {
                     state.gauge.refuse(RefusedResource::Descriptors);
                     return Ok((Err(ErrorCode::Busy),));
@@ -190,10 +189,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                         flags |= DescriptorFlags::READ | DescriptorFlags::WRITE;
                     }
                 }
-                let opened = state
-                    .filesystem()
-                    .open_at(fd, path_flags, path, open, flags)
-                    .await;
+                let opened = open::at(state, &fd, path_flags, path, open, flags).await;
                 room.filled();
                 let opened = answer(opened)?;
                 if let Ok(fd) = &opened {

@@ -8,8 +8,8 @@ mod http;
 mod imports;
 mod io_error;
 mod listing;
+mod open;
 mod output;
-mod special;
 
 use crate::bindings;
 use crate::call::CallState;

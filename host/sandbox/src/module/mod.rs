@@ -16,7 +16,7 @@ use crate::docs::wit;
 use crate::egress::Resolve;
 use crate::engine::{Engine, Variant};
 use crate::error::LoadError;
-use crate::grant::PreparedGrant;
+use crate::grant::{Pins, PreparedGrant};
 use crate::host;
 use crate::policy::{EffectivePolicy, Policy};
 use counters::{Counters, SharedCounters};
@@ -65,6 +65,7 @@ pub(crate) struct ComponentSource {
     pub grant: Grant,
     pub storage: Storage,
     pub resolver: Arc<dyn Resolve>,
+    pub pins: Arc<Pins>,
 }
 
 /// A loaded module: compiled, linked, ready for calls.
@@ -138,11 +139,12 @@ impl Module {
             grant,
             storage,
             resolver,
+            pins,
         } = source;
         let engine = &engine.variant(Variant::of(&limits))?;
         let granted = {
             let name = name.clone();
-            blocking(move || PreparedGrant::new(&name, grant, &storage, resolver)).await?
+            blocking(move || PreparedGrant::new(&name, grant, &storage, resolver, &pins)).await?
         };
         let size = bytes.len() as u64;
         compile::check_size(size, limits.component_bytes)?;
@@ -291,10 +293,15 @@ impl Module {
     pub(crate) fn effective_policy(
         &self,
         policy: &Policy,
+        pins: &Pins,
     ) -> Result<Option<EffectivePolicy>, String> {
         let now = self.policy();
         let own = policy.modules.get(&self.name).cloned().unwrap_or_default();
         if let Some(reason) = own.fault {
+            return Err(reason);
+        }
+        // Its own directories may be the same, and those of others new.
+        if let Some(reason) = pins.conflict(&self.name) {
             return Err(reason);
         }
         let mut limits = policy.limits_of(&self.name, &self.manifest.limits);
@@ -306,7 +313,8 @@ impl Module {
             return Ok(None);
         }
         let storage = &policy.storage;
-        let granted = PreparedGrant::new(&self.name, own.grant, storage, policy.resolver.clone());
+        let resolver = policy.resolver.clone();
+        let granted = PreparedGrant::new(&self.name, own.grant, storage, resolver, pins);
         match granted {
             Ok(granted) => Ok(Some(now.with(limits, granted))),
             Err(LoadError::Grant { reason }) => Err(reason),

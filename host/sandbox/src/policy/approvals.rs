@@ -5,7 +5,12 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
+use toolhold_files::{ReadError, read_in};
 use toolhold_policy::approval::{Approval, ApprovalStore};
+
+/// Maximum bytes of an approval. One holds the texts of a module's tools, which are bounded each and fill a fraction
+/// of this.
+const MAX_APPROVAL_BYTES: u64 = 64 << 20;
 
 /// The approvals of one host: a folder with a file for each module. Methods block on the file system.
 #[derive(Debug, Clone)]
@@ -30,8 +35,14 @@ impl ApprovalFolder {
 impl ApprovalStore for ApprovalFolder {
     fn get(&self, slot: &str) -> Option<Approval> {
         let folder = Dir::open_ambient_dir(&self.folder, ambient_authority()).ok()?;
-        let text = folder.read_to_string(file(slot)?).ok()?;
-        serde_json::from_str(&text)
+        let name = file(slot)?;
+        let text = match read_in(&folder, name.as_ref(), MAX_APPROVAL_BYTES) {
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
+            read => read
+                .inspect_err(|error| tracing::warn!(slot, %error, "an approval cannot be read"))
+                .ok()?,
+        };
+        serde_json::from_slice(&text)
             .inspect_err(|error| tracing::warn!(slot, %error, "an approval cannot be read"))
             .ok()
     }
@@ -99,5 +110,16 @@ mod tests {
         // One that cannot be read is none, but it is known: it does not count as never seen.
         std::fs::write(approvals.folder().join("d.json"), "{").unwrap();
         assert!(approvals.get("d").is_none() && approvals.knows("d"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_fifo_in_the_place_of_an_approval_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let approvals = ApprovalFolder::new(folder.path());
+        let path = folder.path().join("m.json");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(approvals.get("m").is_none() && approvals.knows("m"));
     }
 }

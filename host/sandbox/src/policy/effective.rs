@@ -180,7 +180,7 @@ impl EffectivePolicy {
         self.fault.is_none()
             && !self.is_withdrawn()
             && self.limits == *limits
-            && self.granted.grant.is_same(grant)
+            && self.granted.configured.is_same(grant)
     }
 
     pub fn standing(&self) -> Standing {

@@ -9,12 +9,13 @@ pub(crate) use effective::{CallPolicy, EffectivePolicy};
 
 use crate::disk::{Storage, same_directory};
 use crate::egress::{Resolve, SystemResolver};
+use crate::grant::Place;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 use toolhold_policy::limits::{Limits, LimitsRequest};
-use toolhold_policy::{ApprovalStore, Grant, Share};
+use toolhold_policy::{Access, ApprovalStore, Grant, Share};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -59,6 +60,24 @@ impl Policy {
     pub fn component_bytes(&self, name: &str) -> u64 {
         self.limits_of(name, &LimitsRequest::default())
             .component_bytes
+    }
+
+    /// The directories that modules are granted and that this host keeps their files in.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let granted = self.modules.iter().flat_map(|(module, own)| {
+            own.grant.directories.iter().map(|directory| Place {
+                module: Some(module.clone()),
+                path: directory.host.clone(),
+                access: directory.access,
+            })
+        });
+        let kept = [&self.storage.scratch, &self.storage.key_value];
+        let kept = kept.into_iter().flatten().map(|path| Place {
+            module: None,
+            path: path.clone(),
+            access: Access::ReadWrite,
+        });
+        granted.chain(kept).collect()
     }
 
     /// These decisions with what `now` gives less taken away from the grants, and nothing added: what holds

@@ -41,7 +41,7 @@ impl RegistryState {
         // From here on, a change of the policy reaches it.
         self.remember(&module);
         let policy = self.policy();
-        let effective = module.effective_policy(&policy);
+        let effective = module.effective_policy(&policy, &self.pins);
         if let Some(effective) = effective.map_err(|reason| LoadError::Grant { reason })? {
             module.set_policy(Arc::new(effective));
         }

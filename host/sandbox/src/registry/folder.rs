@@ -1,6 +1,5 @@
 //! What lies in a modules folder: names, files, and whether they changed.
 
-use crate::disk;
 use crate::docs::{files, wit};
 use crate::error::LoadError;
 use cap_std::ambient_authority;
@@ -9,6 +8,7 @@ use semver::Version;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use toolhold_files::{ReadError, read_in};
 use toolhold_policy::manifest::Manifest;
 use toolhold_policy::text::{self, UntrustedText};
 
@@ -360,9 +360,10 @@ fn stamp_file(folder: &Dir, name: &Path, hasher: &mut blake3::Hasher) {
 }
 
 fn read_capped(folder: &Dir, file: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
-    disk::read_capped(folder, file, limit)
-        .map_err(|source| LoadError::Read { source })?
-        .map_err(|size| LoadError::TooLarge { size, limit })
+    read_in(folder, file, limit).map_err(|error| match error {
+        ReadError::Io(source) => LoadError::Read { source },
+        ReadError::TooLarge { size, most: limit } => LoadError::TooLarge { size, limit },
+    })
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ impl Registry {
         let shared = &self.shared;
         let policy = Arc::new(policy);
         *shared.policy.write() = policy.clone();
+        shared.pins.govern(policy.places());
         // First of all, and without a look at any file: what is taken back.
         for module in shared.held() {
             module.withdraw_unless_covered_by(&policy);
@@ -71,7 +72,7 @@ impl RegistryState {
     /// # Errors
     /// Why it cannot be given what `policy` gives it.
     pub(super) fn apply(&self, policy: &Policy, module: &Arc<Module>) -> Result<(), String> {
-        if let Some(effective) = module.effective_policy(policy)? {
+        if let Some(effective) = module.effective_policy(policy, &self.pins)? {
             // Judged before it holds: an unapproved grant is never in effect.
             effective.judged(|| self.standing(module, &effective));
             module.set_policy(Arc::new(effective));
@@ -97,7 +98,7 @@ impl Module {
         let own = policy.modules.get(&self.name);
         let given = own.map_or(&nothing, |own| &own.grant);
         let held = self.policy();
-        if !given.covers(&held.granted.grant) || own.is_some_and(|own| own.fault.is_some()) {
+        if !given.covers(&held.granted.configured) || own.is_some_and(|own| own.fault.is_some()) {
             held.withdraw();
         }
     }

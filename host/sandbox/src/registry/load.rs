@@ -423,6 +423,7 @@ impl RegistryState {
             grant: own.grant,
             storage: policy.storage.clone(),
             resolver: policy.resolver.clone(),
+            pins: self.pins.clone(),
         })
     }
 }

@@ -29,6 +29,7 @@ use crate::call::OtherTools;
 use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::Engine;
 use crate::error::LoadError;
+use crate::grant::Pins;
 use crate::module::shield::{Screening, ScreeningVerdict};
 use crate::module::{Module, blocking};
 use crate::policy::CallPolicy;
@@ -105,6 +106,8 @@ pub(crate) struct RegistryState {
     cache: Option<Cache>,
     policy: RwLock<Arc<Policy>>,
     snapshot: RwLock<Arc<ModuleSnapshot>>,
+    /// What modules are granted stays open from the first load to the last call.
+    pins: Arc<Pins>,
     /// Every module that was ever loaded and is still held, by number; some are in no snapshot any more.
     known: Mutex<BTreeMap<u64, Weak<Module>>>,
     /// One change of the snapshot at a time. Held while files of approvals and directories of grants are looked
@@ -122,6 +125,7 @@ impl Registry {
             shared: Arc::new(RegistryState {
                 engine,
                 cache,
+                pins: Arc::new(Pins::new(policy.places())),
                 policy: RwLock::new(Arc::new(policy)),
                 snapshot: RwLock::default(),
                 known: Mutex::default(),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use toolhold_connections::is_too_slow;
+use toolhold_files::Links;
 use toolhold_policy::Digest;
 use toolhold_runtime::install;
 use toolhold_runtime::install::InstallPlace;
@@ -198,6 +199,9 @@ fn free(folder: &Path, slot: &str, replaces: Option<&str>) -> Result<PathBuf, Ap
     Ok(place)
 }
 
+/// Maximum bytes of a component that is replaced: its digest is that of all of it. Much larger than one that loads.
+const MAX_REPLACED_BYTES: u64 = 1 << 30;
+
 /// The target of the component, and the digest of the present file.
 fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiError> {
     match install::place(folder, slot) {
@@ -207,7 +211,8 @@ fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiErro
         ))),
         InstallPlace::Taken(place) => {
             let is_file = place.symlink_metadata().is_ok_and(|it| it.is_file());
-            let bytes = is_file.then(|| std::fs::read(&place)).transpose();
+            let read = || toolhold_files::read(&place, MAX_REPLACED_BYTES, Links::Refuse);
+            let bytes = is_file.then(read).transpose();
             match bytes.map_err(|error| ApiError::internal(&error))? {
                 Some(bytes) => Ok((place, Some(Digest::of(&bytes)))),
                 None => Err(ApiError::conflict(format!(

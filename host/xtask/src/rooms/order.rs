@@ -7,9 +7,10 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 18] = [
+pub const ORDER: [&str; 19] = [
     "json",
     "admission",
+    "files",
     "policy",
     "protocol",
     "model",
@@ -32,9 +33,10 @@ pub const ORDER: [&str; 18] = [
 pub const DEVELOPERS: [&str; 2] = ["fuzz", "xtask"];
 
 /// Packages that must not be linked into a crate: they compile slowly, and are a sign of a wrong dependency.
-const FORBIDDEN: [(&str, &[&str]); 11] = [
+const FORBIDDEN: [(&str, &[&str]); 12] = [
     ("json", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("admission", &["wasmtime", "sqlx", "axum", "reqwest"]),
+    ("files", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("policy", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("protocol", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("model", &["wasmtime", "sqlx", "axum"]),

@@ -13,6 +13,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
+use toolhold_files::Links;
 use toolhold_policy::{Approval, ApprovalStore as _, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -210,9 +211,10 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
     for text in &args.with_dir {
         let mut value = directory(text);
         if let Value::Table(table) = &mut value {
-            // Relative to the working folder, not to the grants file.
-            let host = table["host"].as_str().unwrap_or_default();
-            let host = std::path::absolute(host).with_context(|| format!("--with-dir {text}"))?;
+            // Relative to the working folder, not to the grants file. Where its links lead now is what is granted.
+            let host = Path::new(table["host"].as_str().unwrap_or_default());
+            let host = host.canonicalize().or_else(|_| std::path::absolute(host));
+            let host = host.with_context(|| format!("--with-dir {text}"))?;
             table.insert("host".into(), host.display().to_string().into());
             if let Some(quota) = args.quota {
                 table.insert("quota_bytes".into(), quota.into());
@@ -333,8 +335,11 @@ fn list<'a>(parent: &'a mut Table, key: &str) -> Result<&'a mut Vec<Value>> {
         .with_context(|| format!("{key} in the file of grants is no list"))
 }
 
+/// Maximum bytes of the file of grants.
+const MAX_GRANTS_BYTES: u64 = 16 << 20;
+
 fn read(path: &Path) -> Result<Table> {
-    match std::fs::read_to_string(path) {
+    match toolhold_files::read_text(path, MAX_GRANTS_BYTES, Links::Follow) {
         Ok(text) => text
             .parse()
             .with_context(|| format!("{} is damaged", path.display())),

@@ -1,0 +1,265 @@
+//! Directories that are found once and stay open, whatever their names mean later.
+
+use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// As many as Linux follows in a path.
+const MAX_LINKS: u32 = 40;
+
+/// Opens a directory without following a link. Only as a place (`O_PATH`) where the system has that: the way to a
+/// directory may lead through some that cannot be read.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const AS_PLACE: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const AS_PLACE: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// What tells a directory from all others of this machine, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DirectoryId {
+    device: u64,
+    inode: u64,
+}
+
+impl DirectoryId {
+    fn of(directory: &File) -> io::Result<Self> {
+        let metadata = directory.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        })
+    }
+}
+
+/// An open directory. It stays the same one when it is renamed, or when its name is given to another.
+#[derive(Debug)]
+pub struct Directory {
+    file: File,
+    path: PathBuf,
+    id: DirectoryId,
+}
+
+/// Where a path leads.
+#[derive(Debug)]
+pub struct Resolution {
+    /// Every directory in which a name of the path, or of a link on its way, was looked up. Who may write to one of
+    /// them decides where the path leads next time. Complete up to where the path ends or fails.
+    pub way: Vec<DirectoryId>,
+    pub directory: io::Result<Directory>,
+}
+
+impl Directory {
+    /// Follows `path` from the root, links included, and opens the directory at its end.
+    pub fn resolve(path: &Path) -> Resolution {
+        let mut way = Vec::new();
+        let directory = found(path, &mut way);
+        Resolution { way, directory }
+    }
+
+    /// The handle. A place only: entries are opened and listed relative to it.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
+    /// The path without links that it had when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn id(&self) -> DirectoryId {
+        self.id
+    }
+}
+
+/// Opens the directory of that name in `parent`, which is no link.
+///
+/// # Errors
+/// What the file system says; it is something else.
+pub fn open_folder(parent: &File, name: &OsStr) -> io::Result<File> {
+    Ok(openat(parent, name, AS_PLACE, Mode::empty())?.into())
+}
+
+fn found(path: &Path, way: &mut Vec<DirectoryId>) -> io::Result<Directory> {
+    let followed = Walk::new(MAX_LINKS)?.to(&std::path::absolute(path)?, way)?;
+    let path = followed.path();
+    let id = DirectoryId::of(&followed.at)?;
+    // The names that were followed may have been exchanged on the way. This is the path that people approve, so it
+    // must be the one of this very directory, without any link.
+    let exact = Walk::new(0)?.to(&path, &mut Vec::new())?;
+    if DirectoryId::of(&exact.at)? != id {
+        return Err(io::Error::other(
+            "it was exchanged while it was opened; try again",
+        ));
+    }
+    Ok(Directory {
+        file: exact.at,
+        path,
+        id,
+    })
+}
+
+/// A way through directories, name by name, from the root. No name is ever followed by the system.
+struct Walk {
+    at: File,
+    names: Vec<OsString>,
+    links_left: u32,
+}
+
+impl Walk {
+    fn new(links_left: u32) -> io::Result<Self> {
+        Ok(Self {
+            at: root()?,
+            names: Vec::new(),
+            links_left,
+        })
+    }
+
+    fn to(mut self, path: &Path, way: &mut Vec<DirectoryId>) -> io::Result<Self> {
+        let mut pending = steps(path);
+        while let Some(name) = pending.pop() {
+            if name == ".." {
+                self.at = open_folder(&self.at, &name)?;
+                self.names.pop();
+                continue;
+            }
+            way.push(DirectoryId::of(&self.at)?);
+            match open_folder(&self.at, &name) {
+                Ok(directory) => {
+                    self.at = directory;
+                    self.names.push(name);
+                }
+                Err(error) => {
+                    let Ok(target) = readlinkat(&self.at, &name, Vec::new()) else {
+                        return Err(error);
+                    };
+                    let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                    self.links_left = self
+                        .links_left
+                        .checked_sub(1)
+                        .ok_or_else(|| self.too_many_links(&name))?;
+                    if target.is_absolute() {
+                        (self.at, self.names) = (root()?, Vec::new());
+                    }
+                    pending.extend(steps(&target));
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    fn path(&self) -> PathBuf {
+        let mut path = PathBuf::from("/");
+        path.extend(&self.names);
+        path
+    }
+
+    fn too_many_links(&self, name: &OsStr) -> io::Error {
+        let at = self.path().join(name);
+        io::Error::other(format!("{} is one symbolic link too many", at.display()))
+    }
+}
+
+fn root() -> io::Result<File> {
+    let root = rustix::fs::openat(rustix::fs::CWD, "/", AS_PLACE, Mode::empty())?;
+    Ok(root.into())
+}
+
+/// The names of a path, the last one first.
+fn steps(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn id(path: &Path) -> DirectoryId {
+        DirectoryId::of(&File::open(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_directory_stays_the_same_when_its_name_is_given_to_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("outside")).unwrap();
+        fs::create_dir_all(at("proj/sub")).unwrap();
+        fs::write(at("proj/sub/file"), "mine").unwrap();
+        let opened = Directory::resolve(&at("proj/sub")).directory.unwrap();
+        fs::rename(at("proj/sub"), at("proj/moved")).unwrap();
+        symlink(at("outside"), at("proj/sub")).unwrap();
+        assert_eq!(opened.id(), id(&at("proj/moved")));
+        let inside = cap_std::fs::Dir::from_std_file(opened.file().try_clone().unwrap());
+        assert_eq!(inside.read_to_string("file").unwrap(), "mine");
+        // By name, it is another now, and its path says so.
+        let again = Directory::resolve(&at("proj/sub")).directory.unwrap();
+        assert_eq!(again.path(), fs::canonicalize(at("outside")).unwrap());
+        assert_ne!(again.path(), opened.path());
+    }
+
+    #[test]
+    fn the_way_names_every_directory_that_decides_where_a_path_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::create_dir_all(at("links")).unwrap();
+        symlink(at("a"), at("links/to-a")).unwrap();
+        symlink("../links/to-a/b", at("links/to-b")).unwrap();
+        let resolution = Directory::resolve(&at("links/to-b"));
+        let directory = resolution.directory.unwrap();
+        assert_eq!(directory.path(), fs::canonicalize(at("a/b")).unwrap());
+        for passed in ["", "links", "a"] {
+            assert!(resolution.way.contains(&id(&at(passed))), "{passed:?}");
+        }
+        assert!(!resolution.way.contains(&directory.id()));
+        // A name that is not there is looked up, too: it may be there next time.
+        let absent = Directory::resolve(&at("a/b/absent/deeper"));
+        assert!(absent.way.contains(&id(&at("a/b"))));
+        assert_eq!(
+            absent.directory.unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
+        // `..` after a name: who may exchange the name decides.
+        let back = Directory::resolve(&at("a/b/.."));
+        assert!(back.way.contains(&id(&at("a"))));
+        assert_eq!(back.directory.unwrap().id(), id(&at("a")));
+    }
+
+    #[test]
+    fn what_is_no_directory_ends_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        symlink("loop", at("loop")).unwrap();
+        for (name, expect) in [
+            ("file", "Not a directory"),
+            ("file/x", "Not a directory"),
+            ("loop", "symbolic link too many"),
+            ("absent", "No such file"),
+        ] {
+            let error = Directory::resolve(&at(name)).directory.unwrap_err();
+            assert!(error.to_string().contains(expect), "{name}: {error}");
+        }
+        let root = Directory::resolve(Path::new("/../.")).directory.unwrap();
+        assert_eq!(root.path(), Path::new("/"));
+    }
+}

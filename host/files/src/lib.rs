@@ -1,0 +1,12 @@
+//! Opens files and directories whose names others may exchange at any moment (`docs/security.md`, "Names and
+//! handles").
+//!
+//! A name that was checked may mean something else when it is opened. So a name is opened first, in a way that
+//! neither waits nor follows what it must not follow, and what was opened is checked. [`read`] and its like give the
+//! content of a regular file; [`Directory`] stays open, and all that is in it is reached through it.
+
+mod directory;
+mod regular;
+
+pub use directory::{Directory, DirectoryId, Resolution, open_folder};
+pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text};
