@@ -210,7 +210,7 @@ pub async fn keep_up<S: Serving>(
                     }
                     now = &mut work => break now,
                 };
-                take_back(changed, &held, registry).await;
+                let changed = take_back(changed, &held, registry).await;
                 serving.reloaded(&held.configuration).await?;
                 // Reading the configuration again loads the modules, too.
                 if !matches!(due, Some(ReloadTask::Changed(Changed::Configuration))) {
@@ -259,13 +259,17 @@ async fn more_ready(ready: &mut watch::Receiver<()>) {
 
 /// Lets revocations hold: approvals that were taken back, and grants that the new configuration gives no more.
 /// It reads files, and waits for nothing that is loaded or built.
-async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) {
-    registry.reconsider().await;
-    if changed == Changed::Configuration
-        && let Ok(now) = held.again()
+///
+/// Returns what to read again: the configuration, if it takes something back, whatever was reported first.
+async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) -> Changed {
+    let mut due = changed;
+    if let Ok(now) = held.again()
+        && registry.withdraw(&now.configuration.policy()).await
     {
-        registry.withdraw(&now.configuration.policy()).await;
+        due = Changed::Configuration;
     }
+    registry.reconsider().await;
+    due
 }
 
 /// Works on what changed. Returns the new configuration, if there is one.
