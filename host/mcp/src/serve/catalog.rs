@@ -281,7 +281,10 @@ mod tests {
                     "properties": {"result": {"$ref": "#/$defs/n"}}, "required": ["result"]}),
                 ),
             ),
-            (json!({"anyOf": [{"type": "null"}, {"$ref": "#"}]}), None),
+            (
+                json!({"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}}]}),
+                None,
+            ),
             (json!({"$id": "urn:x", "type": "string"}), None),
         ] {
             let told = listed(returns(schema.clone()), ProtocolEra::Legacy);
