@@ -375,7 +375,7 @@ mod tests {
             approval
         };
         let changes = of("/proj/sub").changes(&of("/etc"), true);
-        let what: Vec<_> = changes.iter().map(|it| it.what.as_str()).collect();
+        let what: Vec<_> = changes.iter().map(|it| it.what.raw()).collect();
         assert_eq!(
             what,
             [
@@ -383,8 +383,8 @@ mod tests {
                 "grant: directories"
             ]
         );
-        assert_eq!(changes[0].before.as_deref(), Some("/proj/sub"));
-        assert_eq!(changes[0].after.as_deref(), Some("/etc"));
+        assert_eq!(changes[0].before, Some("/proj/sub".into()));
+        assert_eq!(changes[0].after, Some("/etc".into()));
         assert!(of("/etc").changes(&of("/etc"), true).is_empty());
     }
 
