@@ -16,6 +16,7 @@ pub mod load;
 pub mod manifest;
 pub mod mend;
 pub mod names;
+pub mod redaction;
 pub mod reply;
 pub mod scan;
 pub mod schema;
@@ -39,6 +40,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("manifest", manifest::run),
     ("mend", mend::run),
     ("names", names::run),
+    ("redaction", redaction::run),
     ("reply", reply::run),
     ("scan", scan::run),
     ("schema", schema::run),

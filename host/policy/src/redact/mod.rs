@@ -1,23 +1,25 @@
 //! Removes known secrets, in all forms in which they may come back, from bytes and streams.
+//!
+//! [`forms`] makes the texts that are looked for, [`automaton`] finds them in symbols, [`escapes`] says which bytes
+//! are one symbol, and [`scan`] reads bytes in all these ways at once. What is found is taken out of the bytes as they
+//! were, escapes and line breaks included.
 
+mod automaton;
+mod escapes;
 mod forms;
+mod scan;
 
-use aho_corasick::{AhoCorasick, BuildError, MatchKind};
-use forms::forms;
+pub use automaton::TooLong;
+
+use automaton::{Automaton, CODED, StateId, TEXT};
+use scan::{Held, Scanner};
 use std::fmt;
 use std::sync::Arc;
 
 /// Finds secrets in all their forms and puts `[secret NAME]` in their place. Without secrets it
 /// costs nothing. Clones share the automaton.
 #[derive(Clone, Default)]
-pub struct Redactor(Option<Arc<Patterns>>);
-
-struct Patterns {
-    automaton: AhoCorasick,
-    /// By pattern: its bytes, and what stands in its place.
-    known: Vec<(Vec<u8>, Arc<str>)>,
-    longest: usize,
-}
+pub struct Redactor(Option<Arc<Automaton>>);
 
 /// Bytes that passed, and how many secrets were taken out of them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,31 +33,20 @@ impl Redactor {
     ///
     /// # Errors
     /// If the forms of all secrets together are more than an automaton can hold.
-    pub fn new<'a>(
-        secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Self, BuildError> {
-        let known: Vec<_> = secrets
-            .into_iter()
-            .flat_map(|(name, secret)| {
-                let marker: Arc<str> = format!("[secret {name}]").into();
-                forms(secret)
-                    .into_iter()
-                    .map(move |form| (form, marker.clone()))
-            })
-            .collect();
-        let Some(longest) = known.iter().map(|(form, _)| form.len()).max() else {
-            return Ok(Self(None));
-        };
-        let automaton = AhoCorasick::builder()
-            // Overlapping matches are only found so; two secrets may share an end.
-            .match_kind(MatchKind::Standard)
-            .ascii_case_insensitive(true)
-            .build(known.iter().map(|(form, _)| form))?;
-        Ok(Self(Some(Arc::new(Patterns {
-            automaton,
-            known,
-            longest,
-        }))))
+    pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, TooLong> {
+        let mut automaton = Automaton::new();
+        let mut is_empty = true;
+        for (name, secret) in secrets {
+            if secret.is_empty() {
+                continue;
+            }
+            let marker: Arc<str> = format!("[secret {name}]").into();
+            automaton.add(TEXT, &marker, forms::texts(secret))?;
+            automaton.add(CODED, &marker, forms::coded(secret))?;
+            is_empty = false;
+        }
+        automaton.link();
+        Ok(Self((!is_empty).then(|| Arc::new(automaton))))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -64,9 +55,11 @@ impl Redactor {
 
     /// Whether a secret is in `bytes`.
     pub fn finds(&self, bytes: &[u8]) -> bool {
-        self.0
-            .as_ref()
-            .is_some_and(|known| known.automaton.is_match(bytes))
+        self.0.as_ref().is_some_and(|automaton| {
+            let mut scanner = Scanner::default();
+            scanner.read(automaton, bytes);
+            !scanner.ended().is_empty()
+        })
     }
 
     /// `bytes` as a whole, if there was a secret in them.
@@ -85,90 +78,131 @@ impl Redactor {
     /// Cleans what comes in pieces.
     pub fn stream(&self) -> Redaction {
         Redaction {
-            patterns: self.0.clone(),
+            automaton: self.0.clone(),
+            scanner: Scanner::default(),
             held: Vec::new(),
-            covered: 0,
+            from: 0,
+            found: Vec::new(),
         }
     }
 }
 
 /// A stream on its way through a [`Redactor`]. Holds back only what may be the beginning of a
 /// secret, so that ordinary data is not delayed.
-#[derive(Debug)]
 pub struct Redaction {
-    patterns: Option<Arc<Patterns>>,
+    automaton: Option<Arc<Automaton>>,
+    scanner: Scanner,
     /// Seen, and not yet passed on.
     held: Vec<u8>,
-    /// Bytes at the front of `held` whose replacement was passed on already.
-    covered: usize,
+    /// Where in the stream `held` begins.
+    from: usize,
+    /// Secrets that are not yet passed, in their order. They do not overlap.
+    found: Vec<FoundSecret>,
+}
+
+/// The place of a secret in the stream.
+#[derive(Debug)]
+struct FoundSecret {
+    start: usize,
+    end: usize,
+    /// The state of the automaton at its end, which says whose it is.
+    state: StateId,
+    /// Its replacement was passed on.
+    is_replaced: bool,
 }
 
 impl Redaction {
     /// What can be passed on once `chunk` has come.
     pub fn push(&mut self, chunk: &[u8]) -> RedactedBytes {
-        let Some(patterns) = self.patterns.clone() else {
+        let Some(automaton) = self.automaton.clone() else {
             return RedactedBytes {
                 bytes: chunk.to_vec(),
                 redactions: 0,
             };
         };
         self.held.extend_from_slice(chunk);
-        let undecided = patterns.undecided(&self.held);
-        self.release(&patterns, self.held.len() - undecided)
+        let mut read = 0;
+        while read < chunk.len() {
+            read += self.scanner.read(&automaton, &chunk[read..]);
+            for at in 0..self.scanner.ended().len() {
+                self.find(&automaton, self.scanner.ended()[at]);
+            }
+        }
+        let upto = self.scanner.undecided(&automaton, self.held());
+        self.release(&automaton, upto)
     }
 
     /// What was held back: nothing more will come.
     pub fn finish(&mut self) -> RedactedBytes {
-        match self.patterns.clone() {
-            Some(patterns) => self.release(&patterns, self.held.len()),
+        match self.automaton.clone() {
+            Some(automaton) => self.release(&automaton, self.scanner.at()),
             None => RedactedBytes::default(),
         }
     }
 
-    /// Passes on the first `upto` bytes held. A secret that begins among them ends within `held`;
-    /// one that begins later is found again next time.
-    fn release(&mut self, patterns: &Patterns, upto: usize) -> RedactedBytes {
-        let mut found: Vec<_> = patterns
-            .automaton
-            .find_overlapping_iter(&self.held)
-            .filter(|found| found.start() < upto)
-            .collect();
-        found.sort_by_key(aho_corasick::Match::start);
+    fn held(&self) -> Held<'_> {
+        Held {
+            bytes: &self.held,
+            from: self.from,
+        }
+    }
+
+    /// Notes the secret that ends at the node that the scanner reached.
+    fn find(&mut self, automaton: &Automaton, state: StateId) {
+        let end = self.scanner.at();
+        // Of two matches of one pattern, the later one does not begin earlier. So its beginning is of no interest once
+        // it lies in the other, which keeps a secret such as "aaaaaaaa" from costing its length at every byte.
+        let enough = match self.found.last() {
+            Some(last) if last.state == state => last.end,
+            _ => 0,
+        };
+        let start = self
+            .scanner
+            .began(automaton, self.held(), state, end, enough);
+        let mut found = FoundSecret {
+            start,
+            end,
+            state,
+            is_replaced: false,
+        };
+        while let Some(last) = self.found.pop_if(|last| found.start < last.end) {
+            if last.start <= found.start {
+                found.start = last.start;
+                found.state = last.state;
+            }
+            found.is_replaced |= last.is_replaced;
+        }
+        self.found.push(found);
+    }
+
+    /// Passes on what lies before the node `upto`. A secret that begins there was found.
+    fn release(&mut self, automaton: &Automaton, upto: usize) -> RedactedBytes {
         let mut cleaned = RedactedBytes::default();
-        let mut done = self.covered;
-        for found in found {
-            if found.start() >= done {
-                cleaned
-                    .bytes
-                    .extend_from_slice(&self.held[done..found.start()]);
-                let (_, marker) = &patterns.known[found.pattern().as_usize()];
+        let mut done = self.from;
+        for found in &mut self.found {
+            if found.start >= upto {
+                break;
+            }
+            if found.start > done {
+                let plain = done - self.from..found.start - self.from;
+                cleaned.bytes.extend_from_slice(&self.held[plain]);
+            }
+            if !std::mem::replace(&mut found.is_replaced, true) {
+                let marker = automaton.name(found.state).map_or("", |name| name);
                 cleaned.bytes.extend_from_slice(marker.as_bytes());
                 cleaned.redactions += 1;
             }
-            done = done.max(found.end());
+            done = done.max(found.end);
         }
         if done < upto {
-            cleaned.bytes.extend_from_slice(&self.held[done..upto]);
-            done = upto;
+            let plain = done - self.from..upto - self.from;
+            cleaned.bytes.extend_from_slice(&self.held[plain]);
         }
-        self.held.drain(..upto);
-        self.covered = done - upto;
+        self.held.drain(..upto - self.from);
+        self.from = upto;
+        self.found.retain(|found| found.end > upto);
+        self.scanner.forget(upto);
         cleaned
-    }
-}
-
-impl Patterns {
-    /// How many bytes at the end of `held` may be the beginning of a pattern.
-    fn undecided(&self, held: &[u8]) -> usize {
-        let begins = |tail: &[u8]| {
-            self.known.iter().any(|(form, _)| {
-                form.len() > tail.len() && form[..tail.len()].eq_ignore_ascii_case(tail)
-            })
-        };
-        (1..self.longest.min(held.len() + 1))
-            .rev()
-            .find(|length| begins(&held[held.len() - length..]))
-            .unwrap_or(0)
     }
 }
 
@@ -179,10 +213,18 @@ impl fmt::Debug for Redactor {
     }
 }
 
-impl fmt::Debug for Patterns {
+impl fmt::Debug for Automaton {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Patterns")
-            .field("count", &self.known.len())
+        f.debug_struct("Automaton")
+            .field("states", &self.states())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redaction")
+            .field("held", &self.held.len())
             .finish_non_exhaustive()
     }
 }

@@ -127,10 +127,9 @@ impl SecretGrant {
 
     /// A redactor for all of `secrets`.
     pub fn redactor(secrets: &[Self]) -> Result<Redactor, GrantError> {
-        let known: Vec<_> = secrets.iter().flat_map(Self::as_sent).collect();
-        let pairs = known
+        let pairs = secrets
             .iter()
-            .map(|(name, text)| (*name, text.expose_secret()));
+            .map(|secret| (secret.slot.name.as_str(), secret.value.expose_secret()));
         Redactor::new(pairs).map_err(|error| GrantError::Secret {
             name: secrets
                 .iter()
@@ -139,21 +138,6 @@ impl SecretGrant {
                 .join(", "),
             reason: error.to_string(),
         })
-    }
-
-    /// The secret as it is, and as a server sees it that decodes nothing.
-    fn as_sent(&self) -> impl Iterator<Item = (&str, SecretString)> {
-        let encoded = matches!(self.carrier, Carrier::Query(_)).then(|| {
-            let bytes = self.value.expose_secret().as_bytes();
-            url::form_urlencoded::byte_serialize(bytes)
-                .collect::<String>()
-                .into()
-        });
-        let name = self.slot.name.as_str();
-        [Some(self.value.clone()), encoded]
-            .into_iter()
-            .flatten()
-            .map(move |text| (name, text))
     }
 
     /// Puts the secret into a request that goes to its origin, and says whether it did. What the
