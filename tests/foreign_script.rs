@@ -214,6 +214,7 @@ async fn a_tariff_in_typescript_takes_options_and_tuples() {
     let tool = registry.tool("tariff.price").expect("it is a tool");
     assert!(
         tool.description
+            .raw()
             .starts_with("What it costs to send a parcel"),
         "the build kept the author's words: {}",
         tool.description

@@ -48,4 +48,5 @@ mod terminal;
 mod trust;
 mod typed;
 mod typed_docs;
+mod untrusted_text;
 mod wordcount;

@@ -239,7 +239,7 @@ async fn invalid_utf8_and_resources_are_refused_by_name() {
     let refused = &registry.module("t").expect("loaded").refused;
     assert_eq!(refused.len(), 1);
     assert!(
-        refused[0].0 == "open" && refused[0].1.contains("resource"),
+        refused[0].0.raw() == "open" && refused[0].1.raw().contains("resource"),
         "{refused:?}"
     );
 }
@@ -310,7 +310,8 @@ async fn types_that_would_drown_a_model_are_refused() {
     let module = registry.module("t").expect("loaded");
     assert_eq!(module.tools.len(), 1);
     assert!(
-        module.refused[0].0 == "many" && module.refused[0].1.contains("more than 2000 parts"),
+        module.refused[0].0.raw() == "many"
+            && module.refused[0].1.raw().contains("more than 2000 parts"),
         "{:?}",
         module.refused
     );

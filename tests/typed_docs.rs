@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use support::sandbox::{call, component, kind, registry, repository};
 use toolhold_json::validate::Validator;
-use toolhold_policy::{DocsSource, Output};
+use toolhold_policy::{DocsSource, Output, UntrustedText};
 use toolhold_sandbox::docs::{Docs, FunctionDocs, section};
 use toolhold_sandbox::{Policy, Registry};
 
@@ -102,7 +102,7 @@ async fn each_source_of_a_description_comes_before_the_next() {
         let registry = loaded(folder.path()).await;
         let tool = registry.tool("calc.twice").unwrap();
         assert_eq!(
-            (tool.description.as_str(), tool.docs_source),
+            (tool.description.raw(), tool.docs_source),
             (description, source)
         );
         // What a better source is silent about, the next one says.
@@ -122,7 +122,7 @@ async fn a_component_alone_in_its_file_has_its_wit_beside_it() {
     fs::write(folder.path().join("other.wit"), "not WIT").unwrap();
     let registry = loaded(folder.path()).await;
     assert_eq!(
-        registry.tool("calc.twice").unwrap().description,
+        registry.tool("calc.twice").unwrap().description.raw(),
         "From WIT."
     );
     assert!(registry.module("calc").unwrap().notes.is_empty());
@@ -215,7 +215,9 @@ async fn broken_docs_are_noted_and_nothing_more() {
         let registry = loaded(folder.path()).await;
         let tool = registry.tool("calc.twice").unwrap();
         assert_eq!(tool.docs_source, DocsSource::Signature);
-        let notes = registry.module("calc").unwrap().notes.join("\n");
+        let module = registry.module("calc").unwrap();
+        let notes: Vec<_> = module.notes.iter().map(UntrustedText::raw).collect();
+        let notes = notes.join("\n");
         match note {
             Some(note) => assert!(notes.contains(note), "{note}: {notes}"),
             None => assert_eq!(notes, ""),
@@ -233,8 +235,8 @@ async fn texts_are_shown_without_what_hides_in_them() {
     module(folder.path(), &bytes, &[]);
     let registry = loaded(folder.path()).await;
     let description = &registry.tool("calc.twice").unwrap().description;
-    assert!(description.starts_with("abc x"));
-    assert_eq!(description.chars().count(), 4_001);
+    assert!(description.raw().starts_with("abc x"));
+    assert_eq!(description.raw().chars().count(), 4_001);
 }
 
 /// A component of `toolhold build`, written for no host in particular.
@@ -271,9 +273,9 @@ async fn a_foreign_component_is_offered_with_all_that_its_author_wrote() {
             "parameter count: the resource count lives only",
         ),
     ] {
-        let refused = module.refused.iter().find(|(name, _)| name == export);
+        let refused = module.refused.iter().find(|(name, _)| name.raw() == export);
         assert!(
-            refused.is_some_and(|(_, why)| why.contains(reason)),
+            refused.is_some_and(|(_, why)| why.raw().contains(reason)),
             "{:?}",
             module.refused
         );
@@ -284,6 +286,7 @@ async fn a_foreign_component_is_offered_with_all_that_its_author_wrote() {
     assert!(
         price
             .description
+            .raw()
             .starts_with("Prices every line of an order.\n\nLines keep")
     );
     let at = |path: &str| price.input_schema.pointer(path).unwrap_or(&Value::Null);

@@ -47,7 +47,7 @@ pub trait Toolbox: Send + Sync + Debug {
 /// A tool as a module describes it, run by the toolbox under its own name.
 pub fn module_tool(spec: &ToolSpec) -> Tool {
     Tool {
-        description: spec.description.clone(),
+        description: spec.description.raw().to_owned(),
         parameters: spec.input_schema.clone(),
         output: spec.output_schema.clone(),
         execution: Execution::Module(spec.name.clone()),

@@ -7,7 +7,7 @@ use crate::commands::{
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{log::EscapedLog, style};
 use clap::CommandFactory as _;
 use rustix::process::Signal;
 use std::process::ExitCode;
@@ -18,10 +18,11 @@ use toolhold_runtime::config::LogFormat;
 /// Runs the command in a runtime of its own, and prints its error to stderr.
 pub fn command(cli: Cli) -> ExitCode {
     let level = std::env::var("TOOLHOLD_LOG").unwrap_or_else(|_| cli.command.log_level().into());
+    let format = cli.log_format();
     let log = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(move || EscapedLog { format })
         .with_env_filter(tracing_subscriber::EnvFilter::new(level));
-    match cli.log_format() {
+    match format {
         LogFormat::Json => log.json().flatten_event(true).init(),
         LogFormat::Text => log
             .with_ansi(style::has_colours())

@@ -67,7 +67,10 @@ fn check_spec(registry: &Registry, tool: &ToolSpec) {
         tool.name
     );
     assert_eq!(tool.input_schema.get("type"), Some(&Value::from("object")));
-    assert!(!tool.description.chars().any(|c| c == '\u{1b}'), "{tool:?}");
+    assert!(
+        !tool.description.raw().chars().any(|c| c == '\u{1b}'),
+        "{tool:?}"
+    );
 }
 
 fn call(registry: &Registry, tool: &ToolSpec, arguments: &Value) -> Result<Output, CallError> {

@@ -123,7 +123,7 @@ async fn files_that_are_no_component(lab: &Lab) -> Result<String, AttackFailure>
     let loaded: Vec<_> = registry
         .modules()
         .iter()
-        .map(|m| m.origin.clone())
+        .map(|m| m.origin.raw().to_owned())
         .collect();
     ensure(loaded.len() == 1, || format!("{loaded:?} were loaded"))?;
     let mut expected: Vec<_> = files.iter().map(|(name, _, why)| (*name, *why)).collect();
@@ -134,7 +134,7 @@ async fn files_that_are_no_component(lab: &Lab) -> Result<String, AttackFailure>
         let failures = registry.failures();
         let failed = failures
             .iter()
-            .find(|failed| failed.origin.ends_with(&format!("/{name}")))
+            .find(|failed| failed.origin.raw().ends_with(&format!("/{name}")))
             .ok_or_else(|| AttackFailure::Broke(format!("{name} was not refused")))?;
         let reason = failed.error.to_string();
         ensure(reason.contains(why), || format!("{name}: {reason}"))?;

@@ -146,16 +146,16 @@ async fn descriptions(lab: &Lab) -> Result<String, AttackFailure> {
         .tool("liar.tell")
         .ok_or_else(|| AttackFailure::Broke("the tool is not there".into()))?;
     let title = tool.title.clone().unwrap_or_default();
-    ensure(title.len() < 1_000, || "the title was not cut".into())?;
-    ensure(tool.description.len() < 100_000, || {
+    ensure(title.raw().len() < 1_000, || "the title was not cut".into())?;
+    ensure(tool.description.raw().len() < 100_000, || {
         "the description was not cut".into()
     })?;
     let schema = tool.input_schema.to_string();
     // JSON escapes control characters, so they are looked for as both.
     for (what, text) in [
-        ("title", &title),
-        ("description", &tool.description),
-        ("schema", &schema),
+        ("title", title.raw()),
+        ("description", tool.description.raw()),
+        ("schema", schema.as_str()),
     ] {
         ensure(!text.contains(hidden) && !text.contains("\\u00"), || {
             let found: String = text.chars().take(80).collect();

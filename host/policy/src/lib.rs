@@ -60,5 +60,5 @@ pub use manifest::{Manifest, ManifestError};
 pub use redact::Redactor;
 pub use restrictions::{GrantRestrictions, NarrowedGrant, Permit, PermitError, Restriction};
 pub use secret::{SecretGrant, SecretPlace, SecretSlot};
-pub use text::{is_name, tool_name, visible, visible_json};
+pub use text::{UntrustedText, is_name, tool_name, visible, visible_json};
 pub use tool::{Annotations, Claims, DocsSource, Example, ToolSpec};

@@ -4,7 +4,7 @@ use crate::egress::{HttpGrant, Origin};
 use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;
 use crate::secret::SecretPlace;
-use crate::text;
+use crate::text::{self, UntrustedText};
 use crate::tool::Claims;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub struct ManifestError {
 pub struct Manifest {
     /// The first part of every tool's name. Default: the folder's or file's name.
     pub name: Option<String>,
-    pub version: Option<String>,
-    pub description: Option<String>,
+    pub version: Option<UntrustedText>,
+    pub description: Option<UntrustedText>,
     /// The component, relative to the folder. Default: `NAME.wasm`.
     pub component: Option<String>,
     /// How `toolhold build` makes the component. Loading a module never runs it.
@@ -43,8 +43,8 @@ pub struct Manifest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ToolTexts {
-    pub title: Option<String>,
-    pub description: Option<String>,
+    pub title: Option<UntrustedText>,
+    pub description: Option<UntrustedText>,
     pub read_only: Option<bool>,
     pub idempotent: Option<bool>,
     pub destructive: Option<bool>,
@@ -96,7 +96,7 @@ pub struct DirectoryRequest {
     pub access: Access,
     /// Why, in the author's words.
     #[serde(default)]
-    pub reason: String,
+    pub reason: UntrustedText,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +105,7 @@ pub struct ScratchRequest {
     pub guest: String,
     pub quota_bytes: u64,
     pub keep: Keep,
-    pub reason: String,
+    pub reason: UntrustedText,
 }
 
 impl Default for ScratchRequest {
@@ -115,7 +115,7 @@ impl Default for ScratchRequest {
             guest: grant.guest,
             quota_bytes: grant.quota_bytes,
             keep: grant.keep,
-            reason: String::new(),
+            reason: UntrustedText::default(),
         }
     }
 }
@@ -125,7 +125,7 @@ impl Default for ScratchRequest {
 pub struct EnvironmentRequest {
     pub name: String,
     #[serde(default)]
-    pub reason: String,
+    pub reason: UntrustedText,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,21 +136,21 @@ pub struct SecretRequest {
     pub origin: Origin,
     pub place: SecretPlace,
     #[serde(default)]
-    pub reason: String,
+    pub reason: UntrustedText,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeyValueRequest {
     pub quota_bytes: u64,
-    pub reason: String,
+    pub reason: UntrustedText,
 }
 
 impl Default for KeyValueRequest {
     fn default() -> Self {
         Self {
             quota_bytes: KeyValueGrant::default().quota_bytes,
-            reason: String::new(),
+            reason: UntrustedText::default(),
         }
     }
 }
@@ -161,16 +161,16 @@ pub struct ToolRequest {
     /// `module.tool`, or a module's name for all of its tools.
     pub name: String,
     #[serde(default)]
-    pub reason: String,
+    pub reason: UntrustedText,
 }
 
 /// One thing that a module asks for, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RequestedCapability {
     /// Completes "it would like to".
-    pub to: String,
-    /// Why, in the author's words: untrusted text.
-    pub reason: String,
+    pub to: UntrustedText,
+    /// Why, in the author's words.
+    pub reason: UntrustedText,
 }
 
 impl Requests {
@@ -183,7 +183,10 @@ impl Requests {
             } else {
                 text::visible(reason, 500)
             };
-            wishes.push(RequestedCapability { to, reason });
+            wishes.push(RequestedCapability {
+                to: to.into(),
+                reason: reason.into(),
+            });
         };
         for wish in &self.directories {
             let verb = match wish.access {
@@ -192,7 +195,7 @@ impl Requests {
             };
             add(
                 format!("{verb} a directory as {}", wish.guest),
-                &wish.reason,
+                wish.reason.raw(),
             );
         }
         if let Some(wish) = &self.scratch {
@@ -201,10 +204,10 @@ impl Requests {
                 Keep::Session => "for a session",
             };
             let what = format!("keep scratch files in {} {kept}", wish.guest);
-            add(what, &wish.reason);
+            add(what, wish.reason.raw());
         }
         for wish in &self.environment {
-            add(format!("see the variable {}", wish.name), &wish.reason);
+            add(format!("see the variable {}", wish.name), wish.reason.raw());
         }
         for wish in &self.http {
             let sentence = wish.to_string();
@@ -213,14 +216,14 @@ impl Requests {
         }
         for wish in &self.secrets {
             let what = format!("have the secret {} sent to {}", wish.name, wish.origin);
-            add(what, &wish.reason);
+            add(what, wish.reason.raw());
         }
         if let Some(wish) = &self.key_value {
             let what = format!("remember {} bytes between calls", wish.quota_bytes);
-            add(what, &wish.reason);
+            add(what, wish.reason.raw());
         }
         for wish in &self.tools {
-            add(format!("call the tool {}", wish.name), &wish.reason);
+            add(format!("call the tool {}", wish.name), wish.reason.raw());
         }
         if let Some(wish) = &self.clocks {
             let what = format!("tell the time to {} microseconds", wish.precision_us);

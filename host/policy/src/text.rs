@@ -1,6 +1,12 @@
-//! Untrusted text (from modules) before a model or a person reads it, and the names that it may choose.
+//! Untrusted text before a model or a person reads it, and the names that a module may choose.
+//!
+//! What a person reads is escaped, so that nothing is lost and nothing acts: [`line`] where a line is expected,
+//! [`block`] where several are, [`json`] for programs. [`UntrustedText`] is text that cannot be shown in any other way.
+//! What a model reads has such characters left out, by [`visible`].
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt::{self, Write as _};
 
 /// Maximum bytes of a tool's full name: the OpenAI API's limit for function names.
 const MAX_TOOL_NAME_BYTES: usize = 64;
@@ -49,6 +55,107 @@ fn is_invisible(c: char) -> bool {
             | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
+/// Whether `c` could control a terminal, hide or reorder other text, or begin a line. Everything that a model does not
+/// get, but for the selectors that ordinary emoji end with.
+pub fn is_escaped(c: char) -> bool {
+    match c {
+        '\u{FE00}'..='\u{FE0F}' => false,
+        '\n' | '\t' | '\u{2028}' | '\u{2029}' => true,
+        c => is_invisible(c),
+    }
+}
+
+/// `text` on one line, with every character that [`is_escaped`] names as its escape.
+pub fn line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if is_escaped(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// `text` on lines of its own: all but the first begin with `indent` and a bar, so that none of them looks like a line
+/// of the host.
+pub fn block(text: &str, indent: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, each) in text.trim_end_matches('\n').split('\n').enumerate() {
+        if at > 0 {
+            let _ = write!(out, "\n{indent}│ ");
+        }
+        out.push_str(&line(each.strip_suffix('\r').unwrap_or(each)));
+    }
+    out
+}
+
+/// JSON in which every character that [`is_escaped`] names is written as `\uXXXX`. Its meaning is the same.
+/// `json` is JSON as `serde_json` writes it.
+pub fn json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Between values JSON has line breaks; inside of texts it has none that are not escaped.
+        if !is_escaped(c) || c == '\n' {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
+}
+
+/// Text that a module, a server or a file brings, for people: it can only be shown escaped, on one line by `Display`,
+/// or as a [`block`](Self::block). For programs it is what it is.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UntrustedText(String);
+
+impl UntrustedText {
+    /// The text as it came: to be compared, stored, or given to a program. Never to be shown.
+    pub fn raw(&self) -> &str {
+        &self.0
+    }
+
+    /// Several lines, as [`block`] shows them.
+    pub fn block(&self, indent: &str) -> String {
+        block(&self.0, indent)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for UntrustedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&line(&self.0))
+    }
+}
+
+impl fmt::Debug for UntrustedText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl From<String> for UntrustedText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for UntrustedText {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 /// The name under which models see a tool.
 ///
 /// # Errors
@@ -89,6 +196,45 @@ mod tests {
         assert_eq!(visible("a\u{202E}b\u{200B}c\x1b[31m\n", 100), "abc[31m\n");
         assert_eq!(visible("abcdef", 3), "abc…");
         assert_eq!(visible("abc", 3), "abc");
+    }
+
+    /// Terminal codes of one and of two bytes, reordering, hiding, line ends of all kinds, tags.
+    const HOSTILE: &str =
+        "a\x1b[2J\u{9b}31m\x7f\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\r\t\n\u{e0041}\u{ad}z";
+
+    #[test]
+    fn untrusted_text_is_shown_escaped() {
+        let text = UntrustedText::from(HOSTILE);
+        let shown = "a\\u{1b}[2J\\u{9b}31m\\u{7f}\\u{202e}\\u{2066}\\u{200b}\\u{feff}\\u{2028}\\u{85}\\r\\t\\n\\u{e0041}\\u{ad}z";
+        assert_eq!(text.to_string(), shown);
+        assert_eq!(format!("{text:?}"), format!("\"{shown}\""));
+        assert_eq!(text.raw(), HOSTILE);
+        for ordinary in ["größer", "日本語", "e\u{301}", "❤\u{fe0f} 🦀", "שלום", ""] {
+            assert_eq!(line(ordinary), ordinary);
+            assert_eq!(super::json(ordinary), ordinary);
+        }
+    }
+
+    #[test]
+    fn no_line_of_a_block_looks_like_one_of_the_host() {
+        assert_eq!(
+            block("one\n\napproval\r\n\x1b[2J\n", "  "),
+            "one\n  │ \n  │ approval\n  │ \\u{1b}[2J"
+        );
+        assert_eq!(block("one", "  "), "one");
+    }
+
+    #[test]
+    fn escaped_json_means_the_same() {
+        let value = json!({HOSTILE: [HOSTILE, 1]});
+        for written in [value.to_string(), format!("{value:#}")] {
+            let escaped = super::json(&written);
+            assert!(
+                !escaped.chars().any(|c| is_escaped(c) && c != '\n'),
+                "{escaped:?}"
+            );
+            assert_eq!(serde_json::from_str::<Value>(&escaped).unwrap(), value);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A tool's specification, which a model reads and an approval pins.
 
+use crate::text::UntrustedText;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,8 +13,8 @@ pub struct ToolSpec {
     /// `module.tool`.
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    pub description: String,
+    pub title: Option<UntrustedText>,
+    pub description: UntrustedText,
     /// A JSON Schema of `"type": "object"`.
     pub input_schema: Value,
     #[serde(skip_serializing_if = "Option::is_none")]

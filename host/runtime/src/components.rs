@@ -201,7 +201,7 @@ impl Components {
             return Ok(module);
         }
         let failures = self.registry.failures();
-        let why = failures.iter().find(|failed| failed.name == name);
+        let why = failures.iter().find(|failed| failed.name.raw() == name);
         Err(match why {
             Some(failed) => format!(
                 "the source of [module.{name}] was not loaded: {}",
@@ -218,9 +218,9 @@ impl Components {
         let meant = self.fetched().get(text).cloned();
         let modules = self.registry.modules();
         modules.into_iter().find(|module| match &meant {
-            Some(origin) => module.origin == *origin,
+            Some(origin) => module.origin.raw() == origin.as_str(),
             None => {
-                let origin: Option<Reference> = module.origin.parse().ok();
+                let origin: Option<Reference> = module.origin.raw().parse().ok();
                 origin.is_some_and(|origin| {
                     reference.digest().is_some() && origin.is_same_content(reference)
                 })

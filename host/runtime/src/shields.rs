@@ -134,7 +134,7 @@ async fn module(
     }
     let Some(module) = found else {
         let failures = registry.failures();
-        let why = failures.iter().find(|failed| failed.name == name);
+        let why = failures.iter().find(|failed| failed.name.raw() == name);
         match why {
             Some(failed) => bail!("its module {name:?} was not loaded: {}", failed.error),
             None => bail!("there is no module {name:?}"),

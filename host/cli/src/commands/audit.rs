@@ -1,10 +1,11 @@
 //! `toolhold audit`: searches the audit log, and verifies that it was not changed.
 
 use crate::exit::Exit;
-use crate::terminal::style;
+use crate::terminal::{output, style};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use toolhold_policy::text;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, date_text};
@@ -88,7 +89,7 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
             let exit = each(&store, &which.filter(text), |entry| {
                 is_found = true;
                 if json {
-                    println!("{}", entry.text);
+                    println!("{}", text::json(&entry.text));
                 } else {
                     println!("{}", line(&entry));
                 }
@@ -131,10 +132,10 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
     let faults: Vec<String> = verified.faults.iter().map(ToString::to_string).collect();
     if is_json {
         let found = json!({"entries": verified.entries, "head": verified.head, "faults": faults});
-        println!("{found}");
+        output::json_line(&found)?;
     } else {
         for fault in &faults {
-            println!("{} {fault}", style::bad("not genuine:"));
+            println!("{} {}", style::bad("not genuine:"), style::line(fault));
         }
         if faults.is_empty() {
             println!(

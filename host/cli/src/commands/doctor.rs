@@ -7,7 +7,7 @@ use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::progress::Loading;
-use crate::terminal::style::{bad, dim, good, plain, plural, warn};
+use crate::terminal::style::{bad, block, dim, good, plural, warn};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -30,20 +30,20 @@ use Finding::{Broken, Fine, Lacking};
 pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
     let mut broken = 0;
     let mut report = |area: &str, finding: Finding| match finding {
-        Fine(text) => println!("{} {area}: {}", good("✓"), plain(&text)),
+        Fine(text) => println!("{} {area}: {}", good("✓"), block(&text)),
         Lacking(text, remedy) => println!(
             "{} {area}: {}\n    {}",
             warn("–"),
-            plain(&text),
-            dim(&plain(&remedy))
+            block(&text),
+            dim(&block(&remedy))
         ),
         Broken(text, remedy) => {
             broken += 1;
             println!(
                 "{} {area}: {}\n    {}",
                 bad("✗"),
-                plain(&text),
-                plain(&remedy)
+                block(&text),
+                block(&remedy)
             );
         }
     };

@@ -140,7 +140,7 @@ pub async fn plan_capacity(config: &Configuration, args: CapacityArgs) -> Result
     let plans = points.map(|point| Plan::of(&point, rate, runs_wanted));
     if args.json {
         let value = shown::json(&inputs, &measured, &plans, config.currency(), &rate_source);
-        println!("{value}");
+        output::json_line(&value)?;
     } else {
         print!("{}", shown::levels(&measured));
         print!("{}", shown::inputs(&inputs, &rate_source));

@@ -305,7 +305,7 @@ fn granted(whose: &PolicySubject) {
             continue;
         }
         is_nothing = false;
-        println!("  {name} may");
+        println!("  {} may", line(&name));
         if sentences.is_empty() && fault.is_none() {
             println!("    {}", dim("nothing"));
         }
@@ -333,7 +333,7 @@ fn granted(whose: &PolicySubject) {
     }
     for server in config.servers() {
         is_nothing = false;
-        println!("  mcp:{}  {}", server.name, list(&server.tools));
+        println!("  mcp:{}  {}", line(&server.name), list(&server.tools));
     }
     if is_nothing {
         println!("  {}", dim("nothing"));

@@ -5,8 +5,8 @@ use crate::commands::doctor::Finding;
 use crate::commands::endpoint::EndpointArgs;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::output;
-use crate::terminal::style::{bad, bold, good, plain, warn};
+use crate::terminal::style::{bad, bold, good, line, warn};
+use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
@@ -51,11 +51,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     };
     let model = model(config, endpoint).await?;
     if !json {
-        println!(
-            "{} at {}",
-            bold(&plain(model.name())),
-            plain(model.target())
-        );
+        println!("{} at {}", bold(&line(model.name())), line(model.target()));
     }
     // The end of a version 7 UUID is random, so no model has seen it.
     let nonce = Uuid::now_v7().simple().to_string()[20..].to_owned();
@@ -72,7 +68,7 @@ pub async fn probe(config: &Configuration, json: bool) -> Result<Exit> {
     if json {
         let mut found = serde_json::to_value(&probed)?;
         found["contract"] = json!(probed.dialect.contract());
-        println!("{found}");
+        output::json_line(&found)?;
     } else {
         show(&probed.dialect);
         let chosen = endpoint.contract.fixed();
@@ -150,7 +146,7 @@ async fn model(config: &Configuration, endpoint: &EndpointTable) -> Result<OpenA
 
 fn show(dialect: &Dialect) {
     let server = &dialect.server;
-    let line = |what: &str, text: &str| println!("  {what:<16} {}", plain(text));
+    let line = |what: &str, text: &str| println!("  {what:<16} {}", style::line(text));
     let name = server.name.as_deref().unwrap_or("unknown");
     line(
         "server",
@@ -193,7 +189,7 @@ fn show(dialect: &Dialect) {
             ProbeVerdict::Unknown { .. } => warn("?"),
             ProbeVerdict::Ignored { .. } | ProbeVerdict::Refused { .. } => bad("✗"),
         };
-        println!("{mark} {what:<16} {}", plain(&verdict.to_string()));
+        println!("{mark} {what:<16} {}", style::line(&verdict.to_string()));
     }
     println!(
         "→ {}",

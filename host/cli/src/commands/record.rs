@@ -29,7 +29,7 @@ pub async fn show(config: &Configuration, run: &str, json: bool) -> Result<Exit>
         if json {
             // An event that cannot be completed is shown as recorded.
             let whole = bodies.whole(event).unwrap_or_else(|_| event.clone());
-            println!("{}", serde_json::to_string(&whole)?);
+            output::json_line(&whole)?;
         } else {
             view.show(event);
         }
@@ -74,7 +74,7 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
         return Ok(Exit::Ok);
     }
     let text = |milestone: Option<&ComparedEvent>| {
-        let text = milestone.map(|milestone| style::plain(&milestone.to_string()));
+        let text = milestone.map(|milestone| style::line(&milestone.to_string()));
         text.unwrap_or_else(|| "(nothing)".into())
     };
     let number = same + 1;

@@ -131,7 +131,7 @@ pub async fn list(config: &Configuration, last: Option<u32>, is_json: bool) -> R
     runs.reverse();
     for run in &runs {
         if is_json {
-            println!("{}", line(run));
+            output::json_line(&line(run))?;
         } else {
             println!("{}  {}", run.id, summary(run));
         }
@@ -193,7 +193,7 @@ async fn watch(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
         for event in &page {
             next = event.seq + 1;
             if json {
-                println!("{}", serde_json::to_string(event)?);
+                output::json_line(event)?;
             } else {
                 view.show(event);
             }

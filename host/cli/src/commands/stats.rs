@@ -37,7 +37,7 @@ pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
     let (stats, changed) = of_run(&store, &source).await?;
     let run = stats.run.to_string();
     if args.json {
-        println!("{}", json::run(&run, &stats));
+        output::json_line(&json::run(&run, &stats))?;
     } else {
         print!("{}", text::run(&run, &stats));
     }
@@ -80,7 +80,7 @@ pub async fn gather(store: &Store, since: Since) -> Result<(Totals, Vec<String>)
 async fn since_then(store: &Store, since: Since, is_json: bool) -> Result<Exit> {
     let (totals, damaged) = gather(store, since).await?;
     if is_json {
-        println!("{}", json::totals(&totals, &damaged));
+        output::json_line(&json::totals(&totals, &damaged))?;
     } else {
         if totals.runs == 0 && damaged.is_empty() {
             bail!("no run began since then; `toolhold runs` lists them");

@@ -3,6 +3,7 @@
 pub mod approver;
 pub mod columns;
 pub mod input;
+pub mod log;
 pub mod output;
 pub mod pipe;
 pub mod progress;

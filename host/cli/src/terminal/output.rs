@@ -1,19 +1,27 @@
 //! Lines and values that commands print beside the view of a run.
 
-use crate::terminal::style::{bad, dim, good, plain, warn};
+use crate::terminal::style::{bad, block, dim, good, warn};
 use serde::Serialize;
 use similar::ChangeTag;
 use std::io::IsTerminal as _;
+use toolhold_policy::text;
 
-/// Prints a value as indented JSON.
+/// Prints a value as indented JSON. All JSON of commands is printed here and by [`json_line`]: what a terminal would
+/// obey or not show is escaped.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(value)?);
+    println!("{}", text::json(&serde_json::to_string_pretty(value)?));
+    Ok(())
+}
+
+/// Prints a value as JSON on one line.
+pub fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
+    println!("{}", text::json(&serde_json::to_string(value)?));
     Ok(())
 }
 
 /// Tells the person at the terminal what a mark is about. The text may come from a guest or a server.
 pub fn note(mark: &str, text: &str) {
-    eprintln!("{mark} {}", plain(text));
+    eprintln!("{mark} {}", block(text));
 }
 
 /// Something was not used, and the rest goes on without it.
@@ -23,7 +31,7 @@ pub fn left_out(text: &str) {
 
 /// A remark of the host that is not the result.
 pub fn remark(text: &str) {
-    eprintln!("{}", dim(&plain(text)));
+    eprintln!("{}", dim(&block(text)));
 }
 
 /// For what is printed to stdout, whatever stderr is.

@@ -57,6 +57,7 @@ impl Loading {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         match event {
             LoadEvent::Compiling { module, bytes } if bytes > Self::MIN_REPORTED_BYTES => {
+                let module = style::line(&module);
                 let text = format!("compiling {module} ({}), once", style::bytes(bytes));
                 *spinner = Some(Spinner::start(text));
             }

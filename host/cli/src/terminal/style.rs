@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::sync::LazyLock;
+use toolhold_policy::text;
 
 static COLOURS: LazyLock<bool> =
     LazyLock::new(|| std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
@@ -41,11 +42,11 @@ pub fn warn(text: &str) -> String {
 
 /// `text` with control and reordering characters shown as escapes: a terminal obeys what it is sent,
 /// and this text comes from a guest, a model or an endpoint (host/ARCHITECTURE.md, "What always holds", 6).
+/// It keeps its lines: only for what is the whole output, or where each line is marked by the caller.
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let reorders = matches!(c, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{FEFF}');
-        if (c.is_control() && c != '\n' && c != '\t') || reorders {
+        if text::is_escaped(c) && c != '\n' && c != '\t' {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);
@@ -56,7 +57,12 @@ pub fn plain(text: &str) -> String {
 
 /// As [`plain`], on one line, so that the text cannot fake a line of the host.
 pub fn line(text: &str) -> String {
-    plain(text).replace('\n', "\\n").replace('\t', "\\t")
+    text::line(text)
+}
+
+/// As [`plain`], with every line but the first marked as a part of the text.
+pub fn block(text: &str) -> String {
+    text::block(text, "  ")
 }
 
 /// An error with its causes, without repetitions: many messages contain their cause already.
@@ -70,18 +76,22 @@ pub fn chain(error: &anyhow::Error) -> String {
             text.push_str(&cause);
         }
     }
-    plain(&text)
+    block(&text)
 }
 
 /// The first sentence of `text`, at most `max` characters of it.
 pub fn headline(text: &str, max: usize) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let sentence = line.split_inclusive(". ").next().unwrap_or(line).trim_end();
+    let first = text.lines().next().unwrap_or_default();
+    let sentence = first
+        .split_inclusive(". ")
+        .next()
+        .unwrap_or(first)
+        .trim_end();
     let mut out: String = sentence.chars().take(max).collect();
     if out.len() < sentence.len() {
         out.push('…');
     }
-    plain(&out)
+    line(&out)
 }
 
 /// 1.2 ms, 35 µs, 2.4 s.

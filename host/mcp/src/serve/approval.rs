@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use toolhold_agent::calls::{CallApprover, NoDecision};
 use toolhold_json::hex::hex;
-use toolhold_policy::visible;
+use toolhold_policy::{text, visible};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 
@@ -223,7 +223,7 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
         "message": format!(
             "May the tool {} run?{caller} It {effect}{reach}. Its arguments are exactly:\n{}",
             pending.call.tool,
-            visible(&arguments, 2 * MAX_SHOWN_BYTES),
+            text::json(&arguments),
         ),
         "requestedSchema": {
             "type": "object",

@@ -186,7 +186,7 @@ impl ListedEntry {
         let input = schema::unmirrored(spec.input_schema.clone(), schema::MAX_DEPTH);
         let mut modern = json!({
             "name": spec.name,
-            "description": mask.text(&spec.description),
+            "description": mask.text(spec.description.raw()),
             "inputSchema": schema::masked(input, mask),
             "annotations": {
                 "readOnlyHint": own.read_only,
@@ -196,7 +196,7 @@ impl ListedEntry {
             },
         });
         if let Some(title) = &spec.title {
-            modern["title"] = mask.text(title).into();
+            modern["title"] = mask.text(title.raw()).into();
         }
         let mut legacy = modern.clone();
         if let Some(output) = output {
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn large_tools_make_short_pages() {
         let large = |n: usize| ToolSpec {
-            description: "x".repeat(PAGE_BYTES / 3),
+            description: "x".repeat(PAGE_BYTES / 3).into(),
             ..spec(&format!("m.t{n}"))
         };
         let catalog = Catalog::new((0..7).map(large).collect(), &[], None, &Mask::default(), 0);

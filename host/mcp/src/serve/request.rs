@@ -68,7 +68,7 @@ impl OfferedRequest {
         let spec = ToolSpec {
             name: tool_name(name),
             title: None,
-            description,
+            description: description.into(),
             input_schema,
             output_schema: saved.schema.clone(),
             // Unknown: its model chooses the calls.

@@ -49,8 +49,9 @@ async fn a_rug_pull_disables_the_tools_until_somebody_looked() {
     assert!(
         changes[0]
             .after
-            .as_deref()
+            .as_ref()
             .unwrap()
+            .raw()
             .contains("evil.example")
     );
     second

@@ -1,6 +1,7 @@
 //! Text from a model or a file, made fit to stand in a line of ours.
 
 use std::fmt::Write as _;
+use toolhold_policy::text::is_escaped;
 
 /// At most `max` characters of `text` on one line: what would control, reorder or hide is shown as
 /// its escape.
@@ -11,20 +12,13 @@ pub(super) fn printable(text: &str, max: usize) -> String {
             line.push('…');
             break;
         }
-        if c.is_control() || is_invisible(c) {
+        if is_escaped(c) {
             let _ = write!(line, "{}", c.escape_unicode());
         } else {
             line.push(c);
         }
     }
     line
-}
-
-/// Zero width, direction and line marks.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FEFF}'
-        | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn schema(spec: &ToolSpec) -> Value {
         return schema;
     };
     if !spec.description.is_empty() {
-        keywords.insert("description".into(), spec.description.clone().into());
+        keywords.insert("description".into(), spec.description.raw().into());
     }
     let own = keywords.get_mut("properties").map(Value::take);
     let mut properties = Map::from_iter([("_tool".to_owned(), json!({"const": spec.name}))]);
@@ -124,7 +124,7 @@ mod tests {
         let bare = ToolSpec {
             input_schema: json!({"type": "object"}),
             output_schema: None,
-            description: String::new(),
+            description: "".into(),
             ..spec
         };
         let expect = json!({"type": "object", "properties": {"_tool": {"const": "m.add"}}});

@@ -27,7 +27,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 pub use toolhold_policy::Digest;
-use toolhold_policy::{Approval, ApprovedBy, Grant, Limits, Manifest, Standing, ToolSpec};
+use toolhold_policy::{
+    Approval, ApprovedBy, Grant, Limits, Manifest, Standing, ToolSpec, UntrustedText,
+};
 use typed::TypedFunction;
 use wasmtime::component::InstancePre;
 
@@ -71,7 +73,7 @@ pub struct Module {
     /// The file's or folder's name without its ending: what approvals are kept under.
     pub slot: String,
     /// The file it was loaded from.
-    pub origin: String,
+    pub origin: UntrustedText,
     pub digest: Digest,
     /// Size of the component in bytes.
     pub size: u64,
@@ -79,9 +81,9 @@ pub struct Module {
     pub manifest: Manifest,
     pub tools: Vec<ToolSpec>,
     /// Exported functions that cannot be tools, and why.
-    pub refused: Vec<(String, String)>,
+    pub refused: Vec<(UntrustedText, UntrustedText)>,
     /// What is odd about it, but no reason to refuse it, such as docs that cannot be read.
-    pub notes: Vec<String>,
+    pub notes: Vec<UntrustedText>,
     /// Interfaces the component imports, in its order.
     pub imports: Vec<String>,
     policy: RwLock<Arc<EffectivePolicy>>,
@@ -213,14 +215,17 @@ impl Module {
             name,
             version,
             slot,
-            origin,
+            origin: origin.into(),
             digest,
             size,
             kind,
             manifest,
             tools,
-            refused,
-            notes,
+            refused: refused
+                .into_iter()
+                .map(|(export, reason)| (export.into(), reason.into()))
+                .collect(),
+            notes: notes.into_iter().map(UntrustedText::from).collect(),
             imports,
             engine: engine.clone(),
             code,

@@ -179,8 +179,8 @@ fn tool_spec(module: &str, tool: types::Tool) -> Result<ToolSpec, String> {
     let has = |flag| tool.annotations.contains(flag);
     Ok(ToolSpec {
         name,
-        title: tool.title.map(|t| text::visible(&t, 100)),
-        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS),
+        title: tool.title.map(|t| text::visible(&t, 100).into()),
+        description: text::visible(&tool.description, MAX_DESCRIPTION_CHARS).into(),
         input_schema,
         output_schema,
         annotations: Annotations {
@@ -214,7 +214,7 @@ mod tests {
     fn tools_are_cleaned_and_named_by_their_module() {
         let specs = specs("m", vec![tool("a", r#"{"type":"object"}"#)]).unwrap();
         assert_eq!(
-            (specs[0].name.as_str(), specs[0].description.as_str()),
+            (specs[0].name.as_str(), specs[0].description.raw()),
             ("m.a", "does it")
         );
     }

@@ -94,7 +94,7 @@ mod tests {
         assert!(approvals.knows("m") && approvals.knows("named") && !approvals.knows("n"));
         approvals.put(&Approval::revoked("m")).unwrap();
         let changes = approvals.get("m").unwrap().changes(&approval(b"1"), true);
-        assert_eq!(changes[0].what, "its approval was revoked");
+        assert_eq!(changes[0].what.raw(), "its approval was revoked");
         assert!(approvals.get("../m").is_none());
         // One that cannot be read is none, but it is known: it does not count as never seen.
         std::fs::write(approvals.folder().join("d.json"), "{").unwrap();

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolhold_policy::manifest::Manifest;
-use toolhold_policy::text;
+use toolhold_policy::text::{self, UntrustedText};
 
 /// Something in the folder that may be a module.
 pub(crate) struct ModuleCandidate {
@@ -252,6 +252,15 @@ impl ModuleCandidate {
                 LoadError::Name { reason }
             }
         };
+        if self.slot.contains(text::is_escaped) {
+            // People approve a module under this name.
+            return Err(LoadError::Name {
+                reason: format!(
+                    "\"{}\" has characters that cannot be shown; rename the file or folder",
+                    text::line(&self.slot)
+                ),
+            });
+        }
         let (stem, suffix) = match self.slot.split_once('@') {
             Some((stem, version)) => (stem, Some(version)),
             None => (self.slot.as_str(), None),
@@ -267,7 +276,7 @@ impl ModuleCandidate {
             );
             return Err(wrong(reason, manifest.name.is_some()));
         }
-        let Some(written) = suffix.or(manifest.version.as_deref()) else {
+        let Some(written) = suffix.or(manifest.version.as_ref().map(UntrustedText::raw)) else {
             return Ok((name, None));
         };
         let version = version(written).ok_or_else(|| {

@@ -7,15 +7,15 @@ use semver::VersionReq;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use toolhold_policy::ToolSpec;
+use toolhold_policy::{ToolSpec, UntrustedText, text};
 
 /// A file or folder that is no module, and why.
 #[derive(Debug)]
 pub struct FailedModule {
     /// What it would have been called.
-    pub name: String,
+    pub name: UntrustedText,
     /// The file or folder.
-    pub origin: String,
+    pub origin: UntrustedText,
     pub error: LoadError,
 }
 
@@ -149,7 +149,7 @@ impl ModuleSnapshot {
         };
         let Some(entry) = self
             .entries
-            .get_mut(&module.origin)
+            .get_mut(module.origin.raw())
             .filter(|entry| is_it(entry))
         else {
             return;
@@ -157,7 +157,7 @@ impl ModuleSnapshot {
         entry.stamp = None;
         entry.module = None;
         entry.failure = Some(Arc::new(FailedModule {
-            name: module.slot.clone(),
+            name: module.slot.as_str().into(),
             origin: module.origin.clone(),
             error,
         }));
@@ -185,8 +185,8 @@ impl ModuleSnapshot {
         // Who has its name may be gone the next time.
         entry.stamp = stamp.filter(|_| !matches!(error, LoadError::Duplicate { .. }));
         entry.failure = Some(Arc::new(FailedModule {
-            name: slot.to_owned(),
-            origin: origin.to_owned(),
+            name: slot.into(),
+            origin: origin.into(),
             error,
         }));
     }
@@ -205,7 +205,7 @@ impl ModuleSnapshot {
         };
         let duplicate = |holder: &str| LoadError::Duplicate {
             name: module.name.clone(),
-            holder: holder.to_owned(),
+            holder: text::line(holder),
         };
         let others = self.entries.iter().filter(|(other, _)| *other != origin);
         let holders: Vec<_> = others
@@ -213,7 +213,7 @@ impl ModuleSnapshot {
             .filter(|holder| clash(holder, module))
             .collect();
         if let Some(holder) = holders.iter().find(|holder| !is_less_than_it(holder)) {
-            return Err(duplicate(&holder.origin));
+            return Err(duplicate(holder.origin.raw()));
         }
         for holder in holders {
             self.refuse(&holder, duplicate(origin));

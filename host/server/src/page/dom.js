@@ -21,10 +21,19 @@ function filled(element, attributes, children) {
   return element;
 }
 
+/** Characters that could hide or reorder other text: controls, marks of direction, zero width, tags. Joiners of emoji stay. */
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\udb40-\udb43][\udc00-\udfff]/g;
+
+/** A text with such characters as their escapes in JSON. Every text node passes here. */
+export function escaped(text) {
+  const escape = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return text.replace(HIDDEN, (found) => found.split("").map(escape).join(""));
+}
+
 function append(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child === undefined || child === null || child === false) continue;
-    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    element.append(child instanceof Node ? child : document.createTextNode(escaped(String(child))));
   }
 }
 
@@ -36,7 +45,8 @@ export function fill(element, ...children) {
 }
 
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = escaped(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 /** What is made only when it is opened first. */
@@ -79,7 +89,7 @@ export function problem(element, error) {
     said = h("p", { class: "problem", role: "alert" });
     place?.append(said);
   }
-  said.textContent = error?.message ?? String(error);
+  said.textContent = escaped(error?.message ?? String(error));
 }
 
 export function noProblem(element) {

@@ -4,7 +4,7 @@
 use crate::terminal::columns::{self, Column, aligned, wrapped};
 use crate::terminal::output::{paint, remark};
 use crate::terminal::style;
-use crate::terminal::style::{bad, bold, dim, good, line, plain, plural};
+use crate::terminal::style::{bad, bold, dim, good, line, plural};
 use std::fmt::Write as _;
 use toolhold_devkit::eval::arm::Arm;
 use toolhold_devkit::eval::bench::Attempt;
@@ -37,7 +37,7 @@ pub fn list(set: &Set) {
             tools => tools,
         };
         let head = format!("level {}, {tools}", task.level);
-        println!("{}  {}", paint(bold, &task.id), paint(dim, &plain(&head)));
+        println!("{}  {}", paint(bold, &task.id), paint(dim, &line(&head)));
         for text in wrapped(&line(&task.text), WIDTH - 2) {
             println!("  {text}");
         }
@@ -60,7 +60,7 @@ pub fn head(arms: &[Arm], tasks: usize, times: u32) {
 }
 
 fn about(name: &str, model: &str, contract: &str, base_url: &str) -> String {
-    plain(&format!("{name}: {model}, {contract} contract, {base_url}"))
+    line(&format!("{name}: {model}, {contract} contract, {base_url}"))
 }
 
 /// One that ended, as number `at` of `all`.
@@ -82,7 +82,7 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
         style::count(counts.tokens),
         style::duration(counts.duration_ms.saturating_mul(1_000)),
     );
-    eprintln!("{at:>width$}/{all} {mark} {}  {}", plain(&who), dim(&cost));
+    eprintln!("{at:>width$}/{all} {mark} {}  {}", line(&who), dim(&cost));
     if attempt.passed {
         return;
     }

@@ -5,7 +5,7 @@ use super::named;
 use crate::commands::modules::{confirmed, show_changes};
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bold, good, plain, warn};
+use crate::terminal::style::{bold, good, line, warn};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use toolhold_mcp::{McpServer, Servers};
@@ -25,7 +25,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
     }
     let launch = server.pins().launch(settings).await;
     if let Standing::Pending { changes } = &launch {
-        println!("{}  {}", bold(name), plain(&settings.launch.line()));
+        println!("{}  {}", bold(&line(name)), line(&settings.launch.line()));
         show_changes(changes);
         println!(
             "  {} it runs outside the sandbox, with your rights",

@@ -2,12 +2,13 @@
 
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bad, bold, dim, headline, plain, warn};
+use crate::terminal::style::{bad, bold, dim, headline, line, warn};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use std::sync::Arc;
 use toolhold_mcp::{McpServer, OfferedTool, ReadySession, Settings};
 use toolhold_policy::Standing;
+use toolhold_policy::text;
 
 /// Starts the server if it may be started, and shows its tools.
 pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
@@ -23,7 +24,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
         println!(
             "  {} {}; it was not started, see `toolhold mcp approve {}`",
             warn("disabled:"),
-            plain(&launch.reason()),
+            line(&launch.reason()),
             settings.name
         );
         return Ok(Exit::Failed);
@@ -56,8 +57,8 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
 /// Starts the server and asks for its tools. What a server prints that does not work is shown.
 pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
     server.look().await.map_err(|failure| {
-        for line in server.printed() {
-            eprintln!("{}", plain(&line));
+        for written in server.printed() {
+            eprintln!("{}", line(&written));
         }
         anyhow!("the MCP server {}: {failure}", server.settings.name)
     })
@@ -67,13 +68,13 @@ pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
 pub fn print(server: &McpServer, ready: &ReadySession) {
     let settings = &server.settings;
     heading(settings);
-    println!("it calls itself {}", plain(ready.server()));
+    println!("it calls itself {}", line(ready.server()));
     println!("\n{}", bold("tools that may be called"));
     for tool in &ready.offer.tools {
         print_tool(tool);
     }
     for (name, reason) in &ready.offer.refused {
-        let text = plain(&format!("{name}: {reason}"));
+        let text = line(&format!("{name}: {reason}"));
         println!("  {} {text}", bad("not usable:"));
     }
     if ready.offer.tools.is_empty() {
@@ -82,7 +83,7 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
     if !ready.offer.others.is_empty() {
         println!("\n{}", bold("tools that the configuration does not name"));
         for (name, description) in &ready.offer.others {
-            println!("  {}  {}", plain(name), dim(&headline(description, 100)));
+            println!("  {}  {}", line(name), dim(&headline(description, 100)));
         }
     }
     println!("\n{}", bold("approval"));
@@ -90,7 +91,7 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
         Standing::Trusted => println!("  nothing is pinned"),
         Standing::Approved => println!("  it is what was approved or first seen"),
         Standing::Pending { .. } => {
-            let reason = plain(&ready.standing.reason());
+            let reason = line(&ready.standing.reason());
             println!("  {} {reason}", warn("disabled:"));
         }
     }
@@ -100,17 +101,17 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
 fn heading(settings: &Settings) {
     println!(
         "{}  {}",
-        bold(&settings.name),
-        plain(&settings.launch.line())
+        bold(&line(&settings.name)),
+        line(&settings.launch.line())
     );
 }
 
 fn print_tool(tool: &OfferedTool) {
-    println!("  {}", bold(&plain(&tool.name)));
-    println!("    {}", plain(&tool.description).replace('\n', "\n    "));
-    println!("    arguments {}", plain(&tool.input_schema.to_string()));
+    println!("  {}", bold(&line(&tool.name)));
+    println!("    │ {}", text::block(&tool.description, "    "));
+    println!("    arguments {}", line(&tool.input_schema.to_string()));
     if let Some(output) = &tool.output_schema {
-        println!("    returns   {}", plain(&output.to_string()));
+        println!("    returns   {}", line(&output.to_string()));
     }
     let own = tool.annotations;
     let claims = [

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bold, dim, plain, warn};
+use crate::terminal::style::{bold, dim, line, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_mcp::{McpServer, Servers, is_revoked};
@@ -47,8 +47,8 @@ async fn describe(server: &McpServer) -> Value {
 
 fn print(server: &McpServer, described: &Value) {
     let settings = &server.settings;
-    let launch = plain(&settings.launch.line());
-    println!("{}  {}", bold(&settings.name), dim(&launch));
+    let launch = line(&settings.launch.line());
+    println!("{}  {}", bold(&line(&settings.name)), dim(&launch));
     let by: Option<ApprovedBy> = described
         .pointer("/pinned/by")
         .and_then(|by| serde_json::from_value(by.clone()).ok());
@@ -61,7 +61,7 @@ fn print(server: &McpServer, described: &Value) {
         );
     };
     match (&settings.fault, described["standing"]["state"].as_str(), by) {
-        (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), plain(fault)),
+        (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), line(fault)),
         (None, Some("pending"), None) => disabled("it has not been approved yet", "approve"),
         (None, Some("pending"), Some(_)) if is_revoked => {
             disabled("its approval was revoked", "approve");
@@ -82,7 +82,7 @@ fn print(server: &McpServer, described: &Value) {
             } else {
                 "for tool messages"
             };
-            println!("  {}  {}", plain(&tools.join(", ")), dim(how));
+            println!("  {}  {}", line(&tools.join(", ")), dim(how));
         }
     }
 }

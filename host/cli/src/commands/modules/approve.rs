@@ -91,11 +91,11 @@ pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit
 /// Prints what changed, as a diff.
 pub fn show(changes: &[GrantChange]) {
     for change in changes {
-        let what = plain(&change.what);
+        let what = &change.what;
         match (&change.before, &change.after) {
             (Some(before), Some(after)) => {
                 println!("  {what} changed");
-                let (before, after) = (plain(before), plain(after));
+                let (before, after) = (plain(before.raw()), plain(after.raw()));
                 for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
                     println!("    {}", output::changed_line(line.tag(), line.value()));
                 }
@@ -103,7 +103,7 @@ pub fn show(changes: &[GrantChange]) {
             (None, None) => println!("  {what}"),
             (None, after) => {
                 println!("  {what} is new");
-                for line in plain(after.as_deref().unwrap_or_default()).lines() {
+                for line in plain(after.as_ref().map_or("", |after| after.raw())).lines() {
                     println!("    {}", good(&format!("+ {line}")));
                 }
             }

@@ -247,7 +247,7 @@ fn unbuilt(registry: &Registry) -> Option<PathBuf> {
                 language: Some(language),
                 ..
             } => {
-                let folder = PathBuf::from(&failed.origin);
+                let folder = PathBuf::from(failed.origin.raw());
                 let language: Language = language.parse().ok()?;
                 language.builds_in_sandbox(&folder).then_some(folder)
             }

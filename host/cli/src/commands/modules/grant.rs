@@ -7,7 +7,7 @@ use super::{load, module};
 use crate::commands::module_flags::directory;
 use crate::config::Loaded;
 use crate::exit::Exit;
-use crate::terminal::style::{bold, good, plain, warn};
+use crate::terminal::style::{bold, good, line, warn};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -97,11 +97,13 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let (registry, now) = given?;
     println!("{} may", bold(&now.name));
     for sentence in now.grant().sentences() {
-        println!("  {}", plain(&sentence));
+        println!("  {}", line(&sentence));
     }
     match now.standing() {
         // The person decided about this grant, but not about other changes.
-        Standing::Pending { changes } if changes.iter().all(|c| c.what.starts_with("grant: ")) => {
+        Standing::Pending { changes }
+            if changes.iter().all(|c| c.what.raw().starts_with("grant: ")) =>
+        {
             let fresh = changes.is_empty();
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
             store.audit(draft).await?;
@@ -119,7 +121,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         Standing::Pending { .. } => println!(
             "{} {}; see `toolhold modules approve {}`",
             warn("still disabled:"),
-            plain(&now.standing().reason()),
+            line(&now.standing().reason()),
             now.slot
         ),
         Standing::Approved | Standing::Trusted => {}
@@ -137,8 +139,8 @@ async fn with_grant(config: &Configuration, name: &str) -> Result<(Registry, Arc
     let reason = failures.first().map_or_else(
         || "the module is gone".to_owned(),
         |failed| match &failed.error {
-            LoadError::Grant { reason } => plain(reason),
-            other => plain(&other.to_string()),
+            LoadError::Grant { reason } => line(reason),
+            other => line(&other.to_string()),
         },
     );
     bail!("this cannot be granted: {reason}")

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bad, bold, bytes, count, dim, plain, warn};
+use crate::terminal::style::{bad, bold, bytes, count, dim, line, warn};
 use anyhow::Result;
 use toolhold_policy::{DocsSource, Standing};
 use toolhold_runtime::module_report::describe;
@@ -15,30 +15,29 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let manifest = &module.manifest;
-    let version = manifest.version.as_deref();
+    let version = manifest.version.as_ref();
     let version = version.map_or(String::new(), |version| format!(" {version}"));
     println!("{}{version}", bold(&module.name));
     if let Some(description) = &manifest.description {
-        println!("{}", plain(description));
+        println!("  │ {}", description.block("  "));
     }
     let (size, digest) = (bytes(module.size), module.digest);
     println!("{}  {size}  {digest:?}", module.origin);
     println!("\n{}", bold("tools"));
     for tool in &module.tools {
-        let description = plain(&tool.description).replace('\n', "\n    ");
-        println!("  {}\n    {description}", bold(&tool.name));
+        let description = tool.description.block("    ");
+        println!("  {}\n    │ {description}", bold(&tool.name));
         println!("    {}", dim(described_by(tool.docs_source)));
-        println!("    arguments {}", plain(&tool.input_schema.to_string()));
+        println!("    arguments {}", line(&tool.input_schema.to_string()));
         if let Some(output) = &tool.output_schema {
-            println!("    returns   {}", plain(&output.to_string()));
+            println!("    returns   {}", line(&output.to_string()));
         }
     }
     for (export, reason) in &module.refused {
-        let text = plain(&format!("{export}: {reason}"));
-        println!("  {} {text}", bad("not a tool:"));
+        println!("  {} {export}: {reason}", bad("not a tool:"));
     }
     for note in &module.notes {
-        println!("  {} {}", bad("note:"), plain(note));
+        println!("  {} {note}", bad("note:"));
     }
     println!("\n{}", bold("limits"));
     for limit in module.limits().entries() {
@@ -52,7 +51,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     println!("\n{}", bold("what it may do"));
     println!("  compute, within its limits, on what it is given in a call");
     for sentence in module.grant().sentences() {
-        println!("  {}", plain(&sentence));
+        println!("  {}", line(&sentence));
     }
     if module.grant().is_empty() {
         println!("  nothing else: no files, no variables, no network, no other tools");
@@ -63,7 +62,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         println!("  nothing");
     }
     for wish in &wishes {
-        println!("  to {}: {}", plain(&wish.to), plain(&wish.reason));
+        println!("  to {}: {}", wish.to, wish.reason);
     }
     if !wishes.is_empty() {
         let how = format!(
@@ -80,7 +79,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         }
         Standing::Approved => println!("  approved as it is"),
         Standing::Pending { .. } => {
-            println!("  {} {}", warn("disabled:"), plain(&standing.reason()));
+            println!("  {} {}", warn("disabled:"), line(&standing.reason()));
         }
     }
     Ok(Exit::Ok)

@@ -3,7 +3,7 @@
 use crate::commands::loaded::warn_of_left_out;
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bold, bytes, dim, headline, plain, warn};
+use crate::terminal::style::{bold, bytes, dim, headline, line, warn};
 use anyhow::Result;
 use serde_json::json;
 use toolhold_runtime::module_report::describe;
@@ -37,12 +37,12 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
             println!(
                 "  {} {}; toolhold modules approve {}",
                 warn("disabled:"),
-                plain(&standing.reason()),
+                line(&standing.reason()),
                 module.slot
             );
         }
         for tool in &module.tools {
-            let headline = headline(&tool.description, 100);
+            let headline = headline(tool.description.raw(), 100);
             println!("  {}  {}", tool.name, dim(&headline));
         }
     }

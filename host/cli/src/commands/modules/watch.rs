@@ -5,7 +5,7 @@ use crate::commands::serving;
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bad, good, plain, warn};
+use crate::terminal::style::{bad, good, line, warn};
 use anyhow::Result;
 use toolhold_runtime::host;
 use toolhold_sandbox::{LoadEvent, Registry};
@@ -40,9 +40,9 @@ fn tell(event: &LoadEvent) {
         LoadEvent::Compiling { module, bytes } => {
             output::remark(&format!("compiling {module} ({bytes} bytes)"));
         }
-        LoadEvent::Loaded { module } => println!("{} {}", good("loaded:"), plain(module)),
-        LoadEvent::Reloaded { module } => println!("{} {}", good("reloaded:"), plain(module)),
-        LoadEvent::Removed { module } => println!("{} {}", warn("removed:"), plain(module)),
+        LoadEvent::Loaded { module } => println!("{} {}", good("loaded:"), line(module)),
+        LoadEvent::Reloaded { module } => println!("{} {}", good("reloaded:"), line(module)),
+        LoadEvent::Removed { module } => println!("{} {}", warn("removed:"), line(module)),
         LoadEvent::Failed { .. } => {}
     }
 }
@@ -52,12 +52,12 @@ fn troubles(registry: &Registry) -> Vec<String> {
     let failures = registry.failures();
     let failed = failures.iter().map(|failed| {
         let text = format!("{}: {}", failed.origin, failed.error);
-        format!("{} {}", bad("left out:"), plain(&text))
+        format!("{} {}", bad("left out:"), line(&text))
     });
     let modules = registry.modules();
     let disabled = modules.iter().filter_map(|module| {
         let standing = module.standing();
-        let reason = plain(&standing.reason());
+        let reason = line(&standing.reason());
         (!standing.may_run()).then(|| format!("{} {}: {reason}", warn("disabled:"), module.slot))
     });
     failed.chain(disabled).collect()

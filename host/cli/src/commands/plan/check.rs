@@ -4,7 +4,7 @@ use super::PlanArgs;
 use super::examine::{PlanReport, examine};
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bad, good, plain, plural, warn};
+use crate::terminal::style::{bad, good, line, plural, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use toolhold_runtime::config::Configuration;
@@ -37,20 +37,20 @@ pub async fn check(config: &Configuration, args: &PlanArgs, json: bool) -> Resul
 pub fn show(examined: &PlanReport) {
     for fault in examined.faults.iter().take(MAX_SHOWN_FAULTS) {
         // Names in a plan may contain line breaks.
-        let line = fault.message.replace(['\n', '\r'], " ");
-        println!("{} {}", bad("fault:"), plain(&line));
+        let message = fault.message.replace(['\n', '\r'], " ");
+        println!("{} {}", bad("fault:"), line(&message));
     }
     if examined.faults.len() > MAX_SHOWN_FAULTS {
         let more = examined.faults.len() - MAX_SHOWN_FAULTS;
         println!("{} {more} more; --json lists all", bad("fault:"));
     }
     for warning in &examined.warnings {
-        println!("{} {}", warn("warning:"), plain(&warning.to_string()));
+        println!("{} {}", warn("warning:"), line(&warning.to_string()));
     }
     for need in &examined.needs {
         let paths: Vec<_> = need.paths.iter().map(ToString::to_string).collect();
         let need = format!("{} at {}", paths.join(" or "), need.place);
-        println!("needs: {}", plain(&need));
+        println!("needs: {}", line(&need));
     }
 }
 

@@ -6,7 +6,7 @@ use super::examine::{PlanReport, examine};
 use super::found::{CallRunner, CallableTool, Finder, module_of, name_of};
 use crate::exit::Exit;
 use crate::terminal::output;
-use crate::terminal::style::{bold, good, plain, warn};
+use crate::terminal::style::{bold, good, line, plain, warn};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -88,7 +88,7 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
                 "a sub-agent answers it".to_owned()
             }
         };
-        eprintln!("  {}  {}", plain(name), plain(&who));
+        eprintln!("  {}  {}", line(name), line(&who));
     }
     servers.close().await;
     eprintln!("nothing was run");
@@ -110,9 +110,9 @@ fn tool(name: &str, found: &CallableTool, graph: &Graph) -> String {
     if steps.len() > MAX_NAMED_STEPS {
         let _ = write!(places, " and {} more", steps.len() - MAX_NAMED_STEPS);
     }
-    let mut text = format!("  {}  {effect}  {places}\n", plain(name));
+    let mut text = format!("  {}  {effect}  {places}\n", line(name));
     for sentence in sentences(found) {
-        let _ = writeln!(text, "    {}", plain(&sentence));
+        let _ = writeln!(text, "    {}", line(&sentence));
     }
     text
 }

@@ -280,7 +280,7 @@ pub fn module(registry: &Registry, tool: &str) -> Result<(Arc<Module>, ToolSpec)
         let failed = registry.failures();
         let failed = failed
             .iter()
-            .find(|failed| name_of(&failed.name) == name_of(name));
+            .find(|failed| name_of(failed.name.raw()) == name_of(name));
         return Err(match failed {
             Some(failed) => format!(
                 "the module of {shown:?} could not be loaded: {}",

@@ -98,7 +98,7 @@ pub fn requests(config: &Configuration) -> Exit {
     let requests = Requests::new(config.requests_folder());
     let mut exit = Exit::Ok;
     for (path, saved) in requests.all() {
-        let name = style::bold(&style::plain(path));
+        let name = style::bold(&style::line(path));
         match saved {
             Ok(saved) => {
                 let input = match saved.input_schema() {
@@ -107,14 +107,14 @@ pub fn requests(config: &Configuration) -> Exit {
                 };
                 println!(
                     "{name}  {}\n  {}",
-                    style::plain(&saved.description),
-                    style::dim(&style::plain(&input))
+                    style::line(&saved.description),
+                    style::dim(&style::line(&input))
                 );
             }
             Err(reason) => {
                 exit = Exit::Failed;
                 let reason = reason.trim_start_matches(path).trim_start_matches(": ");
-                println!("{name}  {} {}", style::bad("✗"), style::plain(reason));
+                println!("{name}  {} {}", style::bad("✗"), style::line(reason));
             }
         }
     }
@@ -264,7 +264,7 @@ pub async fn watch(
     while let Some(event) = run.events.recv().await {
         observer.take(&event);
         if shown.json {
-            println!("{}", serde_json::to_string(&event)?);
+            output::json_line(&event)?;
         } else {
             view.show(&event);
         }

@@ -4,7 +4,7 @@ use super::Report;
 use crate::terminal::columns::{Column, wrapped_row};
 use crate::terminal::output::paint;
 use crate::terminal::style;
-use crate::terminal::style::{bad, bold, dim, good, plain, warn};
+use crate::terminal::style::{bad, bold, dim, good, warn};
 use std::io::Write as _;
 use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict};
 
@@ -51,7 +51,7 @@ fn lines(mark: &str, attack: &Attack, verdict: &AttackVerdict) -> Vec<String> {
     let row = attack.row.to_string();
     let time = style::duration(micros);
     // Escaped first, so that a line is as wide as it looks.
-    let happened = plain(&happened);
+    let happened = style::line(&happened);
     let cells = [&row, attack.attack, &happened, &time, &memory];
     let mut lines = wrapped_row(LAYOUT, GAP, cells);
     for (at, line) in lines.iter_mut().enumerate() {

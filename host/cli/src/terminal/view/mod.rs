@@ -5,7 +5,9 @@ mod words;
 
 pub use words::{answer, cost, name};
 
-use crate::terminal::style::{bad, bold, count, dim, duration, good, line, plain, plural, warn};
+use crate::terminal::style::{
+    bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
+};
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_protocol::advisor::{Council, VoteOutcome};
@@ -76,7 +78,7 @@ impl EventPrinter {
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
                 };
                 let tools = plural(tools.len() as u64, "tool");
-                self.dim(&plain(&format!("{who}, {tools}")));
+                self.dim(&line(&format!("{who}, {tools}")));
             }
             EventKind::Request { step, .. } => {
                 self.failure = None;
@@ -105,13 +107,13 @@ impl EventPrinter {
             }
             EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
             EventKind::ModelFailed { failure, .. } => {
-                self.marked(&bad("✗"), &plain(&failure.message));
+                self.marked(&bad("✗"), &block(&failure.message));
                 self.failure = Some(failure.message.clone());
             }
             EventKind::Council { council, .. } => self.council(council),
             EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
             EventKind::ToolWaits { call, .. } => {
-                let tool = plain(&call.tool);
+                let tool = line(&call.tool);
                 self.dim(&format!("  … {tool} waits for what it reads"));
             }
             EventKind::Approval { pending, .. } => {
@@ -249,14 +251,14 @@ impl EventPrinter {
         match event {
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = shown(filled.as_ref().unwrap_or(&call.arguments));
-                self.dim(&format!("    → {} {arguments}", plain(&call.tool)));
+                self.dim(&format!("    → {} {arguments}", line(&call.tool)));
             }
             EventKind::ToolResult { tool, outcome, .. } => {
                 let text = match outcome {
                     ToolOutcome::Output(output) => shown(output),
-                    ToolOutcome::Error(failure) => plain(&failure.message),
+                    ToolOutcome::Error(failure) => line(&failure.message),
                 };
-                self.dim(&format!("    ← {} {text}", plain(tool)));
+                self.dim(&format!("    ← {} {text}", line(tool)));
             }
             EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
             EventKind::Sub { what, .. } => self.sub(what),
@@ -391,7 +393,7 @@ impl EventPrinter {
     }
 
     fn stopped(&mut self, why: &str) {
-        self.line(&format!("{} {}", bad("stopped:"), plain(why)));
+        self.line(&format!("{} {}", bad("stopped:"), block(why)));
     }
 
     fn model_text(&mut self, text: &str) {

@@ -1,8 +1,8 @@
 //! Texts about a run: an answer, the costs of a call, the reason of an end.
 
-use crate::terminal::style::{bytes, count, dim, duration, line, plain};
+use crate::terminal::style::{bytes, count, dim, duration, line};
 use serde_json::Value;
-use std::fmt::Write as _;
+use toolhold_policy::text;
 use toolhold_protocol::event::StopReason;
 use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::side_request::{SideRequest, SideRole};
@@ -21,19 +21,7 @@ pub fn answer(output: &Value) -> String {
 
 /// JSON that is safe on a terminal and readable by a program: control characters are written as JSON escapes.
 pub(super) fn plain_json(value: &Value) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if plain(c.encode_utf8(&mut [0; 4])).chars().eq([c]) {
-            out.push(c);
-        } else {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        }
-    }
-    out
+    text::json(&serde_json::to_string_pretty(value).unwrap_or_default())
 }
 
 /// 1.2 ms · fuel 35.1 k · 1.1 MiB.

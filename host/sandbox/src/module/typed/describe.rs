@@ -111,9 +111,9 @@ impl CombinedDocs {
         Ok(ToolSpec {
             name: text::tool_name(module, local)?,
             title: title
-                .or(own.and_then(|own| own.title.as_deref()))
-                .map(|title| text::visible(title, MAX_TITLE_CHARS)),
-            description,
+                .or(own.and_then(|own| Some(own.title.as_ref()?.raw())))
+                .map(|title| text::visible(title, MAX_TITLE_CHARS).into()),
+            description: description.into(),
             input_schema,
             output_schema,
             annotations: Annotations {
@@ -136,7 +136,7 @@ impl CombinedDocs {
             let found = known.iter().find(|(source, _, _)| *source == wanted);
             found.and_then(|(_, _, function)| function.description.as_deref())
         };
-        let own = || self.manifest.get(local)?.description.as_deref();
+        let own = || Some(self.manifest.get(local)?.description.as_ref()?.raw());
         [
             (of(DocsSource::Section), DocsSource::Section),
             (of(DocsSource::Wit), DocsSource::Wit),

@@ -1,0 +1,62 @@
+//! The log on stderr. What it says of modules, servers and models is their text, so it is escaped like theirs.
+
+use crate::terminal::style;
+use std::io::{self, Write};
+use toolhold_policy::text;
+use toolhold_runtime::config::LogFormat;
+
+/// Writes each event escaped. An event comes in one write.
+#[derive(Debug)]
+pub struct EscapedLog {
+    pub format: LogFormat,
+}
+
+impl Write for EscapedLog {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let shown = escaped(
+            text.trim_end_matches('\n'),
+            self.format,
+            style::has_colours(),
+        );
+        io::stderr().write_all(format!("{shown}\n").as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// The colours are the log's own: the formatter escapes those in values.
+fn escaped(event: &str, format: LogFormat, has_colours: bool) -> String {
+    match format {
+        LogFormat::Json => text::json(event),
+        LogFormat::Text if has_colours => {
+            let parts: Vec<String> = event.split('\x1b').map(style::block).collect();
+            parts.join("\x1b")
+        }
+        LogFormat::Text => style::block(event),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_escaped() {
+        let event = "WARN left out: a\u{202e}b\u{9b}\nERROR forged";
+        let shown = "WARN left out: a\\u{202e}b\\u{9b}\n  │ ERROR forged";
+        assert_eq!(escaped(event, LogFormat::Text, false), shown);
+        let coloured = format!("\x1b[33m{event}");
+        assert_eq!(
+            escaped(&coloured, LogFormat::Text, true),
+            format!("\x1b[33m{shown}")
+        );
+        assert_eq!(
+            escaped("{\"a\":\"\u{9b}\"}", LogFormat::Json, false),
+            r#"{"a":"\u009b"}"#
+        );
+    }
+}

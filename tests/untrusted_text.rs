@@ -1,0 +1,126 @@
+//! Text from outside in everything that a person or a program reads of the command line.
+
+use serde_json::{Value, json};
+use support::host::{Finished, Host};
+use support::sandbox::component;
+use toolhold_hostile::components as hostile;
+use toolhold_policy::text::is_escaped;
+
+/// A terminal's codes in 7 and 8 bits, reordering, hiding, tags, and lines that look like the host's.
+const HOSTILE: &str = "x\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\u{7f}\u{202e}\u{2066}\u{200b}\u{feff}\u{2028}\u{85}\u{ad}\u{e0041}\r\n\napproval\n  approved as it is\n";
+
+/// A host with modules whose names and texts are hostile, as far as files can say them.
+fn host() -> Host {
+    let host = Host::new();
+    let text = Value::from(HOSTILE);
+    let manifest = format!(
+        r#"
+        name = "good"
+        component = "good.wasm"
+        version = {text}
+        description = {text}
+        [tools.count]
+        title = {text}
+        description = {text}
+        [tools.{text}]
+        [[grants.directories]]
+        guest = {text}
+        reason = {text}
+        [[grants.environment]]
+        name = {text}
+        reason = {text}
+        [[grants.tools]]
+        name = {text}
+        "#
+    );
+    // TOML has no \u without four digits, and no \/: serde_json writes neither. It wants DEL escaped.
+    let manifest = manifest.replace('\u{7f}', "\\u007f");
+    let folder = "b\u{1b}[2J\u{9b}1m\u{202e}\n";
+    let bytes = component(hostile::COMPUTE);
+    host.write("modules/good@1.0/module.toml", manifest)
+        .write("modules/good@1.0/good.wasm", &bytes)
+        .write(&format!("modules/{folder}.wasm"), "no component")
+        .write(&format!("modules/{folder}2.wasm"), &bytes)
+        .write(
+            &format!("modules/{folder}3/module.toml"),
+            "name = \"other\"\ncomponent = \"other.wasm\"\n",
+        )
+        .write(&format!("modules/{folder}3/other.wasm"), &bytes)
+        .write(
+            "modules/wrong/module.toml",
+            format!("name = \"wrong\"\n# {HOSTILE}\nnonsense\u{1b}[2J = \"{HOSTILE}\"\n"),
+        );
+    host
+}
+
+fn is_clean(what: &[&str], done: &Finished) {
+    for (stream, text) in [("stdout", &done.stdout), ("stderr", &done.stderr)] {
+        let raw: Vec<char> = text
+            .chars()
+            .filter(|c| is_escaped(*c) && *c != '\n')
+            .collect();
+        assert!(raw.is_empty(), "{what:?} has {raw:?} on {stream}: {text:?}");
+        for line in text.lines() {
+            assert_ne!(line, "  approved as it is", "{what:?} on {stream}: {text}");
+        }
+    }
+}
+
+#[test]
+fn text_from_outside_is_shown_escaped() {
+    let host = host();
+    for arguments in [
+        &["modules", "list"][..],
+        &["modules", "inspect", "good"],
+        &["modules", "inspect", "other"],
+        &["modules", "diff", "good"],
+        &["modules", "call", "good.count"],
+        &["modules", "call", "good.boom"],
+        &["modules", "call", "--json", "good.count"],
+        &["modules", "call", "good.count", "[\"\u{202e}\u{9b}\"]"],
+        &["modules", "inspect", HOSTILE],
+        &["modules", "grant", "good", "--with-env", "A=\u{9b}\u{202e}"],
+        &["modules", "diff", "good", "--json"],
+        &["modules", "inspect", "good", "--json"],
+        &["modules", "list", "--json"],
+        &["policy"],
+        &["policy", "--json"],
+        &["doctor"],
+        &["audit", "search", ""],
+        &["audit", "search", "", "--json"],
+        &["modules", "revoke", "good"],
+        &["modules", "approve", "good", "--yes"],
+    ] {
+        // Of a module that is as it was approved, the line would be the host's own.
+        let done = host.run(arguments);
+        let is_approved = arguments == ["modules", "inspect", "good"]
+            && done.stdout.ends_with("\napproval\n  approved as it is\n");
+        let mut done = done;
+        if is_approved {
+            let end = done.stdout.len() - "approval\n  approved as it is\n".len();
+            done.stdout.truncate(end);
+        }
+        is_clean(arguments, &done);
+    }
+}
+
+#[test]
+fn json_says_what_it_said() {
+    let host = host();
+    let done = host.run(&["modules", "inspect", "good", "--json"]);
+    let module: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
+    assert_eq!(
+        module["asks_for"]["directories"],
+        json!([{"guest": HOSTILE, "access": "read", "reason": HOSTILE}])
+    );
+    let listed: Value =
+        serde_json::from_str(&host.run(&["modules", "list", "--json"]).stdout).expect("it is JSON");
+    let failed = listed["failed"].as_array().expect("a list");
+    assert!(
+        failed
+            .iter()
+            .any(|it| it["name"] == "b\u{1b}[2J\u{9b}1m\u{202e}\n3"
+                && it["error"].as_str().is_some_and(|it| it.contains("rename"))),
+        "{failed:?}"
+    );
+}
