@@ -39,46 +39,69 @@ impl Scratch {
     }
 }
 
-/// The scratch files of one module that are kept for a session. All methods block on the file system.
+/// The scratch files that are kept for a session, of all modules: also of those that are gone, or have no grant any
+/// more. All methods block on the file system.
 #[derive(Debug)]
 pub(crate) struct SessionFiles {
     root: PathBuf,
-    path: PathBuf,
+    /// How the names of its folders begin.
+    prefix: String,
 }
 
 impl SessionFiles {
-    pub fn of(root: &Path, module: &str, caller: Caller<'_>) -> Self {
+    pub fn of(root: &Path, caller: Caller<'_>) -> Self {
         Self {
             root: root.to_owned(),
-            path: root.join(session_folder(module, caller)),
+            prefix: session_prefix(caller),
         }
     }
 
-    /// `other` begins with a copy of them, if there are some: with all of it, or with nothing.
+    /// `other` begins with a copy of them: with all of a module's, or with nothing.
     pub fn copy(&self, other: &Self) -> io::Result<()> {
-        match touch(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            touched => touched?,
+        for name in self.folders()? {
+            let from = self.root.join(&name);
+            touch(&from)?;
+            let mut copy = Scratch {
+                path: self.root.join(temporary_folder()),
+                temporary: true,
+            };
+            copy_all(&from, &copy.path)?;
+            let module = &name[self.prefix.len()..];
+            let to = format!("{}{module}", other.prefix);
+            std::fs::rename(&copy.path, self.root.join(to))?;
+            copy.temporary = false;
         }
-        let mut copy = Scratch {
-            path: self.root.join(temporary_folder()),
-            temporary: true,
-        };
-        copy_all(&self.path, &copy.path)?;
-        std::fs::rename(&copy.path, &other.path)?;
-        copy.temporary = false;
         Ok(())
     }
 
     pub fn remove(&self) -> io::Result<()> {
-        // Gone at once, however long it takes to remove what is in it.
-        let aside = self.root.join(temporary_folder());
-        match std::fs::rename(&self.path, &aside) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            renamed => renamed?,
+        for name in self.folders()? {
+            // Gone at once, however long it takes to remove what is in it.
+            let aside = self.root.join(temporary_folder());
+            match std::fs::rename(self.root.join(name), &aside) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                renamed => renamed?,
+            }
+            removal_queue::remove_soon(aside);
         }
-        removal_queue::remove_soon(aside);
         Ok(())
+    }
+
+    fn folders(&self) -> io::Result<Vec<String>> {
+        let entries = match std::fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            // A name that is no text is none of ours.
+            if let Ok(name) = entry?.file_name().into_string()
+                && name.starts_with(&self.prefix)
+            {
+                folders.push(name);
+            }
+        }
+        Ok(folders)
     }
 }
 
@@ -151,13 +174,22 @@ fn temporary_folder() -> String {
 
 /// The folder of a session's scratch files of one module.
 fn session_folder(module: &str, caller: Caller<'_>) -> String {
+    format!("{}{}", session_prefix(caller), digest(&[module]))
+}
+
+/// How the names of all folders of a session begin.
+fn session_prefix(caller: Caller<'_>) -> String {
+    format!("session-{}-", digest(&[caller.tenant, caller.session]))
+}
+
+fn digest(parts: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
-    for part in [module, caller.tenant, caller.session] {
-        // Lengths between the parts: no two different triples look the same.
+    for part in parts {
+        // Lengths between the parts: no two different lists look the same.
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    format!("session-{}", &hasher.finalize().to_hex()[..32])
+    hasher.finalize().to_hex()[..32].to_owned()
 }
 
 impl Drop for Scratch {
@@ -218,38 +250,40 @@ mod tests {
     #[test]
     fn a_copy_is_all_of_it_and_follows_no_link() {
         let root = tempfile::tempdir().unwrap();
-        let of = |session| {
-            let caller = Caller {
-                tenant: "",
-                session,
-            };
-            SessionFiles::of(root.path(), "m", caller)
+        let caller = |session| Caller {
+            tenant: "",
+            session,
         };
+        let of = |session| SessionFiles::of(root.path(), caller(session));
+        let path = |session| root.path().join(session_folder("m", caller(session)));
         let (one, two) = (of("one"), of("two"));
         one.copy(&two).unwrap();
-        assert!(!two.path.exists(), "there was nothing");
+        assert!(!path("two").exists(), "there was nothing");
 
         let outside = root.path().join("outside");
         std::fs::write(&outside, "secret").unwrap();
-        std::fs::create_dir_all(one.path.join("a/b")).unwrap();
-        std::fs::write(one.path.join("a/b/x"), "x").unwrap();
+        std::fs::create_dir_all(path("one").join("a/b")).unwrap();
+        std::fs::write(path("one").join("a/b/x"), "x").unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink("../outside", one.path.join("link")).unwrap();
+        std::os::unix::fs::symlink("../outside", path("one").join("link")).unwrap();
         one.copy(&two).unwrap();
-        std::fs::write(two.path.join("a/b/x"), "changed").unwrap();
-        assert_eq!(std::fs::read(one.path.join("a/b/x")).unwrap(), b"x");
+        std::fs::write(path("two").join("a/b/x"), "changed").unwrap();
+        assert_eq!(std::fs::read(path("one").join("a/b/x")).unwrap(), b"x");
         #[cfg(unix)]
         assert_eq!(
-            std::fs::read_link(two.path.join("link")).unwrap(),
+            std::fs::read_link(path("two").join("link")).unwrap(),
             PathBuf::from("../outside")
         );
 
         one.copy(&two).expect_err("there is something already");
-        assert_eq!(std::fs::read(two.path.join("a/b/x")).unwrap(), b"changed");
+        assert_eq!(
+            std::fs::read(path("two").join("a/b/x")).unwrap(),
+            b"changed"
+        );
         two.remove().unwrap();
         two.remove().unwrap();
         let mut left: Vec<_> = std::fs::read_dir(root.path()).unwrap().flatten().collect();
-        left.retain(|entry| entry.path() != one.path && entry.path() != outside);
+        left.retain(|entry| entry.path() != path("one") && entry.path() != outside);
         assert_eq!(left.len(), 0, "{left:?}");
     }
 
