@@ -204,7 +204,7 @@ async fn a_module_that_never_lists_its_tools_holds_up_nothing() {
     let before = Instant::now();
     registry.govern(host.policy(false)).await;
     assert_eq!(ended(running).await, "revoked");
-    assert!(before.elapsed() < Duration::from_millis(1_000));
+    assert!(before.elapsed() < Duration::from_secs(1));
     assert!(!loading.is_finished(), "nothing waited for them");
 
     // Nine, four at a time, half a second each.
