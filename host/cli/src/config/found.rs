@@ -7,11 +7,10 @@
 use super::files::{flatten, parse};
 use super::harmless;
 use super::layers::{ConfigError, Setting};
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use toolhold_files::Links;
 use toolhold_runtime::trust::{FileTrust, TrustedFiles};
 
 /// The name of the file.
@@ -55,7 +54,9 @@ impl FoundFile {
     /// It is no regular file, it is too large, or it cannot be read.
     pub fn read(folder: &Path) -> Result<Option<Self>, ConfigError> {
         let path = folder.join(FOUND);
-        let read = |path: &Path| match bytes(path) {
+        let read = |path: &Path| match toolhold_files::read(path, MAX_BYTES, Links::Follow)
+            .map_err(io::Error::from)
+        {
             Ok(bytes) => Ok(Some(Self {
                 path: folder.canonicalize()?.join(FOUND),
                 bytes,
@@ -145,25 +146,6 @@ impl Untrusted {
     }
 }
 
-/// The bytes of a regular file. Opening does not wait: a FIFO in its place would wait for a writer for ever.
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let no_wait = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(no_wait)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        let reason = format!("it has more than {MAX_BYTES} bytes");
-        return Err(io::Error::other(reason));
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +167,10 @@ mod tests {
         );
         std::fs::write(&path, "#".repeat(most + 1)).unwrap();
         let error = read().unwrap_err().to_string();
-        assert!(error.contains("more than 1048576 bytes"), "{error}");
+        assert!(
+            error.ends_with("it has 1048577 bytes, and may have 1048576"),
+            "{error}"
+        );
         std::fs::write(&path, b"\xff").unwrap();
         let found = read().unwrap().unwrap();
         assert!(FoundLayer::of(found).is_err());
@@ -197,7 +182,7 @@ mod tests {
         let path = folder.path().join(FOUND);
         let fails = || {
             let error = FoundFile::read(folder.path()).unwrap_err().to_string();
-            assert!(error.contains("no regular file"), "{error}");
+            assert!(error.ends_with("it is not a regular file"), "{error}");
         };
         std::fs::create_dir(&path).unwrap();
         fails();
