@@ -59,12 +59,12 @@ impl Places {
     }
 
     /// A place for a new connection, which is silent. Waits if every connection has a request under way.
-    pub async fn enter(self: &Arc<Self>) -> Arc<Place> {
+    pub async fn enter(self: &Arc<Self>) -> Arc<ConnectionPlace> {
         let (kind, permit) = self.free().await;
-        let place = Arc::new(Place {
+        let place = Arc::new(ConnectionPlace {
             places: self.clone(),
             close: CancellationToken::new(),
-            held: Mutex::new(Held {
+            held: Mutex::new(HeldPlace {
                 kind,
                 _permit: permit,
                 silent: None,
@@ -118,14 +118,14 @@ impl Places {
 
 /// The place of one connection.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPlace {
     places: Arc<Places>,
     close: CancellationToken,
-    held: Mutex<Held>,
+    held: Mutex<HeldPlace>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPlace {
     kind: PlaceKind,
     _permit: OwnedSemaphorePermit,
     /// Its number among the silent ones.
@@ -134,7 +134,7 @@ struct Held {
     is_over: bool,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Waits until the connection has to go.
     pub async fn lost(&self) {
         self.close.cancelled().await;
@@ -164,7 +164,7 @@ impl Place {
             return false;
         };
         let mut held = self.held.lock();
-        *held = Held {
+        *held = HeldPlace {
             kind: PlaceKind::Ordinary,
             _permit: permit,
             silent: None,
@@ -215,7 +215,7 @@ impl Place {
 
 /// A request that is under way, its response included.
 #[derive(Debug)]
-pub struct Busy(Arc<Place>);
+pub struct Busy(Arc<ConnectionPlace>);
 
 impl Drop for Busy {
     fn drop(&mut self) {

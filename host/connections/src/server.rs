@@ -2,7 +2,7 @@
 
 use crate::busy_body::BusyBody;
 use crate::lingering::LingeringStream;
-use crate::places::{Place, Places};
+use crate::places::{ConnectionPlace, Places};
 use crate::settings::Settings;
 use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
@@ -41,7 +41,7 @@ pub struct Connection {
     pub peer: IpAddr,
     /// Cancelled when [`serve`] ends.
     closed: CancellationToken,
-    _held: Arc<(Arc<Place>, TaskTrackerToken)>,
+    _held: Arc<(Arc<ConnectionPlace>, TaskTrackerToken)>,
 }
 
 impl Connection {
@@ -117,7 +117,7 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     own: Connection,
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
     stop: CancellationToken,
     settings: Settings,
 ) -> Result<(), hyper::Error> {

@@ -93,12 +93,12 @@ pub fn open_folder(parent: &File, name: &OsStr) -> io::Result<File> {
 }
 
 fn found(path: &Path, way: &mut Vec<DirectoryId>) -> io::Result<Directory> {
-    let followed = Walk::new(MAX_LINKS)?.to(&std::path::absolute(path)?, way)?;
+    let followed = PathWalk::new(MAX_LINKS)?.to(&std::path::absolute(path)?, way)?;
     let path = followed.path();
     let id = DirectoryId::of(&followed.at)?;
     // The names that were followed may have been exchanged on the way. This is the path that people approve, so it
     // must be the one of this very directory, without any link.
-    let exact = Walk::new(0)?.to(&path, &mut Vec::new())?;
+    let exact = PathWalk::new(0)?.to(&path, &mut Vec::new())?;
     if DirectoryId::of(&exact.at)? != id {
         return Err(io::Error::other(
             "it was exchanged while it was opened; try again",
@@ -112,13 +112,13 @@ fn found(path: &Path, way: &mut Vec<DirectoryId>) -> io::Result<Directory> {
 }
 
 /// A way through directories, name by name, from the root. No name is ever followed by the system.
-struct Walk {
+struct PathWalk {
     at: File,
     names: Vec<OsString>,
     links_left: u32,
 }
 
-impl Walk {
+impl PathWalk {
     fn new(links_left: u32) -> io::Result<Self> {
         Ok(Self {
             at: root()?,

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toolhold_fuzz::soak::{self, Plan};
+use toolhold_fuzz::soak::{self, SoakPlan};
 use toolhold_sandbox::{Compiler, CompilerProcess};
 
 #[derive(Debug, Parser)]
@@ -48,7 +48,7 @@ async fn main() -> Result<ExitCode> {
             components.push(fs::read(entry?.path())?);
         }
     }
-    let plan = Plan {
+    let plan = SoakPlan {
         duration: Duration::from_secs(arguments.seconds),
         seed,
         components,

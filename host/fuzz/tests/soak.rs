@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 use tokio::runtime::Builder;
-use toolhold_fuzz::soak::{self, Plan};
+use toolhold_fuzz::soak::{self, SoakPlan};
 use toolhold_sandbox::Compiler;
 
 #[test]
 fn a_short_soak_holds() {
-    let plan = Plan {
+    let plan = SoakPlan {
         duration: Duration::from_secs(8),
         seed: 1,
         components: Vec::new(),

@@ -21,7 +21,7 @@ const MAX_PRINTED: u64 = 64 << 10;
 
 /// What happens while a suite runs.
 #[derive(Debug)]
-pub enum Progress<'a> {
+pub enum SuiteProgress<'a> {
     Begun(&'a Attack),
     Ended(&'a Attack, AttackVerdict),
 }
@@ -33,7 +33,7 @@ pub fn run_all(
     attacks: &[Attack],
     scale: Scale,
     command: &(dyn Fn(&Attack) -> Command + Sync),
-    mut told: impl FnMut(Progress<'_>),
+    mut told: impl FnMut(SuiteProgress<'_>),
 ) {
     let (alone, others): (Vec<_>, Vec<_>) = attacks
         .iter()
@@ -71,13 +71,13 @@ fn work<'a>(
     next: &AtomicUsize,
     scale: Scale,
     command: &(dyn Fn(&Attack) -> Command + Sync),
-    told: &Sender<Progress<'a>>,
+    told: &Sender<SuiteProgress<'a>>,
 ) {
     while let Some(attack) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
         // The receiver outlives the workers.
-        let _ = told.send(Progress::Begun(attack));
+        let _ = told.send(SuiteProgress::Begun(attack));
         let verdict = run_apart(scale, command(attack));
-        let _ = told.send(Progress::Ended(attack, verdict));
+        let _ = told.send(SuiteProgress::Ended(attack, verdict));
     }
 }
 

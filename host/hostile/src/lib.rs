@@ -58,7 +58,7 @@ mod trees;
 mod trust;
 mod weight;
 
-pub use apart::{Progress, run_all, run_apart};
+pub use apart::{SuiteProgress, run_all, run_apart};
 pub use attack::{Attack, AttackOutcome, AttackVerdict, Company, run};
 pub use fault::AttackFailure;
 pub use lab::{Lab, Scale};

@@ -11,8 +11,8 @@ use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use toolhold_hostile::{
-    Attack, AttackOutcome, AttackVerdict, ELSEWHERE, Lab, Progress as Told, ROWS, Scale, run,
-    run_all, suite,
+    Attack, AttackOutcome, AttackVerdict, ELSEWHERE, Lab, ROWS, Scale, SuiteProgress, run, run_all,
+    suite,
 };
 use toolhold_runtime::config::Configuration;
 use toolhold_sandbox::EngineConfig;
@@ -74,10 +74,10 @@ fn all(scale: Scale, args: &SelftestArgs) -> Result<Exit> {
     };
     let started = Instant::now();
     let mut done = Vec::with_capacity(attacks.len());
-    let mut progress = table::Progress::new(attacks.len(), args.json);
+    let mut progress = table::SelftestProgress::new(attacks.len(), args.json);
     run_all(&attacks, scale, &command, |told| {
         progress.told(&told);
-        if let Told::Ended(attack, verdict) = told {
+        if let SuiteProgress::Ended(attack, verdict) = told {
             done.push((*attack, verdict));
         }
     });

@@ -24,7 +24,7 @@ enum Rule {
 }
 
 /// Limits of modules: keys of `[limits]` and `[ceiling]`.
-const LIMITS: [&str; 22] = [
+const LIMITS: [&str; 24] = [
     "timeout_ms",
     "memory_bytes",
     "table_elements",
@@ -47,6 +47,8 @@ const LIMITS: [&str; 22] = [
     "component_bytes",
     "compile_ms",
     "compile_memory_bytes",
+    "kept_bytes",
+    "list_tools_ms",
 ];
 /// Those of which 0 means "no limit".
 const LIMITS_UNLESS_ZERO: [&str; 2] = ["fuel", "calls_per_minute"];
@@ -170,7 +172,9 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 39] = [
+    const DANGEROUS: [&str; 40] = [
+        // 0 is a share of the machine, which any number may exceed.
+        "modules.kept_bytes",
         // Who is asked, with which key, and what for.
         "endpoint",
         "endpoints.",

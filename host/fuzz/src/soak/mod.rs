@@ -40,7 +40,7 @@ const BENIGN_DEADLINE: Duration = Duration::from_secs(2);
 
 /// What is run, and for how long.
 #[derive(Debug)]
-pub struct Plan {
+pub struct SoakPlan {
     pub duration: Duration,
     /// The same seed makes the same choices; what happens between them is up to the machine's scheduler.
     pub seed: u64,
@@ -64,11 +64,11 @@ pub enum SoakError {
     Text(#[from] wat::Error),
 }
 
-/// Runs the soak. `on_sample` is told what was measured, every [`Plan::every`].
+/// Runs the soak. `on_sample` is told what was measured, every [`SoakPlan::every`].
 ///
 /// # Errors
 /// What keeps it from beginning. What breaks while it runs is in the verdict.
-pub async fn run(plan: &Plan, on_sample: impl FnMut(&Sample)) -> Result<Verdict, SoakError> {
+pub async fn run(plan: &SoakPlan, on_sample: impl FnMut(&Sample)) -> Result<Verdict, SoakError> {
     let place = tempfile::Builder::new()
         .prefix("toolhold-soak-")
         .tempdir()?;
@@ -115,7 +115,7 @@ pub async fn run(plan: &Plan, on_sample: impl FnMut(&Sample)) -> Result<Verdict,
 
 /// All actors together, for `duration`.
 async fn phase(
-    plan: &Plan,
+    plan: &SoakPlan,
     registry: &Registry,
     ground: &Ground,
     random: &mut StdRng,

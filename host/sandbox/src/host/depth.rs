@@ -17,13 +17,13 @@ const MAX_LEVELS: usize = 128;
 
 /// An entry of a directory that a guest has open, by what it wrote.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct GuestPath<'a> {
     pub root: &'a File,
     pub folder: &'a File,
     pub path: &'a str,
 }
 
-impl Entry<'_> {
+impl GuestPath<'_> {
     /// The directory that the entry lies in, or would. No path leads out of the guest's directory.
     fn parent(&self) -> io::Result<Dir> {
         let folder = Dir::from_std_file(self.folder.try_clone()?);
@@ -51,7 +51,7 @@ impl Entry<'_> {
 ///
 /// # Errors
 /// What the file system says on the way.
-pub fn may_make(entry: &Entry<'_>) -> io::Result<bool> {
+pub fn may_make(entry: &GuestPath<'_>) -> io::Result<bool> {
     Ok(entry.level()? <= MAX_LEVELS)
 }
 
@@ -60,7 +60,7 @@ pub fn may_make(entry: &Entry<'_>) -> io::Result<bool> {
 ///
 /// # Errors
 /// As [`may_make`].
-pub fn may_move(from: &Entry<'_>, to: &Entry<'_>) -> io::Result<bool> {
+pub fn may_move(from: &GuestPath<'_>, to: &GuestPath<'_>) -> io::Result<bool> {
     let parent = from.parent()?;
     let Some(name) = Path::new(from.path).file_name().map(Path::new) else {
         // `.` and `..`, which no file system renames.
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn entry<'a>(root: &'a File, folder: &'a File, path: &'a str) -> Entry<'a> {
-        Entry { root, folder, path }
+    fn entry<'a>(root: &'a File, folder: &'a File, path: &'a str) -> GuestPath<'a> {
+        GuestPath { root, folder, path }
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         let root = File::open(folder.path()).unwrap();
         let inner = File::open(folder.path().join(above)).unwrap();
         let of = |folder, path| entry(&root, folder, path);
-        let may = |entry: Entry<'_>| may_make(&entry).unwrap();
+        let may = |entry: GuestPath<'_>| may_make(&entry).unwrap();
         assert!(may(of(&root, "new")) && may(of(&root, "a/b/new/")));
         let (allowed, too_deep) = (format!("{above}/new"), format!("{deep}/new"));
         assert!(may(of(&root, &allowed)) && !may(of(&root, &too_deep)));

@@ -7,7 +7,7 @@
 //! opened when the grant took effect.
 
 use super::blocking::Blocking;
-use super::depth::{self, Entry};
+use super::depth::{self, GuestPath};
 use super::open;
 use super::output::FileOutput;
 use crate::call::meter::{Gauge, RefusedResource};
@@ -216,7 +216,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 if let Some((root, folder)) = state.place(&fd)? {
                     let name = path.clone();
                     let allowed = move || {
-                        depth::may_make(&Entry {
+                        depth::may_make(&GuestPath {
                             root: &root,
                             folder: &folder,
                             path: &name,
@@ -291,12 +291,12 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 {
                     let (path, to_path) = (from.clone(), to.clone());
                     let allowed = move || {
-                        let from = Entry {
+                        let from = GuestPath {
                             root: &root,
                             folder: &folder,
                             path: &path,
                         };
-                        let to = Entry {
+                        let to = GuestPath {
                             root: &to_root,
                             folder: &to_folder,
                             path: &to_path,

@@ -18,11 +18,11 @@ const LISTING_BYTES: u64 = 128;
 /// An entry besides its name: two places in a list that grows, and an allocation.
 const ENTRY_BYTES: u64 = 96;
 
-type Entry = Result<DirectoryEntry, ErrorCode>;
+type ListedEntry = Result<DirectoryEntry, ErrorCode>;
 
 /// The entries of a directory that the guest has not taken yet.
 struct Listing {
-    entries: vec::IntoIter<Entry>,
+    entries: vec::IntoIter<ListedEntry>,
     _kept: KeptBytes,
 }
 

@@ -8,7 +8,7 @@ use crate::terminal::style::{bad, bold, dim, good, warn};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::Write as _;
 use std::time::Duration;
-use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, Progress as Told};
+use toolhold_hostile::{Attack, AttackOutcome, AttackVerdict, SuiteProgress};
 
 /// The row, the attack, what happened, the time and the memory; with the mark and what is between them: 100
 /// cells. The last two are as wide as [`style::duration`] (of less than two hours) and [`style::bytes`] get.
@@ -23,14 +23,14 @@ const GAP: u16 = 2;
 const HELD: &str = "✓";
 
 /// The table as it grows, and below it, on a terminal, what is running.
-pub struct Progress {
+pub struct SelftestProgress {
     bar: ProgressBar,
     running: Vec<&'static str>,
     broke: usize,
     is_quiet: bool,
 }
 
-impl Progress {
+impl SelftestProgress {
     /// `is_quiet`: no table is printed.
     pub fn new(attacks: usize, is_quiet: bool) -> Self {
         // Drawn to stderr, and not at all if that is no terminal.
@@ -53,10 +53,10 @@ impl Progress {
         }
     }
 
-    pub fn told(&mut self, told: &Told<'_>) {
+    pub fn told(&mut self, told: &SuiteProgress<'_>) {
         match told {
-            Told::Begun(attack) => self.running.push(attack.name),
-            Told::Ended(attack, verdict) => {
+            SuiteProgress::Begun(attack) => self.running.push(attack.name),
+            SuiteProgress::Ended(attack, verdict) => {
                 self.running.retain(|name| *name != attack.name);
                 self.broke += usize::from(verdict.outcome == AttackOutcome::Broke);
                 if !self.is_quiet {
