@@ -133,7 +133,7 @@ async fn file_swapped_after_approval(lab: &Lab) -> Result<String, AttackFailure>
     };
     let mut seen = [0, 0];
     let mut outcome = Ok(());
-    for _ in 0..lab.times(200, 400) {
+    for _ in 0..lab.times(200, 1_000) {
         outcome = one_load(&shop, approved, &mut seen).await;
         if outcome.is_err() {
             break;
