@@ -30,7 +30,7 @@ pub const BOMB: &[u8] = include_bytes!("../bomb.gz");
 ///
 /// * `/echo`: the request as it came; then `Authorization` and the query's last value in every
 ///   encoding, which are in headers and trailers, too. All of it in crumbs
-/// * `/odd/NUMBER/PIECE`: the credential in one of [`odd_forms`], in pieces of so many bytes
+/// * `/odd/NUMBER/PIECE`: the credential in one of the odd forms of this server, in pieces of so many bytes
 /// * `/redirect/STATUS?URL`: there
 /// * `/endless`: a byte every few milliseconds, for ever
 /// * `/silent`: nothing, ever
