@@ -1,6 +1,6 @@
 //! Untrusted text before a model or a person reads it, and the names that a module may choose.
 //!
-//! What a person reads is escaped, so that nothing is lost and nothing acts: [`line`] where a line is expected,
+//! What a person reads is escaped, so that nothing is lost and nothing acts: [`line()`] where a line is expected,
 //! [`block`] where several are, [`json`] for programs. [`UntrustedText`] is text that cannot be shown in any other way.
 //! What a model reads has such characters left out, by [`visible`].
 

@@ -1,8 +1,8 @@
 //! JSON Schema validation with messages that a model can act on, in bounded time and memory.
 //!
 //! Schemas and values come from modules, MCP servers, clients and models, so both are bounded
-//! (docs/security.md, "Work that schemas cause"): a schema when it is accepted, by [`cost`], and a
-//! validation while it runs, by counting what it reads ([`metered`]).
+//! (docs/security.md, "Work that schemas cause"): a schema when it is accepted, by `cost`, and a
+//! validation while it runs, by counting what it reads (`metered`).
 
 #[cfg(test)]
 mod attacks;

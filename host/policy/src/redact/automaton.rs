@@ -46,7 +46,7 @@ struct TrieState {
     name: u32,
 }
 
-/// The secrets need more states than [`MAX_STATES`].
+/// The secrets need more states than they may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the secrets are too long to be looked for in what comes back; use shorter or fewer ones")]
 pub struct TooLong;

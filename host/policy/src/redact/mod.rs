@@ -1,7 +1,7 @@
 //! Removes known secrets, in all forms in which they may come back, from bytes and streams.
 //!
-//! [`forms`] makes the texts that are looked for, [`automaton`] finds them in symbols, [`escapes`] says which bytes
-//! are one symbol, and [`scan`] reads bytes in all these ways at once. What is found is taken out of the bytes as they
+//! `forms` makes the texts that are looked for, `automaton` finds them in symbols, `escapes` says which bytes
+//! are one symbol, and `scan` reads bytes in all these ways at once. What is found is taken out of the bytes as they
 //! were, escapes and line breaks included.
 
 mod automaton;
