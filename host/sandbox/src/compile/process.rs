@@ -104,8 +104,12 @@ async fn in_process(
         Ok(Err(error)) => Err(compile_error(&format!("the compiler broke off: {error}"))),
         Ok(Ok((status, _, complaint))) if !status.success() => {
             let complaint = complaint.trim();
-            // Killed by a signal, or by its own allocator: that is how an exceeded limit looks.
-            if status.code().is_none() || complaint.contains("memory allocation") {
+            // Killed by a signal, by its own allocator, or unable to start a thread, whose stack is memory too: that
+            // is how an exceeded limit looks.
+            let is_out_of_memory = ["memory allocation", "ThreadPoolBuildError"]
+                .iter()
+                .any(|words| complaint.contains(words));
+            if status.code().is_none() || is_out_of_memory {
                 return Err(LoadError::CompileMemory {
                     limit: limits.compile_memory_bytes,
                     ended: status.to_string(),
