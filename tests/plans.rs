@@ -299,7 +299,7 @@ fn a_dry_run_shows_order_and_what_tools_may_do() {
         "4 steps in 2 layers, at most 3 at the same time",
         "files.read  only reads  plan[0]",
         "files.write  may write and destroy  plan[2], plan[3]",
-        "    may read, write and delete files in notes, which it sees as /data",
+        "/notes, which it sees as /data",
         "text.count  only reads  plan[1]\n    may compute on what it is given, and nothing else",
         "warning: plan[2], plan[3] set †state.done with no order between them",
         "it could run: nothing was run",
