@@ -274,5 +274,5 @@ fn a_fifo_in_the_place_of_the_file_is_refused_at_once() {
     assert!(made.unwrap().success());
     let done = host.run(&["config"]);
     assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stderr.contains("no regular file"), "{done:?}");
+    assert!(done.stderr.contains("not a regular file"), "{done:?}");
 }
