@@ -245,7 +245,7 @@ async fn a_module_is_exchanged_under_32_callers() {
 }
 
 #[tokio::test]
-async fn what_is_broken_renamed_or_removed_is_noticed() {
+async fn broken_renamed_and_removed_modules_are_noticed() {
     let bench = ApprovalFixture::new();
     bench.put("m.wasm", &answers(1));
     let registry = registry(Policy::default());

@@ -143,7 +143,7 @@ fn every_authority_is_in_the_audit_log() {
 }
 
 #[test]
-fn what_the_configuration_grants_needs_approval_and_a_flag_is_one() {
+fn configured_grants_need_approval_and_a_flag_approves() {
     let host = Host::new();
     host.ship("files").write("notes/a.txt", "hello").write(
         "toolhold.toml",

@@ -525,7 +525,7 @@ fn every_call_is_in_the_audit_log_once() {
 
 /// A nested call is recorded under its parent, and counts.
 #[test]
-fn what_a_module_calls_is_in_the_record_under_the_call_that_calls_it() {
+fn nested_call_is_recorded_under_its_parent() {
     let host = host(&format!("{SHIELD}{APPROVAL}"));
     let came = by_a_module(&host, TOOL, &json!({"text": "abc"}), PersonAnswer::Approve);
     assert!(came.text().contains("cba"), "{came:?}");

@@ -122,7 +122,7 @@ fn text(response: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn what_was_granted_works() {
+async fn granted_requests_work() {
     let web = start().await;
     let registry = given([local(&web)]).fetcher().await;
     let seen = response(

@@ -330,7 +330,7 @@ fn two_configurations_are_compared_task_by_task() {
 }
 
 #[test]
-fn what_is_saved_is_not_done_again_until_the_settings_change() {
+fn saved_work_is_not_repeated_until_the_settings_change() {
     let host = host();
     host.write("two.toml", TWO);
     let endpoint = Endpoint::start(of_two());

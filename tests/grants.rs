@@ -191,7 +191,7 @@ async fn host_calls_move_no_more_than_their_limit() {
 }
 
 #[tokio::test]
-async fn what_a_call_is_told_of_itself_counts_towards_its_limits() {
+async fn current_call_data_counts_towards_limits() {
     let state = tempfile::tempdir().unwrap();
     let limits = LimitsRequest {
         host_bytes: Some(100_000),
@@ -372,7 +372,7 @@ async fn a_call_ends_as_it_began() {
 
 /// A module whose grant cannot be given has nothing, and is back when it can be.
 #[tokio::test]
-async fn what_cannot_be_granted_is_not_half_granted() {
+async fn impossible_grant_is_not_granted_in_part() {
     let (state, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let component = repository().join("modules/sdk/probe/probe.wasm");
     std::fs::copy(component, folder.path().join("probe.wasm")).unwrap();

@@ -219,7 +219,7 @@ async fn nothing_is_there_in_the_next_call() {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_bounded_and_comes_with_the_error() {
+async fn printed_text_is_bounded_and_comes_with_the_error() {
     for (language, flood, fail) in [
         (
             "javascript",

@@ -494,7 +494,7 @@ fn a_wrong_table_is_an_error_with_its_key() {
 }
 
 #[test]
-fn what_was_approved_is_withdrawn_and_later_runs_do_not_have_it() {
+fn withdrawn_approval_is_absent_from_later_runs() {
     let bench = McpFixture::new(&[], OFFERS);
     let echo = || calls("s.echo", json!({"text": "hello there"}));
     assert_eq!(bench.cli(&["mcp", "approve", "s", "--yes"]).code, Some(0));

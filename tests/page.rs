@@ -139,7 +139,7 @@ fn every_file_comes_with_its_type_and_a_policy() {
 
 /// Its modules know when they need a screen: the others are tried without.
 #[test]
-fn what_it_computes_is_right() {
+fn scripts_of_the_page_compute_correctly() {
     let folder = tempfile::tempdir().unwrap();
     let sources = repository().join("host/server/src/page");
     for entry in std::fs::read_dir(sources).unwrap() {

@@ -62,7 +62,7 @@ fn part<'t>(text: &'t str, heading: &str) -> &'t str {
 }
 
 #[test]
-fn what_holds_is_shown_by_place() {
+fn policy_is_shown_by_place() {
     let shown = host(POLICY).run(&["policy"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let text = shown.stdout.as_str();

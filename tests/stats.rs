@@ -151,7 +151,7 @@ fn an_unknown_cost_is_never_shown_as_zero() {
 }
 
 #[test]
-fn what_was_mended_is_counted() {
+fn repairs_are_counted() {
     let host = host("");
     let bad = calls("calculator.evaluate", &json!({"expression": "1+"}));
     let replies = vec![

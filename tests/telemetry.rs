@@ -353,7 +353,7 @@ fn a_server_is_scraped_audited_and_goes_on_with_its_clients_traces() {
 
 /// The endpoint is busy at first, then writes JSON in a fence, and a call that another model has to make.
 #[test]
-fn what_is_retried_repaired_and_made_by_another_model_is_counted() {
+fn retries_repairs_and_fallbacks_are_counted() {
     let unreadable = json!({"calls": [{"_tool": "calculator.evaluate", "expression": "2 plus 2"}], "output": null});
     let own = Endpoint::start(Scenario::new([
         Reply::error(503, json!({"error": {"message": "busy"}})),

@@ -237,7 +237,7 @@ fn sub_agents_at_the_same_time_share_what_is_left() {
 
 /// Money and calls are shared as tokens are: what a sub-agent took is what its parent has no more.
 #[test]
-fn what_sub_agents_cost_and_call_is_their_parents() {
+fn cost_and_calls_of_sub_agents_count_in_their_parent() {
     let inner = json!({"context": [tools(json!({"deeper": tool("leaf", json!({}), json!({}))})), text("Ask.")]});
     let leaf = json!({"context": [text("Answer.")]});
     let prices = "[run]\ncurrency = \"EUR\"\n[endpoints.default]\nprice_per_million = { prompt = 1, completion = 1 }\n";
@@ -407,7 +407,7 @@ fn a_sub_agent_s_failure_is_the_call_s_with_its_class() {
 }
 
 #[test]
-fn what_a_sub_agent_s_tools_lack_is_the_call_s_failure() {
+fn missing_inputs_of_a_sub_agents_tools_fail_the_call() {
     let host = host(
         &json!({"context": [tools(json!({"x": tool("nowhere", json!({}), json!({}))})), text("Answer.")]}),
     );

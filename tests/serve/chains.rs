@@ -136,7 +136,7 @@ fn items(server: &Server, response: &Value, query: &str) -> Value {
 }
 
 #[test]
-fn what_a_response_was_made_from_is_listed() {
+fn input_items_of_a_response_are_listed() {
     let host = plain("");
     let endpoint = scripted([answers("Hello Ann"), answers("Ann"), answers("run")]);
     let server = serve(&host, &endpoint);

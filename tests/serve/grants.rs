@@ -41,7 +41,7 @@ fn error(made: &Value) -> &str {
 }
 
 #[test]
-fn what_is_granted_and_revoked_reaches_a_server_that_runs() {
+fn grants_and_revocations_reach_a_running_server() {
     let (host, endpoint) = (host(""), scripted([]));
     let server = serve(&host, &endpoint);
     assert!(error(&remember(&server, "default")).contains("Denied"));
@@ -312,7 +312,7 @@ fn a_key_has_less_than_its_agent() {
 /// Pieces of an answer come before a shield has seen it, and the record of a run holds it whatever the shield
 /// says: the record is for the operator.
 #[test]
-fn what_an_output_shield_takes_out_is_in_no_event_for_others() {
+fn text_removed_by_an_output_shield_is_in_no_event_for_others() {
     let shield = "[shields.cards]\nkind = \"pii\"\nblock = [\"card\"]\nplaces = [\"output\"]\n";
     let host = host(shield);
     let card = "4111 1111 1111 1111";

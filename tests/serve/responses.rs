@@ -292,7 +292,7 @@ fn tools_of_the_client_are_called_between_responses() {
 
 /// In native tool calling a model may speak before it calls: that is no answer, and stays what it was.
 #[test]
-fn what_is_said_on_the_way_is_an_item_of_its_own() {
+fn text_between_calls_is_an_item_of_its_own() {
     let host = host("[endpoints.default]\ncontract = \"tools\"\n");
     let first = Reply {
         content: Some("Let me see.".into()),
@@ -342,7 +342,7 @@ fn an_answer_has_the_form_that_was_asked_for() {
 
 /// What would mean something else here is refused in words, and nothing is asked of the model.
 #[test]
-fn what_an_agent_cannot_give_is_refused() {
+fn requests_beyond_what_agents_offer_are_refused() {
     let (host, endpoint) = (host(""), scripted([]));
     let server = serve(&host, &endpoint);
     for (more, status, reason) in [

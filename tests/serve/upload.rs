@@ -159,7 +159,7 @@ fn a_module_is_uploaded_and_replaced_only_at_the_known_digest() {
 
 /// What an operator granted to a name is not what somebody brings under it gets.
 #[test]
-fn what_was_granted_to_the_name_waits_for_a_person() {
+fn grant_to_a_reused_name_waits_for_a_person() {
     let config = format!(
         "{ON}[module.spare]\ndirectories = [{{ host = \".\", guest = \"/d\", access = \"read\" }}]\n"
     );

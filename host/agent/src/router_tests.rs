@@ -142,7 +142,7 @@ async fn whatever_else_the_model_does_the_default_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_schema_was_enforced_on_is_understood() {
+async fn replies_without_an_enforced_schema_are_understood() {
     for says in [
         " easy\n",
         "Easy",

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_plain_seed_asks_for_is_admitted() {
+    fn plain_seed_is_admitted() {
         let written = json!({"origin": "https://api.example.com", "path_prefix": "/v1"});
         let grant: HttpGrant = serde_json::from_value(written).unwrap();
         let url = admitted(&grant, "https://api.example.com/v1/a?b=c").unwrap();

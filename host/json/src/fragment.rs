@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_whole_is_taken() {
+    fn complete_values_of_a_fragment_are_taken() {
         for (text, expected) in [
             (
                 r#"{"orders":[{"id":"A-1","total":17},{"id":"A-2","total":3"#,
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_level_further_out_can_use_is_left_to_it() {
+    fn text_that_an_outer_level_can_use_is_left_to_it() {
         for (text, expected) in [
             (r#"[{"a", 5]"#, vec![json!([{}, "a", 5])]),
             (r#"[{"b":1, "a b"#, vec![json!([{"b": 1}, "a …"])]),

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_grammar_counts_is_left_to_validation() {
+    fn bounds_beyond_a_grammar_are_left_to_validation() {
         for (schema, expect) in [
             (
                 json!({"type": "string", "minLength": 1_999, "maxLength": 1_999}),

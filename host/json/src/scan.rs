@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_no_value_yet() {
+    fn unfinished_text_gives_no_value() {
         for text in ["", " ", "{", "[1", "\"a\\\"", "12", "nul", "{\"a\":\"}"] {
             assert_eq!(scan(text), None, "{text}");
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_whole_is_refused() {
+    fn malformed_text_with_balanced_ends_is_refused() {
         for text in [
             "{\"a\":[}]",
             "{]",

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_named() {
+    fn parts_that_json_forbids_are_named() {
         use StringPart::{CutUnit, Escaped, HalfPair, Plain, Stray};
         for (text, expected) in [
             (r"a\n\/", &[Plain('a'), Escaped('\n'), Escaped('/')][..]),
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_json_is_decoded(text in any::<String>()) {
+        fn json_strings_are_decoded(text in any::<String>()) {
             for json in [json!(text).to_string(), format!("\"{}\"", units(&text))] {
                 let inside = &json[1..json.len() - 1];
                 let decoded = parts([inside]).into_iter().map(|part| match part {

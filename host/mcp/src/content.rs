@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_says_why() {
+    fn unusable_result_is_refused_with_the_reason() {
         let mut deep = json!(1);
         for _ in 0..70 {
             deep = json!([deep]);

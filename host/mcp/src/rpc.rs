@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_with_its_id() {
+    fn invalid_message_is_refused_with_its_id() {
         let long = format!(
             r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#,
             "x".repeat(300)

@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_fit_is_told_in_parts() {
+    fn context_overflow_names_its_parts() {
         let body = r#"{"error":{"message":"You passed 3200 input tokens and requested 5000 output tokens. However, the model's context length is only 4096 tokens"}}"#;
         let detail = from_status(400, body.as_bytes(), None);
         assert_eq!(

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_servers_write_is_read() {
+    fn lone_surrogates_of_servers_are_replaced() {
         for (text, expected) in [
             (r#"{"a":"\ud83d"}"#, json!({"a": "\u{fffd}"})),
             (r#"{"a":"x\ude00y"}"#, json!({"a": "x\u{fffd}y"})),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_otherwise_stays_broken() {
+    fn other_faults_are_not_repaired() {
         for text in [
             "{oops}",
             r#"{"a":NaN,}"#,

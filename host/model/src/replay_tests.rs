@@ -113,7 +113,7 @@ async fn delays_are_replayed_to_scale() {
 }
 
 #[tokio::test]
-async fn what_was_recorded_replays_alike() {
+async fn recorded_exchanges_replay_alike() {
     let text = exchange("x", &[(0, b"data: \xc3"), (0, b"\xbc\n\n")]) + &exchange("y", &[]);
     let sink = MemorySink::default();
     let source = Arc::new(ReplayTransport::parse(&text).unwrap());

@@ -93,7 +93,7 @@ fn everything_else_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_the_registry_calls_it_must_fit() {
+fn media_type_of_the_registry_must_fit() {
     let bytes = manifest(WASM_CONFIGS[0], &[WASM_LAYER]).to_string();
     assert!(ImageManifest::parse(bytes.as_bytes(), Some(IMAGE_MANIFEST)).is_ok());
     assert!(ImageManifest::parse(bytes.as_bytes(), Some(IMAGE_INDEX)).is_err());

@@ -21,7 +21,7 @@ fn the_parts_are_read() {
 }
 
 #[test]
-fn what_is_no_reference_says_why() {
+fn invalid_oci_reference_says_why() {
     for (text, word) in [
         ("registry.example/a:1", "oci://"),
         ("https://registry.example/a", "oci://"),

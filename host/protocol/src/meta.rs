@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_solution_leaves_out_is_kept() {
+    fn members_absent_from_a_solution_keep_their_values() {
         let before = meta(json!({
             "domain": "d", "path": "p", "version": "1.2.3", "branches": [1], "createdAt": "then", "author": "n", "x": 1,
         }));

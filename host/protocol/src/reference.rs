@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps() {
+    fn references_overlap_when_one_contains_the_other() {
         for (a, b, expect) in [
             ("†s.a", "†s.a", true),
             ("†s", "†s.a.b", true),
@@ -463,7 +463,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_parses_prints_as_itself(text in "†?[a-z†.\\[\\]0-9|& ]{0,24}") {
+        fn parsed_text_prints_unchanged(text in "†?[a-z†.\\[\\]0-9|& ]{0,24}") {
             if let Ok(source) = text.parse::<Source>() {
                 prop_assert_eq!(source.to_string().parse::<Source>(), Ok(source));
             }

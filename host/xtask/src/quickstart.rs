@@ -67,7 +67,7 @@ pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
     let was_local = local.is_some();
     drop(local);
     if !interrupt::happened() {
-        narrate::block(&what_next(&toolhold, was_local));
+        narrate::block(&next_steps(&toolhold, was_local));
     }
     Ok(project::exit_code(status))
 }
@@ -102,7 +102,7 @@ fn flag<'a>(name: &'a str, value: Option<&'a str>) -> impl Iterator<Item = &'a s
     value.into_iter().flat_map(move |value| [name, value])
 }
 
-fn what_next(toolhold: &Path, was_local: bool) -> String {
+fn next_steps(toolhold: &Path, was_local: bool) -> String {
     let toolhold = toolhold.display();
     let keep = if was_local {
         "

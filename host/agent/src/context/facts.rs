@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted() {
+    fn facts_beyond_the_bound_are_counted() {
         let numbers: Vec<usize> = (0..200_000).collect();
         let told = of_value(&json!({"a": numbers, "b": {"c": [1, 2]}}));
         assert!(bytes(&told) <= MAX_FACTS_BYTES);

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_spoken_of_is_found_first() {
+    fn tools_that_the_task_names_are_found_first() {
         let tools = [
             tool("files.read", "Reads a file."),
             tool("mail.send", "Sends an e-mail to somebody."),

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_not_completed() {
+    fn truncated_reply_is_not_completed() {
         let reply = |finish_reason: &str| {
             let completion = Completion {
                 content: r#"{"tool_name": "a.b", "arguments": {"x": 1}"#.into(),

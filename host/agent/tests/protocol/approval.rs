@@ -168,7 +168,7 @@ async fn a_call_is_approved_changed_replaced_or_refused() {
 
 /// What a person shows to be wrong is not done; they are asked again.
 #[tokio::test]
-async fn what_cannot_be_done_is_asked_again() {
+async fn impossible_decision_is_asked_for_again() {
     let wrong = Decision {
         digest: String::new(),
         verdict: Verdict::Approve,

@@ -71,7 +71,7 @@ async fn a_reply_that_goes_wrong_after_a_clients_call_ends_the_run() {
 
 /// A call that reads what the client's writes waits for the client, as the run does.
 #[tokio::test]
-async fn what_waits_for_a_clients_result_is_not_made() {
+async fn calls_that_need_a_client_result_are_not_made() {
     let script = Script::new([Reply::calls(&[
         json!({"_tool": "weather", "of": 1, "_outputPath": "†state.w"}),
         call("echo", "†state.w"),

@@ -26,7 +26,7 @@ async fn costs(price: Price, replies: Vec<Reply>) -> (Option<Value>, Vec<Option<
 
 /// One that broke off was written in part, and paid for.
 #[tokio::test]
-async fn what_a_reply_cost_that_broke_off_is_unknown_unless_time_tells() {
+async fn cost_of_a_broken_reply_is_unknown_unless_priced_by_time() {
     let amount = |text: &str| text.parse().unwrap();
     let of_tokens = Price::Tokens {
         prompt: amount("1"),

@@ -302,7 +302,7 @@ async fn it_can_be_switched_off() {
 
 /// Another model does not find a key either.
 #[tokio::test]
-async fn what_no_model_can_mend_is_not_counted() {
+async fn faults_that_no_model_can_repair_are_not_counted() {
     let contract = Contract::Schema;
     let own = Script::new((0..4).map(|_| pick(contract, 403)).chain([done(contract)]));
     let big = Script::new([]);
@@ -468,7 +468,7 @@ async fn a_fallback_survives_its_process() {
 /// A repetition that was refused is no reason to have another model do it once more, nor is a call that
 /// waited for what another never wrote.
 #[tokio::test]
-async fn what_was_refused_as_repeated_is_not_made_by_another() {
+async fn call_refused_as_repeated_is_not_made_by_another_model() {
     let contract = Contract::Schema;
     let own = Script::new((0..5).map(|_| pick(contract, 7)).chain([done(contract)]));
     let big = Script::new([]);

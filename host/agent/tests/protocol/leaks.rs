@@ -176,7 +176,7 @@ async fn a_call_at_the_end_of_a_thought_is_made_if_there_is_no_answer() {
 }
 
 #[tokio::test]
-async fn what_an_answer_quotes_is_not_done() {
+async fn quoted_calls_are_not_executed() {
     let call = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";
     for answer in [
         format!("Hermes models write:\n```\n{call}\n```"),

@@ -139,7 +139,7 @@ fn a_state_without_a_value_tells_which_paths_to_write() {
 /// The prompt grows at its end: prefix caches hit on everything but the last message, whose end is
 /// data as it is now.
 #[test]
-fn what_was_sent_stays_the_beginning_of_what_is_sent() {
+fn earlier_requests_are_a_prefix_of_later_ones() {
     for contract in Contract::ALL {
         let messages = json!([
             {"role": "system", "content": "Be brief."},
@@ -194,7 +194,7 @@ fn what_was_sent_stays_the_beginning_of_what_is_sent() {
 }
 
 #[test]
-fn what_calls_wrote_is_saved_with_the_call_that_wrote_it() {
+fn writes_are_saved_with_their_call() {
     let messages =
         json!([{"type": "state", "state": {"n": 1}}, tool("echo", &json!({"text": {}})), task()]);
     let call = json!({
@@ -225,7 +225,7 @@ fn what_calls_wrote_is_saved_with_the_call_that_wrote_it() {
 
 /// Section 7: what went wrong with calls is among the messages, after what was written.
 #[test]
-fn what_went_wrong_is_saved_with_the_whole_call() {
+fn failure_is_saved_with_the_whole_call() {
     let messages = json!([
         tool("fail", &json!({"text": {}})),
         tool("echo", &json!({"text": {"type": "string"}, "_activity": {"const": "echo"}})),

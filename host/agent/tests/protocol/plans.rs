@@ -260,7 +260,7 @@ async fn in_a_plan_an_advisor_is_asked_after_what_it_should_look_at() {
 }
 
 #[tokio::test]
-async fn what_a_call_is_shown_of_the_context_is_written_before_it() {
+async fn call_sees_context_written_before_it() {
     let sees = json!({"_tool": "echo.say", "value": 1, "_scopes": ["state"]});
     let messages = json!([{"type": "plan", "mode": "lazy"}]);
     let told = run(
@@ -375,7 +375,7 @@ async fn a_dry_run_without_a_lazy_plan_runs_nothing_either() {
 }
 
 #[tokio::test]
-async fn what_a_dry_run_misses_besides_inputs_goes_back_to_the_model() {
+async fn faults_of_a_dry_run_besides_inputs_go_back_to_the_model() {
     let with_input = json!([{"type": "plan", "mode": "lazy"}, {"type": "input", "input": {"n": 1}, "schema": {}}]);
     for (messages, missing) in [
         (plan("lazy", &json!([])), "†state.nowhere"),

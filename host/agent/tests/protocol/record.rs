@@ -114,7 +114,7 @@ async fn a_run_that_is_killed_after_any_event_goes_on() {
 /// A call that had started and takes effect is not made again; one that only reads is; one that waited
 /// for room had not started.
 #[tokio::test]
-async fn what_was_begun_is_made_again_only_where_that_does_no_harm() {
+async fn begun_calls_are_repeated_only_if_harmless() {
     let calls = [
         json!({"_tool": "echo", "of": "writes"}),
         json!({"_tool": "reads", "of": "reads"}),

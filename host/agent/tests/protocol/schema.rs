@@ -293,7 +293,7 @@ fn a_reference_inside_of_a_parameter_is_replaced() {
 }
 
 #[test]
-fn what_must_be_written_is_required_and_nothing_else_is() {
+fn only_mandatory_properties_are_required() {
     let done = play(Contract::Schema, Shape::Both);
     let branches = &composed(&done.requests[0])["properties"]["calls"]["items"]["anyOf"];
     let required: Vec<_> = branches

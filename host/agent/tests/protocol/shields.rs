@@ -166,7 +166,7 @@ async fn a_blocked_call_is_not_made_and_the_model_is_told_why() {
 }
 
 #[tokio::test]
-async fn what_is_taken_out_of_arguments_and_results_stays_out() {
+async fn redactions_in_arguments_and_results_hold() {
     for (place, made) in [
         (
             ShieldPlace::ToolInput,
@@ -439,7 +439,7 @@ fn forty() -> Usage {
 }
 
 #[tokio::test]
-async fn what_shields_ask_models_for_counts_as_the_runs() {
+async fn model_requests_of_shields_count_in_the_run() {
     let script = || {
         Script::new([
             Reply::calls(&[json!({"_tool": "echo", "of": "a"})]),
@@ -480,7 +480,7 @@ async fn what_shields_ask_models_for_counts_as_the_runs() {
 }
 
 #[tokio::test]
-async fn what_a_shield_costs_is_in_the_runs_money_and_unknown_is_not_nothing() {
+async fn shield_cost_counts_in_the_run_and_unknown_cost_is_not_zero() {
     for (usage, cost, max_cost, reason) in [
         (Some(forty()), Some("0.02"), "0.05", "output"),
         (Some(forty()), Some("0.02"), "0.02", "max_cost"),
@@ -828,7 +828,7 @@ async fn no_part_of_a_result_that_is_read_on_shows_half_of_what_is_hidden() {
 
 /// What a call of one instance returned is not revealed to a call of another, however long it was.
 #[tokio::test]
-async fn what_was_cut_belongs_to_its_instance_too() {
+async fn cut_values_belong_to_their_instance() {
     let long = format!("{} {MAIL}", "x".repeat(400));
     let script = Script::new([
         Reply::calls(&[json!({"_tool": "letter", "_instance": "a"})]),
@@ -924,7 +924,7 @@ async fn a_version_s_domain_is_hidden_and_meant() {
 
 /// What authors wrote into a tool is shown to the model as well.
 #[tokio::test]
-async fn what_tools_say_of_themselves_is_hidden_and_meant() {
+async fn personal_data_in_tool_descriptions_is_hidden_and_revealed() {
     for contract in Contract::ALL {
         let call = json!({"_tool": "echo", "of": "<email_1>"});
         let script = Script::new([

@@ -102,7 +102,7 @@ fn a_saved_request_is_named_by_module_or_delegate() {
 }
 
 #[test]
-fn what_names_nothing_is_an_error_when_the_tool_is_composed_and_says_what_there_is() {
+fn unknown_name_fails_composition_and_names_what_exists() {
     for (properties, names) in [
         (
             json!({"_activity": {"const": "sing"}}),
@@ -178,7 +178,7 @@ fn the_last_definition_of_a_name_wins() {
 }
 
 #[test]
-fn what_a_message_leaves_open_is_the_components_to_say() {
+fn component_decides_where_a_message_is_silent() {
     let describe = |properties: Value, more: Value| {
         let mut message = tool("t", &properties);
         message["tool"]["t"]

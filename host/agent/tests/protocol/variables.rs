@@ -113,7 +113,7 @@ fn a_reference_to_nothing_says_how_far_its_path_exists() {
 }
 
 #[test]
-fn what_begins_like_a_reference_and_is_none_is_told_with_its_place() {
+fn malformed_reference_is_reported_with_its_place() {
     for (arguments, place, says) in [
         (json!({"v": "†"}), "/v", "the kind of data"),
         (
@@ -256,7 +256,7 @@ fn a_result_goes_to_all_of_its_places_or_to_none() {
 }
 
 #[test]
-fn what_is_no_output_expression_is_the_calls_fault() {
+fn invalid_output_expression_fails_the_call() {
     for (target, says) in [
         ("state.a", "a dagger"),
         ("†", "the kind of data"),

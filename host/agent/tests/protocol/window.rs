@@ -602,7 +602,7 @@ async fn an_endpoint_that_counts_makes_every_part_exact() {
 
 /// The same run, by an endpoint with a token a word and by one with many: by bytes both are the same.
 #[tokio::test]
-async fn what_is_dropped_goes_by_the_count() {
+async fn turns_are_dropped_by_token_count() {
     let contract = Contract::Schema;
     let dropped = async |each: u64| {
         let script = Script::new((1..=9).map(|n| order(contract, n)).chain([done(contract)]));

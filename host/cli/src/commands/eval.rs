@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_has_a_name() {
+    fn every_compared_variant_has_a_name() {
         for (arguments, expected) in [
             (&[][..], vec!["configured"]),
             (&["--plain"], vec!["configured", "plain"]),

@@ -83,7 +83,7 @@ fn a_router_reaches_its_classes_and_its_own_model() {
 }
 
 #[test]
-fn what_cannot_work_is_named_with_its_key_and_the_remedy() {
+fn impossible_setting_is_named_with_its_key_and_remedy() {
     let router = "[router]\ndefault = \"x\"\n[router.classes.x]\nto = \"a\"\n";
     for (text, key, reason) in [
         (
@@ -219,7 +219,7 @@ fn what_cannot_work_is_named_with_its_key_and_the_remedy() {
 }
 
 #[test]
-fn what_is_one_endpoints_is_not_set_for_a_pool() {
+fn settings_of_one_endpoint_are_refused_for_a_pool() {
     let mut flags = Flags::default();
     flags.set("--endpoint", "endpoint", Some("p"));
     flags.set("--model", "endpoints.{endpoint}.model", Some("other"));

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_has_a_bound() {
+    fn input_is_read_up_to_its_bound() {
         let endless = |bytes: u64| bounded(std::io::repeat(b'x').take(bytes));
         assert_eq!(
             endless(MAX_INPUT_BYTES).unwrap().len() as u64,

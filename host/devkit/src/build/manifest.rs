@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_place() {
+    fn fault_is_named_with_its_place() {
         let cases = [
             ("name = \"x\"", "add\n[build]\nlanguage"),
             ("[build]\nlanguage = \"cobol\"", "`cobol` is not a language"),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_cannot_be_is_named() {
+    fn missing_and_impossible_parts_are_named() {
         assert!(inputs().points().is_ok());
         let cases: [(Change, &str); 6] = [
             (|i| i.first_token = None, "nothing says --ttft-ms:"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_first_counts() {
+    fn the_first_source_of_an_input_wins() {
         let flags = Inputs {
             requests: Some(SourcedDistribution::new(Distribution::of(3.0), "a flag")),
             ..Inputs::default()

@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_found(number in any::<i32>(), before in "[a-z ]{0,5} ", after in "( [a-z]{0,5})?") {
+        fn written_number_is_found(number in any::<i32>(), before in "[a-z ]{0,5} ", after in "( [a-z]{0,5})?") {
             prop_assert_eq!(numbers(&format!("{before}{number}{after}")), vec![f64::from(number)]);
         }
 

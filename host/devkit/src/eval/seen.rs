@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_attempt_took_is_added_up() {
+    fn usage_of_attempts_is_added_up() {
         let notice = |message: &str| json!({"event": "notice", "step": 1, "message": message});
         let tokens = |prompt: u64, completion: u64| json!({"event": "tokens", "step": 1, "prompt": prompt, "completion": completion, "total": 0, "duration_ms": 1});
         let seen = seen(&[

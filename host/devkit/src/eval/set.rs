@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_task() {
+    fn fault_is_named_with_its_task() {
         for (text, why) in [
             ("tasks = []", "holds no tasks"),
             ("[[task]]\nid = \"a\"", "unknown field `task`"),

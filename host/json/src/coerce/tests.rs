@@ -200,7 +200,7 @@ fn light_faults_are_put_right() {
 }
 
 #[test]
-fn what_has_no_one_reading_is_left() {
+fn ambiguous_input_is_left_unchanged() {
     for given in [
         json!({"n": "five"}),
         json!({"n": "0x5"}),

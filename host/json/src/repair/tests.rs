@@ -143,7 +143,7 @@ fn faults_of_form_are_mended() {
 }
 
 #[test]
-fn what_may_mean_something_else_is_refused() {
+fn ambiguous_text_is_refused() {
     for text in [
         "",
         "no JSON at all",
@@ -269,7 +269,7 @@ fn control_characters_that_json_allows_are_no_fault() {
 
 proptest! {
     #[test]
-    fn what_is_json_is_read_as_it_is(value in value(), pretty in any::<bool>()) {
+    fn valid_json_is_read_unchanged(value in value(), pretty in any::<bool>()) {
         let wrapped = json!([value]);
         let text = if pretty { serde_json::to_string_pretty(&wrapped).unwrap() } else { wrapped.to_string() };
         let repaired = repair(&text, End::Cut).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_left_out_with_the_reason() {
+    fn unusable_tools_are_left_out_with_the_reason() {
         let bad = ToolSpec {
             input_schema: json!({"type": "object", "required": 7}),
             ..spec("m.bad")

@@ -83,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_hidden_is_gone_and_the_rest_is_as_it_was() {
+    fn hiding_removes_personal_data_and_nothing_else() {
         let mask = Mask {
             hide: [Kind::Email, Kind::Card].into(),
         };

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_written_at_once() {
+    fn waiting_answers_are_written_together() {
         #[derive(Default)]
         struct Writes(Vec<Vec<u8>>);
         impl Write for Writes {

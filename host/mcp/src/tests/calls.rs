@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_goes_wrong_has_a_kind_and_a_class() {
+async fn every_error_has_a_kind_and_a_class() {
     let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     for (tool, arguments, kind, class, part) in [

@@ -50,7 +50,7 @@ async fn a_server_that_dies_is_started_again_after_a_pause() {
 }
 
 #[tokio::test]
-async fn what_a_server_prints_is_shown_to_people() {
+async fn standard_error_of_a_server_is_shown() {
     let bench = McpFixture::new(&[]);
     let server = bench.server(Trust::FirstSight);
     let _ = call_for(

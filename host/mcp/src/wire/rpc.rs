@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn invalid_message_is_refused() {
         for text in [
             "",
             "Listening on port 8080",

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_come_in_time_is_refused_at_once() {
+    async fn wait_longer_than_the_deadline_is_refused_at_once() {
         let admission = admission(|limits| {
             limits.tokens_per_minute = 100;
             limits.queue_timeout = Duration::from_secs(30);

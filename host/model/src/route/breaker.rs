@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_began_before_it_opened_changes_nothing() {
+    async fn attempts_begun_before_the_breaker_opened_change_nothing() {
         let breaker = breaker();
         let early = breaker.pass().unwrap();
         calls(&breaker, &[Failed; 3]);

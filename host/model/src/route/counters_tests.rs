@@ -113,7 +113,7 @@ async fn an_unreachable_member_does_not_prevent_counting() {
 
 /// Whatever is around a model counts as it does.
 #[tokio::test]
-async fn what_wraps_a_model_counts_as_it_does() {
+async fn wrapper_of_a_model_counts_like_the_model() {
     let retry = Retry::new(endpoint(counting("m", "prompt")), RetryPolicy::default());
     let wrapped = SideModel {
         role: SideRole::Shield,

@@ -223,7 +223,7 @@ async fn members_that_both_failed_are_not_asked_again_at_once() {
 
 /// The tokens of a cancelled request are unknown; its time on a GPU is known.
 #[tokio::test(start_paused = true)]
-async fn what_the_slower_one_took_is_told_as_far_as_it_is_known() {
+async fn usage_of_the_slower_hedge_is_reported_if_known() {
     let hour = Price::Time {
         gpu_hour: "3.60".parse().unwrap(),
         gpus: 1,

@@ -157,7 +157,7 @@ async fn a_member_that_failed_is_back_after_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_every_member_would_refuse_is_asked_once() {
+async fn request_that_every_member_refuses_is_sent_once() {
     let (pool, models) = pool([replica([Refuse(400)]), replica([Say("b")])], |_| {});
     complete(&pool).await.0.unwrap_err();
     assert_eq!(asked(&models), [1, 0]);
@@ -206,7 +206,7 @@ async fn short_requests_go_to_short_windows_and_long_ones_to_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fits_no_window_is_cut_to_the_largest() {
+async fn request_larger_than_every_window_is_cut_to_the_largest() {
     let replicas = [
         replica([Say("small")]).window(500),
         replica([Say("large")]).window(800),

@@ -35,7 +35,7 @@ fn retrying(acts: impl IntoIterator<Item = Act>) -> (Scripted, Retry) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passes_by_itself_is_tried_again_and_nothing_else() {
+async fn only_transient_faults_are_retried() {
     for (acts, asked, succeeds) in [
         (vec![Say("yes")], 1, true),
         (vec![Refuse(503), Say("yes")], 2, true),
@@ -83,7 +83,7 @@ async fn waits_grow_and_end() {
 
 /// What is asked beside answers is given up when an answer would be.
 #[test]
-fn what_is_no_completion_is_asked_as_patiently() {
+fn requests_other_than_completions_are_retried_alike() {
     let refused = |status, retry_after| ModelError::Status {
         status,
         retry_after,

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_refused_with_the_reason() {
+    fn invalid_origin_is_refused_with_the_reason() {
         for (text, reason) in [
             ("api.example.com", "scheme is missing"),
             ("ftp://example.com", "http or https"),

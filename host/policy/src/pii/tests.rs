@@ -9,7 +9,7 @@ fn kinds(text: &str) -> Vec<(Kind, &str)> {
 }
 
 #[test]
-fn what_is_found_is_no_more_and_no_less() {
+fn exactly_the_personal_data_is_found() {
     for (kind, text, part) in FOUND {
         assert_eq!(kinds(text), [(*kind, *part)], "{text}");
     }

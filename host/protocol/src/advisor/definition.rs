@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read() {
+    fn invalid_definition_is_refused() {
         for value in [
             json!({"role": "r"}),
             json!({"id": "a"}),

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_all_holds_for_each_instance() {
+    fn votes_for_all_count_for_each_instance() {
         let council = council(&[
             ("i", Some("y"), &[("a", 5.0)]),
             ("i", Some("x"), &[("b", 7.0)]),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_is_held_once() {
+    fn parts_shared_with_the_previous_body_are_stored_once() {
         let first = json!({"model": "m", "tools": [1], "messages": ["a", "b"]});
         let next = json!({"model": "m", "tools": [1], "messages": ["a", "c", "d"]});
         let (same, rest) = SharedWithPrevious::split(Some(&first), &next);

@@ -184,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_is_read(
+        fn printed_version_parses(
             major: u64, minor: u64, patch: u64, branch in prop::option::of(1..=u64::MAX),
         ) {
             let version = Version { major, minor, patch, branch };

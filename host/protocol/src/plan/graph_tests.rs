@@ -118,7 +118,7 @@ fn a_cycle_is_named_step_by_step() {
 }
 
 #[test]
-fn what_cannot_begin_is_a_cycle() {
+fn calls_that_can_never_begin_are_a_cycle() {
     for (calls, expect) in [
         // A step that reads what it writes.
         (
@@ -211,7 +211,7 @@ fn an_alternative_that_needs_its_reader_is_not_waited_for() {
 }
 
 #[test]
-fn what_nothing_provides_is_missing() {
+fn inputs_without_a_provider_are_missing() {
     let graph = graph(&json!([
         {"_tool": "a", "one": "†input.x", "two": ["†state.y && †state.q"], "_outputPath": "†state.z"},
         {"_tool": "b", "_instance": "i", "one": "†state.z.deep || †state.w", "two": "†state.v || †state.w"},
@@ -233,7 +233,7 @@ fn what_nothing_provides_is_missing() {
 }
 
 #[test]
-fn what_is_missing_is_known_in_spite_of_a_cycle() {
+fn missing_inputs_are_found_despite_a_cycle() {
     let calls = json!([{"_tool": "a", "x": "†s", "y": "†input.z", "_outputPath": "†s"}]);
     let missing = missing(&steps(&calls), |_, _| false).unwrap();
     assert_eq!(

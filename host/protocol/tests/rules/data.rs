@@ -205,7 +205,7 @@ fn parallel_calls_write_elements_in_any_order_and_none_exists_before_it_is_writt
 }
 
 #[test]
-fn what_cannot_be_written_says_what_to_write_and_changes_nothing() {
+fn invalid_write_names_a_valid_one_and_changes_nothing() {
     let before = global(&[
         ("†s.user", Set, json!({"name": "Ada", "age": 36})),
         ("†s.items", Set, json!(["x", {"y": 1}])),
@@ -338,7 +338,7 @@ fn first_that_exists_and_last_once_all_exist() {
 }
 
 #[test]
-fn what_is_missing_says_how_far_it_exists_and_what_is_there() {
+fn missing_path_names_its_existing_part_and_the_members_there() {
     let mut many: Vec<_> = (0..20).map(|i| (format!("k{i}"), json!(i))).collect();
     many[0].0 = "y".repeat(100);
     let many = Value::Object(many.into_iter().collect());

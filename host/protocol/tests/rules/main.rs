@@ -45,8 +45,8 @@ const LOOP: &str = "host/agent/tests/protocol";
 const ELSEWHERE: [(&str, &str, &str, &str); 36] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
-    ("2.9", LOOP, "messages.rs", "what_was_sent_stays_the_beginning_of_what_is_sent"),
-    ("3.3", LOOP, "tools.rs", "what_names_nothing_is_an_error_when_the_tool_is_composed_and_says_what_there_is"),
+    ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
+    ("3.3", LOOP, "tools.rs", "unknown_name_fails_composition_and_names_what_exists"),
     ("4.1", LOOP, "schema.rs", "the_same_solution_is_had_through_each_contract"),
     ("4.3", LOOP, "schema.rs", "a_reply_with_faults_of_form_is_mended_in_each_contract"),
     ("4.9", LOOP, "schema.rs", "an_output_beside_calls_counts_only_where_both_are_allowed"),

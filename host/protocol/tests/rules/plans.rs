@@ -132,7 +132,7 @@ fn a_plan_that_cannot_be_run_says_everything_that_is_wrong() {
 }
 
 #[test]
-fn what_nothing_provides_is_named() {
+fn inputs_without_a_provider_are_named() {
     let calls = json!([
         {"_tool": "a", "x": "†input.n", "_outputPath": "†state.a"},
         {"_tool": "b", "x": "†state.a", "y": "†input.text || †input.title"},

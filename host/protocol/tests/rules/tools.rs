@@ -216,7 +216,7 @@ fn names_are_such_that_every_contract_can_carry_them() {
 }
 
 #[test]
-fn what_means_nothing_is_ignored_with_a_warning() {
+fn meaningless_setting_is_ignored_with_a_warning() {
     for (rule, properties, named) in [
         ("3.4", json!({"_colour": {"const": "red"}}), "\"_colour\""),
         (

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_told_apart_from_nothing() {
+    fn unknown_usage_is_told_apart_from_none() {
         let mut sides = SideModelStats::default();
         for request in [
             request(SideRole::Shield, "guard", Some((100, 5))),

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_granted_or_is_too_deep_is_never_executed() {
+    async fn ungranted_and_too_deep_calls_are_never_executed() {
         let echo = Arc::new(Echo::default());
         let arguments = json!({});
         let at = |depth| Invocation {

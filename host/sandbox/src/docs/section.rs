@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_left_alone() {
+    fn files_other_than_components_are_left_alone() {
         assert!(replace(b"\0asm\x01\0\0\0", &docs("")).is_err());
         let cut = [HEADER, &[0, 200, 1, 0]].concat();
         assert!(replace(&cut, &docs("")).unwrap_err().contains("middle"));

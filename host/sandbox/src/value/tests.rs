@@ -88,7 +88,7 @@ fn numbers_keep_their_value_or_are_refused() {
 }
 
 #[test]
-fn what_json_cannot_hold_is_named_with_its_path() {
+fn values_without_a_json_form_are_named_with_their_path() {
     let shape = Shape::List(Box::new(Shape::Record(vec![ShapeMember {
         name: "unit-price".into(),
         shape: Shape::F64,
@@ -275,7 +275,7 @@ proptest! {
 
     /// Every type, both ways, without loss, and the size is that of the JSON text to the byte.
     #[test]
-    fn what_goes_in_comes_out((shape, value) in any_case()) {
+    fn values_convert_there_and_back((shape, value) in any_case()) {
         let val = from_json(&value, &shape).unwrap();
         let size = value.to_string().len() as u64;
         prop_assert_eq!(to_json(val.clone(), &shape, size), Ok(value));

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_offers_is_told_from_other_tools() {
+    fn client_tools_are_told_from_other_tools() {
         let weather = FunctionDefinition {
             name: "weather".into(),
             description: Some("Today's weather".into()),

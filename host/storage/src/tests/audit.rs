@@ -215,7 +215,7 @@ async fn keys_and_modules_are_told_of() {
 }
 
 #[tokio::test]
-async fn what_was_done_to_the_log_is_found_and_named() {
+async fn tampering_with_the_log_is_found_and_named() {
     // Each begins with entries 1 to 5.
     let damages: [(&[&str], &[&str]); 9] = [
         (

@@ -129,7 +129,7 @@ pub fn pending(call: &str, arguments: serde_json::Value) -> Pending {
 }
 
 #[tokio::test]
-async fn what_was_appended_is_read_again() {
+async fn appended_entries_are_read_again() {
     for database in databases().await {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
@@ -208,7 +208,7 @@ async fn until<T>(look: impl AsyncFn() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn what_was_asked_for_is_kept_as_long_as_the_run() {
+async fn requested_records_are_kept_as_long_as_the_run() {
     for database in databases().await {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)
             .await
@@ -621,7 +621,7 @@ async fn processes_may_start_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_database_is_said() {
+async fn invalid_database_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "x".repeat(5_000)).unwrap();

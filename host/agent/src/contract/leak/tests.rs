@@ -388,7 +388,7 @@ const NEWS: &str = "<tool_call>{\"name\": \"news\", \"arguments\": {}}</tool_cal
 
 /// The other side of the rule: a call that is only quoted is not made.
 #[test]
-fn what_is_quoted_is_no_call() {
+fn quoted_forms_are_not_calls() {
     let fence = "```json\n{\"name\": \"news\", \"arguments\": {}}\n```";
     for text in [
         // Within prose.
@@ -528,7 +528,7 @@ fn a_thought_that_ends_with_a_call_calls() {
 }
 
 #[test]
-fn what_had_to_be_mended_is_told() {
+fn repairs_of_leaked_calls_are_reported() {
     for (text, repairs) in [
         (NEWS, &[RepairKind::LeakedCall][..]),
         (

@@ -510,7 +510,7 @@ fn a_long_prose_is_not_kept() {
 }
 
 #[test]
-fn what_the_model_thinks_is_no_reply() {
+fn thoughts_are_not_a_reply() {
     let thought = Delta::Reasoning(r#"{"tool_name":"a.b"}"#.into());
     for contract in Contract::ALL {
         assert_eq!(pieces(contract, std::slice::from_ref(&thought)), []);

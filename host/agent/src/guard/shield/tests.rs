@@ -372,7 +372,7 @@ async fn a_guard_model_is_read_strictly() {
 
 /// Whatever the shield makes of the answer, and also if it is too late with that.
 #[tokio::test]
-async fn what_a_guard_model_takes_is_told() {
+async fn usage_of_a_guard_model_is_reported() {
     #[derive(Default)]
     struct Bills(Vec<SideRequest>);
     impl CompletionObserver for Bills {

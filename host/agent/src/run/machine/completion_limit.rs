@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_refusal_leaves_is_tried_once_per_step() {
+    fn models_left_after_a_refusal_are_tried_once_per_step() {
         let mut limit = limit();
         assert_eq!(limit.refused(1, Some(100)), None, "too little");
         assert_eq!(limit.refused(1, Some(1_001)), None, "not less");

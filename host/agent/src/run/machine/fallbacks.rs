@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_did_not_do_wrong_is_not_counted() {
+    fn faults_of_others_are_not_counted_against_the_model() {
         let mut fallbacks = Fallbacks::default();
         let add = call("add", None);
         for kind in NOT_THE_MODELS {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_candidate_did_is_the_run_s_once_it_succeeded() {
+    fn work_of_a_successful_candidate_belongs_to_the_run() {
         let mut fallbacks = Fallbacks::default();
         fail_in(&mut fallbacks, &call("add", None), "arguments", 0..3);
         let due = fallbacks.due(&settings(), 3, 12).unwrap();

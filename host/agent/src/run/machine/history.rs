@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_the_newest_exchange_goes_into_the_summary() {
+    fn turns_before_the_newest_exchange_go_into_the_summary() {
         let mut history = history([
             Turn::user("task"),
             exchange("call_1", r#"{"id":"A-17"}"#),
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_in_the_summary_as_a_whole_and_as_it_may_be_shown() {
+    fn kept_values_are_whole_and_masked_in_the_summary() {
         let mut history = history([exchange("call_1", "[\"A-1"), exchange("call_2", "{}")]);
         history.store("call_1", json!(["A-1", "A-2"]).to_string());
         let turn = history.oldest().cloned().unwrap();

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_said_of_each_step() {
+    fn steps_that_cannot_run_are_reported_one_by_one() {
         for (plan, part) in [
             (json!([{"_tool": "none"}]), "plan[0]: there is no tool"),
             (

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_from_the_model_is_meant_in_its_calls() {
+    fn placeholders_in_calls_mean_the_hidden_data() {
         let mut privacy = mail_hidden();
         let turn = exchange(call(None, json!({"to": MAIL})), MAIL);
         let Turn::Exchange(shown) = privacy.hide_turn(turn, true) else {

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_endpoint_counted_is_exact_and_the_rest_is_estimated() {
+    fn token_counts_of_the_endpoint_are_exact_and_others_estimated() {
         let mut tokens = WindowTokens::new(Some(100));
         let estimate = tokens.prompt(&measured(&tokens, false));
         assert_eq!(estimate, (SYSTEM.len() + TASK.len()).div_ceil(3) as u64);

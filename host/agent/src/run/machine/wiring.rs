@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_author_fixed_is_not_the_model_s_to_choose() {
+    fn fixed_arguments_are_not_offered_to_the_model() {
         let fixed = Tool {
             output_path: Some("†fixed".parse().unwrap()),
             scopes: Scopes::Provisioned(vec!["†user".parse().unwrap()]),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_said() {
+    fn invalid_reserved_properties_are_named() {
         for (wrong, kind, part) in [
             (
                 json!({"_outputPath": "nowhere!"}),

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_call_should_have_written_is_not_read_from_before() {
+    fn failed_call_hides_older_values_at_its_output_path() {
         let mut data = Data::default();
         write(&mut data, "†s.a");
         let mut schedule = schedule(&[("writer", "", "†s.a"), ("reader", "†s.a", "")]);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_instance_wrote_does_not_mend_what_failed_in_another() {
+    fn write_of_one_instance_does_not_repair_a_failure_in_another() {
         let mut data = Data::default();
         write(&mut data, "†s.a");
         let mut schedule = schedule(&[("one:writer", "", "†s.a"), ("two:writer", "", "†s.a")]);

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_accepts() {
+    fn accept_header_selects_json_or_stream() {
         for (accept, json, stream) in [
             (None, true, true),
             (Some("application/json, text/event-stream"), true, true),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_said() {
+    fn invalid_page_is_refused_with_the_reason() {
         let page = |limit, after: Option<&str>| Page {
             after: after.map(str::to_owned),
             limit,

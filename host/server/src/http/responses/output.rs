@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_is_never_taken_back() {
+    fn streamed_text_is_never_taken_back() {
         use ItemStatus::{Completed, Incomplete};
         let answered = StopReason::Output;
         for (pieces, answer, reason, expected) in [

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_before_returned_may_come_alone() {
+    fn function_output_may_come_without_its_call() {
         let call = ClientCall {
             id: "c1".into(),
             function: ClientFunction {
