@@ -3,8 +3,9 @@
 
 use crate::attack::{Attack, AttackOutcome, AttackVerdict, Company};
 use crate::lab::{CACHE, Scale, TREES};
-use crate::{process, trees};
+use crate::process;
 use std::io::{self, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -115,9 +116,19 @@ fn in_folders(command: &mut Command, scale: Scale) -> io::Result<Result<AttackVe
     let judged = watched(command, scale.patience() + AROUND);
     for folder in &folders {
         // Before the folder is dropped, which would recurse.
-        trees::remove(folder.path())?;
+        remove(folder.path())?;
     }
     judged
+}
+
+/// Removes a folder, however long that takes: the process that filled it has ended.
+fn remove(folder: &Path) -> io::Result<()> {
+    loop {
+        match toolhold_sandbox::remove_tree(folder) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+            removed => return removed,
+        }
+    }
 }
 
 /// The verdict that the process prints, or how it ended instead.

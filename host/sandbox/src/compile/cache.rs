@@ -5,8 +5,11 @@
 //! compatibility hash checks out. The key lies outside the cache folder. Anything else about an
 //! entry (its name, its size, a flipped bit, another engine's version) makes it worthless, and the
 //! component is compiled again. `docs/security.md`, promise 5.
+//!
+//! An entry is the length of the artefact (8 bytes, little endian), the MAC of that length, the MAC of the artefact,
+//! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
 
-use super::process::{Artefact, MAX_ARTEFACT_BYTES};
+use super::process::Artefact;
 use crate::disk::private_folder;
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -20,7 +23,9 @@ use toolhold_files::Links;
 use toolhold_policy::Digest;
 use wasmtime::component::Component;
 
+const LENGTH_BYTES: usize = 8;
 const MAC_BYTES: usize = 32;
+const HEADER_BYTES: usize = LENGTH_BYTES + 2 * MAC_BYTES;
 /// The context in which entries' names are derived from the key.
 const NAME_DERIVATION_CONTEXT: &str = "toolhold 2026 names of compiled cache entries";
 
@@ -91,15 +96,11 @@ impl Cache {
     }
 
     fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
-        let path = self.path(engine, digest);
-        let most = MAX_ARTEFACT_BYTES + MAC_BYTES as u64;
-        let entry = toolhold_files::read(&path, most, Links::Refuse).ok()?;
-        let (mac, artefact) = entry.split_first_chunk::<MAC_BYTES>()?;
-        // `blake3::Hash` compares in constant time.
-        if self.mac(engine, digest, artefact) != blake3::Hash::from_bytes(*mac) {
+        let file = toolhold_files::open(&self.path(engine, digest), Links::Refuse).ok()?;
+        let Some(artefact) = self.checked(file, engine, digest) else {
             tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
             return None;
-        }
+        };
         // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
         // `Component::serialize` of a compatible engine. The keyed MAC just verified over these very
         // bytes, in memory, proves that this host wrote them for this digest and this engine: without
@@ -109,12 +110,31 @@ impl Cache {
             unsafe_code,
             reason = "loading compiled code is unsafe by nature; see above"
         )]
-        let component = unsafe { Component::deserialize(engine.wasmtime(), artefact) };
+        let component = unsafe { Component::deserialize(engine.wasmtime(), &artefact) };
         component
             .inspect_err(
                 |error| tracing::warn!(%digest, %error, "a compiled cache entry did not load"),
             )
             .ok()
+    }
+
+    /// The artefact in an entry, if both MACs are right. Reads no more than the length that this host wrote.
+    fn checked(&self, mut file: fs::File, engine: &Engine, digest: &Digest) -> Option<Vec<u8>> {
+        let mut header = [0; HEADER_BYTES];
+        file.read_exact(&mut header).ok()?;
+        let (length, macs) = header.split_first_chunk::<LENGTH_BYTES>()?;
+        let (of_length, macs) = macs.split_first_chunk::<MAC_BYTES>()?;
+        let of_artefact = macs.first_chunk::<MAC_BYTES>()?;
+        // `blake3::Hash` compares in constant time.
+        if self.mac(engine, digest, Part::Length, length) != blake3::Hash::from_bytes(*of_length) {
+            return None;
+        }
+        let length = u64::from_le_bytes(*length);
+        let mut artefact = Vec::with_capacity(usize::try_from(length).ok()?);
+        // A byte more than there may be shows that the file is longer.
+        file.take(length + 1).read_to_end(&mut artefact).ok()?;
+        let mac = self.mac(engine, digest, Part::Artefact, &artefact);
+        (mac == blake3::Hash::from_bytes(*of_artefact)).then_some(artefact)
     }
 
     /// Keeps a compiled component. Readers see the whole entry or none.
@@ -130,7 +150,11 @@ impl Cache {
         let path = self.path(engine, digest);
         let temporary = unfinished(&path);
         let mut file = create(&temporary)?;
-        file.write_all(self.mac(engine, digest, artefact).as_bytes())?;
+        let length = (artefact.len() as u64).to_le_bytes();
+        let mac = |part, bytes: &[u8]| self.mac(engine, digest, part, bytes);
+        file.write_all(&length)?;
+        file.write_all(mac(Part::Length, &length).as_bytes())?;
+        file.write_all(mac(Part::Artefact, artefact).as_bytes())?;
         file.write_all(artefact)?;
         file.sync_all()?;
         fs::rename(&temporary, &path)
@@ -145,14 +169,22 @@ impl Cache {
             .join(format!("{digest}-{:016x}.cwasm", name.finish()))
     }
 
-    fn mac(&self, engine: &Engine, digest: &Digest, artefact: &[u8]) -> blake3::Hash {
+    fn mac(&self, engine: &Engine, digest: &Digest, part: Part, bytes: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher
             .update(digest.as_bytes())
             .update(&compatibility(engine).to_le_bytes())
-            .update(artefact);
+            .update(&[part as u8])
+            .update(bytes);
         hasher.finalize()
     }
+}
+
+/// What of an entry a MAC is over: the one of a length is none of an artefact.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Length,
+    Artefact,
 }
 
 /// Loads code that the compiler made a moment ago.
@@ -297,6 +329,36 @@ mod tests {
         fifo(&key);
         let error = Cache::open(&folder, &key).unwrap_err().to_string();
         assert!(error.ends_with("it is not a regular file"), "{error}");
+    }
+
+    #[test]
+    fn every_byte_and_the_length_of_an_entry_are_checked() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&root.path().join("cache"), &root.path().join("key")).unwrap();
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let digest = Digest::of(b"component");
+        cache.store(&engine, &digest, b"artefact").unwrap();
+        let path = cache.path(&engine, &digest);
+        let sound = fs::read(&path).unwrap();
+        let checked = |bytes: &[u8], digest: &Digest| {
+            fs::write(&path, bytes).unwrap();
+            let file = toolhold_files::open(&path, Links::Refuse).unwrap();
+            cache.checked(file, &engine, digest)
+        };
+        assert_eq!(checked(&sound, &digest).as_deref(), Some(&b"artefact"[..]));
+        for at in 0..sound.len() {
+            let mut flipped = sound.clone();
+            flipped[at] ^= 1;
+            assert_eq!(checked(&flipped, &digest), None, "{at}");
+            assert_eq!(checked(&sound[..at], &digest), None, "{at}");
+        }
+        assert_eq!(checked(&[&sound[..], b"x"].concat(), &digest), None);
+        assert_eq!(checked(&sound, &Digest::of(b"another")), None);
+        // A MAC of one part is none of the other.
+        let length = &sound[..LENGTH_BYTES];
+        let of_length = &sound[LENGTH_BYTES..][..MAC_BYTES];
+        let exchanged = [length, of_length, of_length, length].concat();
+        assert_eq!(checked(&exchanged, &digest), None);
     }
 
     #[test]
