@@ -126,14 +126,16 @@ impl Cache {
         let (of_length, macs) = macs.split_first_chunk::<MAC_BYTES>()?;
         let of_artefact = macs.first_chunk::<MAC_BYTES>()?;
         // `blake3::Hash` compares in constant time.
-        if self.mac(engine, digest, Part::Length, length) != blake3::Hash::from_bytes(*of_length) {
+        if self.mac(engine, digest, EntryPart::Length, length)
+            != blake3::Hash::from_bytes(*of_length)
+        {
             return None;
         }
         let length = u64::from_le_bytes(*length);
         let mut artefact = Vec::with_capacity(usize::try_from(length).ok()?);
         // A byte more than there may be shows that the file is longer.
         file.take(length + 1).read_to_end(&mut artefact).ok()?;
-        let mac = self.mac(engine, digest, Part::Artefact, &artefact);
+        let mac = self.mac(engine, digest, EntryPart::Artefact, &artefact);
         (mac == blake3::Hash::from_bytes(*of_artefact)).then_some(artefact)
     }
 
@@ -153,8 +155,8 @@ impl Cache {
         let length = (artefact.len() as u64).to_le_bytes();
         let mac = |part, bytes: &[u8]| self.mac(engine, digest, part, bytes);
         file.write_all(&length)?;
-        file.write_all(mac(Part::Length, &length).as_bytes())?;
-        file.write_all(mac(Part::Artefact, artefact).as_bytes())?;
+        file.write_all(mac(EntryPart::Length, &length).as_bytes())?;
+        file.write_all(mac(EntryPart::Artefact, artefact).as_bytes())?;
         file.write_all(artefact)?;
         file.sync_all()?;
         fs::rename(&temporary, &path)
@@ -169,7 +171,7 @@ impl Cache {
             .join(format!("{digest}-{:016x}.cwasm", name.finish()))
     }
 
-    fn mac(&self, engine: &Engine, digest: &Digest, part: Part, bytes: &[u8]) -> blake3::Hash {
+    fn mac(&self, engine: &Engine, digest: &Digest, part: EntryPart, bytes: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher
             .update(digest.as_bytes())
@@ -182,7 +184,7 @@ impl Cache {
 
 /// What of an entry a MAC is over: the one of a length is none of an artefact.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum EntryPart {
     Length,
     Artefact,
 }
