@@ -42,9 +42,6 @@ pub trait Serving {
     }
 }
 
-/// Time for the modules to be loaded before the process serves without those that are not ready. Modules from the
-/// cache take milliseconds; one that is made to take long holds up nothing beyond this.
-const START_PATIENCE: Duration = Duration::from_secs(10);
 /// Time for more modules to become ready before clients are told of the first.
 const READY_PERIOD: Duration = Duration::from_millis(200);
 
@@ -87,7 +84,7 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
             host::load(&registry, &config, None, &|event| shown.on_event(event)).await
         }
     });
-    let in_time = timeout(START_PATIENCE, loading.ended()).await;
+    let in_time = timeout(config.start_timeout(), loading.ended()).await;
     // After loading, because the approvals file may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
@@ -97,14 +94,14 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
             if folder.exists() {
                 // Changes between loading and watching.
                 let again = registry.load_folder(folder, None, &|_| ());
-                if let Ok(again) = timeout(START_PATIENCE, again).await {
+                if let Ok(again) = timeout(config.start_timeout(), again).await {
                     again?;
                 }
             }
         }
         Err(_) => output::note(
             &style::warn("loading:"),
-            "some modules take long; they are offered when they are ready",
+            "some modules take longer than modules.start_timeout_ms; they are offered when they are ready",
         ),
     }
     warn_of_failures(&registry);

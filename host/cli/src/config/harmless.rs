@@ -81,6 +81,7 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_depth"
         | "run.max_tools"
         | "fallback.attempts"
+        | "modules.start_timeout_ms"
         | "modules.concurrent_calls"
         | "modules.waiting_calls"
         | "oci.timeout_ms"

@@ -23,6 +23,7 @@ use toolhold_sandbox::{
 pub(super) struct ModulesTable {
     folder: PathBuf,
     roots: Vec<PathBuf>,
+    start_timeout_ms: u64,
     pub(super) concurrent_calls: u32,
     waiting_calls: u32,
     calls_per_minute: u32,
@@ -86,6 +87,11 @@ impl Configuration {
             [] => std::slice::from_ref(&self.tables.modules.folder),
             roots => roots,
         }
+    }
+
+    /// Time for the modules to be loaded before a server begins without those that are not ready.
+    pub fn start_timeout(&self) -> Duration {
+        Duration::from_millis(self.tables.modules.start_timeout_ms)
     }
 
     pub fn engine(&self) -> EngineConfig {

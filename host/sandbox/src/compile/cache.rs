@@ -26,8 +26,8 @@ use wasmtime::component::Component;
 const LENGTH_BYTES: usize = 8;
 const MAC_BYTES: usize = 32;
 const HEADER_BYTES: usize = LENGTH_BYTES + 2 * MAC_BYTES;
-/// The context in which entries' names are derived from the key.
-const NAME_DERIVATION_CONTEXT: &str = "toolhold 2026 names of compiled cache entries";
+/// The context in which entries' names are derived from the key. Another layout of entries gets another one.
+const NAME_DERIVATION_CONTEXT: &str = "toolhold 2026 names of compiled cache entries, version 2";
 
 /// A folder of compiled components that this host made itself.
 #[derive(Debug, Clone)]
