@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use support::until;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -412,6 +413,23 @@ fn both_eras_are_told_of_a_module_that_comes() {
     assert!(old.next().is_none());
     assert_eq!(web.send("DELETE", &session, b"").status, 204);
     assert!(stream.next().is_none());
+}
+
+/// A server that has no time for its modules at its start serves without them, and offers each when it is ready.
+#[test]
+fn a_module_that_is_not_ready_in_time_is_offered_later() {
+    let host = host();
+    // Compiled by no test before: it is in no cache.
+    let number = std::process::id();
+    drop_in(&host, "late", &answers(number));
+    let no_time = [("TOOLHOLD_MODULES__START_TIMEOUT_MS", "0")];
+    let web = HttpMcpServer::start(&host, &[], &no_time);
+    let call = modern(1, "tools/call", json!({"name": "late.answer"}), json!({}));
+    let result = until("the module's tool", || {
+        let answer = web.modern(&call).json();
+        answer.get("result").cloned()
+    });
+    assert_eq!(result["structuredContent"], json!({"result": number}));
 }
 
 #[test]
