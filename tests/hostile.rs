@@ -150,10 +150,21 @@ attacks! {
     row_36_descriptors_hoarded_by_two
     row_36_fifo_by_a_race
     row_36_module_becomes_a_fifo
+    row_36_modules_without_number
     row_37_texts_where_people_approve
     row_38_secret_in_odd_forms
     row_39_newcomer_before_an_approved_name
+    row_39_newcomer_as_another_version
     row_40_sparse_files
+    row_41_found_file_of_a_stranger
+    row_41_found_file_without_end
+    row_42_wish_for_all_places
+    row_42_rate_spent_by_one_key
+    row_42_sessions_begun_in_a_loop
+    row_42_wrong_keys_without_end
+    row_43_killed_after_a_side_effect
+    row_44_errors_that_name_the_cause
+    row_45_values_kept_by_many
 }
 
 #[test]
@@ -197,7 +208,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 40")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 45")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 pub struct CommandFolder {
     folder: TempDir,
     program: PathBuf,
+    variables: Vec<(&'static str, String)>,
 }
 
 /// What a command did.
@@ -47,6 +48,7 @@ impl CommandFolder {
         let folder = Self {
             program: program.to_owned(),
             folder: lab.folder()?,
+            variables: Vec::new(),
         };
         fs::create_dir(folder.path().join("modules"))?;
         Ok(folder)
@@ -54,6 +56,28 @@ impl CommandFolder {
 
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// A variable of the person's shell.
+    pub fn with_variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    /// A command that is ready to run, with nothing of the environment but a home of its own.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env_clear()
+            .env("HOME", self.path())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("TOOLHOLD_PATHS__CACHE", self.path().join("cache"))
+            .env("TOOLHOLD_PATHS__STATE", self.path().join("state"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null());
+        command
     }
 
     /// Writes a file, and the folders above it.
@@ -65,7 +89,7 @@ impl CommandFolder {
         Ok(fs::write(path, content)?)
     }
 
-    /// Runs a command, with nothing of the environment but a home of its own.
+    /// Runs a command to its end, or to its bounds.
     pub fn run(&self, arguments: &[&str], bounds: Bounds) -> Result<Ran, AttackFailure> {
         self.run_with(arguments, Stdio::null(), bounds)
     }
@@ -89,14 +113,8 @@ impl CommandFolder {
     ) -> Result<Ran, AttackFailure> {
         let (stdout, stderr) = (self.path().join("stdout"), self.path().join("stderr"));
         let started = Instant::now();
-        let mut child = Command::new(&self.program)
-            .args(arguments)
-            .current_dir(self.path())
-            .env_clear()
-            .env("HOME", self.path())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("TOOLHOLD_PATHS__CACHE", self.path().join("cache"))
-            .env("TOOLHOLD_PATHS__STATE", self.path().join("state"))
+        let mut child = self
+            .command(arguments)
             .stdin(input)
             .stdout(fs::File::create(&stdout)?)
             .stderr(fs::File::create(&stderr)?)

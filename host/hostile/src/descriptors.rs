@@ -41,6 +41,14 @@ pub const ATTACKS: &[Attack] = &[
         company: Company::Others,
         tries: |lab| Box::pin(module_becomes_a_fifo(lab)),
     },
+    Attack {
+        row: 36,
+        name: "modules_without_number",
+        attack: "more bad modules in a folder, as files and as folders, than a process may open files",
+        must: "each refused; the good ones load",
+        company: Company::Others,
+        tries: |lab| Box::pin(modules_without_number(lab)),
+    },
 ];
 
 /// Where many systems begin.
@@ -115,6 +123,44 @@ async fn go_on(arena: &Arena, ground: &AttackFolders, lab: &Lab) -> Result<(), A
     registry.load_bytes("late", bytes).await?;
     drop(lab.folder()?);
     Ok(())
+}
+
+async fn modules_without_number(lab: &Lab) -> Result<String, AttackFailure> {
+    let hard = rlimit::Resource::NOFILE.get_hard()?.min(DESCRIPTORS);
+    rlimit::Resource::NOFILE.set(hard, hard)?;
+    let folder = lab.folder_for_trees()?;
+    let good = components::parse(&components::which(1))?;
+    for number in 0..DESCRIPTORS * 2 {
+        // In the order of names before, between and behind the good ones.
+        let name = ["a", "n", "z"][number as usize % 3];
+        let path = folder.path().join(format!("{name}{number}"));
+        if number % 2 == 0 {
+            fs::write(path.with_extension("wasm"), "no component")?;
+        } else {
+            fs::create_dir(&path)?;
+            fs::write(path.join("module.toml"), "")?;
+        }
+    }
+    fs::write(folder.path().join("mine.wasm"), &good)?;
+    fs::create_dir(folder.path().join("own"))?;
+    fs::write(folder.path().join("own/own.wasm"), &good)?;
+    let arena = lab.against(components::COMPUTE, |_| ()).await?;
+    let registry = Registry::new(arena.engine.clone(), None, Policy::default());
+    let started = Instant::now();
+    for load in ["first", "second"] {
+        registry.load_folder(folder.path(), None, &|_| ()).await?;
+        for name in ["mine", "own"] {
+            ensure(registry.module(name).is_some(), || {
+                format!("the good module {name} is not there after the {load} load")
+            })?;
+        }
+    }
+    arena.unharmed().await?;
+    Ok(format!(
+        "{} bad ones beside two good ones, loaded twice in {}",
+        DESCRIPTORS * 2,
+        ms(started.elapsed())
+    ))
 }
 
 /// Puts now a file with `content` and now a FIFO at a path, as fast as it can.

@@ -6,9 +6,9 @@
 //! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
-//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`;
+//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
-//! `command` is this host as a person runs it, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! `command` is this host as a person runs it, `serving` a server of it, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
 //! attack's orders; [`liar`] makes modules with arbitrary descriptions of themselves.
 //!
@@ -30,6 +30,7 @@ mod command;
 mod compiler;
 mod compute;
 mod costs;
+mod crowds;
 mod deep;
 mod descriptors;
 mod disk;
@@ -38,8 +39,10 @@ mod encodings;
 mod endurance;
 mod fetcher;
 mod files;
+mod found;
 mod ground;
 mod isolation;
+mod killed;
 mod loader;
 mod loading;
 mod measure;
@@ -51,11 +54,13 @@ mod pipes;
 mod process;
 mod responses;
 mod secrets;
+mod serving;
 mod shown;
 mod swaps;
 mod tenants;
 mod trees;
 mod trust;
+mod values;
 mod weight;
 
 pub use apart::{SuiteProgress, run_all, run_apart};
@@ -104,7 +109,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 40;
+pub const ROWS: u8 = 45;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -135,6 +140,10 @@ pub fn suite() -> Vec<Attack> {
         weight::ATTACKS,
         descriptors::ATTACKS,
         shown::ATTACKS,
+        found::ATTACKS,
+        crowds::ATTACKS,
+        killed::ATTACKS,
+        values::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

@@ -34,8 +34,11 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// Starting and loading a small component takes a fraction of it.
-const PROMPT: Duration = Duration::from_secs(3);
+/// Starting and loading a small component, compiled anew, takes a fraction of it. What hangs on a FIFO hangs for ever,
+/// so a machine with other work may take longer.
+fn prompt(lab: &Lab) -> Duration {
+    lab.times(Duration::from_secs(20), Duration::from_secs(3))
+}
 
 /// A host's own files: modules, compiled code, approvals, values.
 #[derive(Clone)]
@@ -126,7 +129,7 @@ async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
             "compiled" | "approvals" | "values" => files.below(place)?,
             one => vec![files.at(one)],
         };
-        broke.extend(hang(&files, &engine, &replaced, place)?);
+        broke.extend(hang(&files, &engine, &replaced, place, prompt(lab))?);
         places += 1;
     }
     for place in ["module.toml", "m.wasm", "wit/m.wit"] {
@@ -136,7 +139,13 @@ async fn fifo_where_the_host_looks(lab: &Lab) -> Result<String, AttackFailure> {
         let own = files.at("modules/own");
         fs::create_dir_all(own.join("wit"))?;
         fs::write(own.join("own.wasm"), components::PROBE)?;
-        broke.extend(hang(&files, &engine, &[own.join(place)], place)?);
+        broke.extend(hang(
+            &files,
+            &engine,
+            &[own.join(place)],
+            place,
+            prompt(lab),
+        )?);
         places += 1;
     }
     ensure(broke.is_empty(), || broke.join("; "))?;
@@ -149,6 +158,7 @@ fn hang(
     engine: &Engine,
     replaced: &[PathBuf],
     place: &str,
+    within: Duration,
 ) -> Result<Option<String>, AttackFailure> {
     let mut fifos = Vec::new();
     for path in replaced {
@@ -158,7 +168,7 @@ fn hang(
     }
     let (files, engine) = (files.clone(), engine.clone());
     let what = format!("a FIFO at {place}");
-    match in_time(PROMPT, &what, async move || files.start(&engine).await) {
+    match in_time(within, &what, async move || files.start(&engine).await) {
         Ok(()) => Ok(None),
         Err(AttackFailure::Broke(what)) => Ok(Some(what)),
         Err(other) => Err(other),

@@ -40,6 +40,14 @@ pub const ATTACKS: &[Attack] = &[
         company: Company::Others,
         tries: |lab| Box::pin(newcomer_before_an_approved_name(lab)),
     },
+    Attack {
+        row: 39,
+        name: "newcomer_as_another_version",
+        attack: "a newcomer beside an approved module: a higher or lower version, a folder of its name",
+        must: "another name or none; the approved one runs",
+        company: Company::Others,
+        tries: |lab| Box::pin(newcomer_as_another_version(lab)),
+    },
 ];
 
 /// A modules folder with one module, `m`, and the approvals of it.
@@ -214,6 +222,64 @@ async fn newcomer_before_an_approved_name(lab: &Lab) -> Result<String, AttackFai
         }
     }
     Ok(format!("{held} newcomers, none took the name"))
+}
+
+async fn newcomer_as_another_version(lab: &Lab) -> Result<String, AttackFailure> {
+    let which = |number| components::parse(&components::which(number));
+    let mut held = 0;
+    for first_sight in [true, false] {
+        for (newcomer, manifest) in [
+            ("m@9.0.0.wasm", ""),
+            ("m@0.0.1.wasm", ""),
+            ("m@9.0.0/m.wasm", "name = \"m\"\ncomponent = \"m.wasm\"\n"),
+            ("m/m.wasm", "version = \"9.0.0\"\n"),
+            ("m/c.wasm", "component = \"c.wasm\"\n"),
+            (
+                "mm/m.wasm",
+                "name = \"m\"\nversion = \"9.0.0\"\ncomponent = \"m.wasm\"\n",
+            ),
+        ] {
+            let shop = Shop::new(lab, first_sight).await?;
+            put(&shop.path(), &which(1)?)?;
+            let module = shop.load().await?;
+            if !first_sight {
+                shop.arena.registry.approve(&module, &module.etag()).await?;
+            }
+            let modules = shop.folder.path().join("modules");
+            let path = modules.join(newcomer);
+            if let Some(own) = path.parent().filter(|own| *own != modules) {
+                fs::create_dir(own)?;
+                put(&own.join("module.toml"), manifest.as_bytes())?;
+            }
+            put(&path, &which(2)?)?;
+            shop.arena
+                .registry
+                .load_folder(&modules, None, &|_| ())
+                .await?;
+            answers_as_approved(&shop, newcomer, "while the host runs").await?;
+            let shop = shop.restarted(lab, first_sight).await?;
+            shop.arena
+                .registry
+                .load_folder(&modules, None, &|_| ())
+                .await?;
+            answers_as_approved(&shop, newcomer, "after a restart").await?;
+            held += 1;
+        }
+    }
+    Ok(format!("{held} newcomers, none ran as the approved one"))
+}
+
+async fn answers_as_approved(shop: &Shop, newcomer: &str, when: &str) -> Result<(), AttackFailure> {
+    let report = shop.arena.call("m.which", json!({})).await;
+    ensure(report.result.is_ok(), || {
+        format!(
+            "beside {newcomer}, {when}: the approved module is off: {:?}",
+            report.result
+        )
+    })?;
+    ensure(report.result? == Output::Value(json!(1)), || {
+        format!("beside {newcomer}, {when}: another one runs under its name")
+    })
 }
 
 async fn rug_pull(lab: &Lab) -> Result<String, AttackFailure> {

@@ -179,7 +179,7 @@ mod tests {
     fn rows_are_chosen_by_number() {
         let rows = chosen(suite(), &[20, 1]).unwrap();
         assert!(rows.iter().all(|attack| [1, 20].contains(&attack.row)));
-        for (row, expect) in [(24, "does not try the sandbox"), (99, "rows 1 to 40")] {
+        for (row, expect) in [(24, "does not try the sandbox"), (99, "rows 1 to 45")] {
             let error = chosen(suite(), &[row]).unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }

@@ -77,8 +77,9 @@ pub fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Result<Ex
         let needing: BTreeSet<String> = needing.into_iter().map(|it| it.key).collect();
         let (needing, harmless): (Vec<_>, Vec<_>) =
             now.iter().partition(|(key, _)| needing.contains(key));
-        show("holds if it is trusted:", &needing);
         show("holds in any case:", &harmless);
+        // Last, so that nothing moves it off the screen before the question.
+        show("holds if it is trusted:", &needing);
     }
     if !args.yes && !confirmed(&format!("trust {shown} as it is now?"))? {
         println!("{shown} stays untrusted");

@@ -17,6 +17,9 @@ use toolhold_runtime::trust::{FileTrust, TrustedFiles};
 pub const FOUND: &str = "toolhold.toml";
 /// The default file, with all its comments, has 30 kB.
 const MAX_BYTES: u64 = 1 << 20;
+/// Settings of the file: the default file has some 200, a person reads all of them before trusting the file, and each
+/// is compared with those that hold without it.
+const MAX_SETTINGS: usize = 4_096;
 /// Keys that a message names, and characters of each. `toolhold trust` shows all.
 const MAX_NAMED: usize = 4;
 const MAX_NAME: usize = 80;
@@ -71,7 +74,7 @@ impl FoundFile {
 /// The settings in the bytes of such a file, with dotted keys.
 ///
 /// # Errors
-/// They are not text, or not TOML.
+/// They are not text, not TOML, or too many.
 pub fn settings(bytes: &[u8]) -> Result<Vec<(String, Value)>, ConfigError> {
     Ok(flatten(&table(&format!("file {FOUND}"), bytes)?))
 }
@@ -81,7 +84,16 @@ fn table(origin: &str, bytes: &[u8]) -> Result<Table, ConfigError> {
         origin: origin.to_owned(),
         reason: error.to_string(),
     })?;
-    parse(origin, text)
+    let table = parse(origin, text)?;
+    let found = flatten(&table).len();
+    if found > MAX_SETTINGS {
+        return Err(ConfigError::TooMany {
+            origin: origin.to_owned(),
+            found,
+            most: MAX_SETTINGS,
+        });
+    }
+    Ok(table)
 }
 
 impl FoundLayer {
@@ -96,7 +108,7 @@ impl FoundLayer {
     /// The settings of a file, which is not trusted before [`FoundLayer::compare`].
     ///
     /// # Errors
-    /// It is not text, or not TOML.
+    /// It is not text, not TOML, or sets too much.
     pub fn of(file: FoundFile) -> Result<Self, ConfigError> {
         let origin = format!("file {FOUND}");
         let table = table(&origin, &file.bytes)?;
@@ -174,6 +186,24 @@ mod tests {
         std::fs::write(&path, b"\xff").unwrap();
         let found = read().unwrap().unwrap();
         assert!(FoundLayer::of(found).is_err());
+    }
+
+    #[test]
+    fn a_file_sets_no_more_than_a_person_reads() {
+        let of = |count: usize| {
+            let lines = (0..count).map(|number| format!("[mcp.a{number}]\n"));
+            let file = FoundFile {
+                path: PathBuf::from(FOUND),
+                bytes: lines.collect::<String>().into_bytes(),
+            };
+            FoundLayer::of(file)
+        };
+        assert!(of(MAX_SETTINGS).is_ok());
+        let error = of(MAX_SETTINGS + 1).unwrap_err().to_string();
+        assert!(
+            error.contains("sets 4097 keys, and may set 4096"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -44,6 +44,14 @@ pub enum ConfigError {
     },
     #[error("{origin} is not valid TOML: {reason}")]
     Syntax { origin: String, reason: String },
+    #[error(
+        "{origin} sets {found} keys, and may set {most}; a file that is named with --config may set more"
+    )]
+    TooMany {
+        origin: String,
+        found: usize,
+        most: usize,
+    },
     #[error("{origin} has no meaning for {key:?};{suggestion} `toolhold config` lists all keys")]
     UnknownKey {
         origin: String,

@@ -1,13 +1,18 @@
 //! Keys and values that outlive a call: one file a key, in a folder for each tenant and namespace.
 //!
 //! A key becomes a file name in hexadecimal, so that no key is a path. Writes replace the file in one
-//! step. Two modules with the same namespace see the same files, across processes too.
+//! step. Two modules with the same namespace see the same files, across processes too: so a write holds the
+//! folder's lock from the look at what is there until its file is in place, or two of them would share the
+//! same free bytes.
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-use std::io;
+use cap_std::fs::{Dir, OpenOptions};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::Errno;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use thiserror::Error;
 use toolhold_files::read_in;
 
@@ -17,6 +22,13 @@ pub const MAX_KEY_BYTES: usize = 100;
 const ENTRY_OVERHEAD_BYTES: u64 = 64;
 /// Maximum keys of one namespace: a listing holds them all.
 const MAX_KEYS_PER_NAMESPACE: usize = 10_000;
+/// How long a write waits for other writes to its namespace: each takes milliseconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two tries to take the lock.
+const LOCK_INTERVAL: Duration = Duration::from_millis(1);
+/// What is being written, no key's name. Only the holder of the lock writes it, and removes what a host that was
+/// killed left of it.
+const UNFINISHED: &str = ".unfinished";
 
 /// Why a key or value was not read or kept.
 #[derive(Debug, Error)]
@@ -55,9 +67,9 @@ impl Namespace {
     }
 
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = file_name(key)?;
         let folder = self.open()?;
+        let _lock = locked(&folder, LOCK_TIMEOUT)?;
         let full = KeyValueError::Quota { limit: self.limit };
         let mut total = cost(key.len(), value.len() as u64);
         let mut keys = 1;
@@ -70,10 +82,15 @@ impl Namespace {
         if total > self.limit || keys > MAX_KEYS_PER_NAMESPACE {
             return Err(full);
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{}-{number}", std::process::id());
-        folder.write(&temporary, value)?;
-        folder.rename(&temporary, &folder, name)?;
+        match folder.remove_file(UNFINISHED) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let mut file = folder.open_with(UNFINISHED, &options)?;
+        file.write_all(value)?;
+        folder.rename(UNFINISHED, &folder, name)?;
         Ok(())
     }
 
@@ -99,6 +116,26 @@ impl Namespace {
     fn open(&self) -> io::Result<Dir> {
         super::private_folder(&self.folder)?;
         Dir::open_ambient_dir(&self.folder, ambient_authority())
+    }
+}
+
+/// Waits until no other write to the folder is under way, in this process or in another. The lock is released when it is
+/// dropped. A process that was stopped while it held the lock does not hold up others for ever.
+fn locked(folder: &Dir, timeout: Duration) -> io::Result<OwnedFd> {
+    // The handle of the folder is a path to the system, which locks nothing.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let lock = openat(folder, ".", flags, Mode::empty())?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(lock),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(LOCK_INTERVAL);
     }
 }
 
@@ -181,6 +218,51 @@ mod tests {
         space("b").set("l", &[1; 200]).unwrap();
         assert!(matches!(space("a").set("", b""), Err(KeyValueError::Key)));
         assert!(space("a").get(&"k".repeat(101)).is_err());
+    }
+
+    #[test]
+    fn writes_at_the_same_time_share_the_quota() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 1_000);
+        for round in 0..20 {
+            let kept = std::thread::scope(|scope| {
+                let writes = ["a", "b", "c", "d"]
+                    .map(|key| scope.spawn(|| space.set(key, &[0; 700]).is_ok()));
+                writes.map(|write| write.join().unwrap())
+            });
+            let kept = kept.into_iter().filter(|kept| *kept).count();
+            assert_eq!((kept, space.keys("").unwrap().len()), (1, 1), "{round}");
+            for key in space.keys("").unwrap() {
+                assert!(space.delete(&key).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_killed_host_left_unfinished_is_no_key_and_does_not_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 300);
+        space.set("k", b"value").unwrap();
+        let path = space.folder.join(UNFINISHED);
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(space.keys("").unwrap(), ["k"]);
+        space.set("l", b"other").unwrap();
+        assert!(!path.exists());
+        assert_eq!(space.keys("").unwrap(), ["k", "l"]);
+    }
+
+    #[test]
+    fn a_write_does_not_wait_for_ever_for_another_process() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 300);
+        let folder = space.open().unwrap();
+        let soon = Duration::from_millis(20);
+        let held = locked(&folder, soon).unwrap();
+        let error = locked(&space.open().unwrap(), soon).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop(held);
+        locked(&folder, soon).unwrap();
     }
 
     #[test]

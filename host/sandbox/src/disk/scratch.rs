@@ -1,5 +1,6 @@
 //! Scratch directories: a place for a call's own files.
 
+use super::copy::copy_all;
 use super::remove::remove_until;
 use super::{private_folder, removal_queue};
 use std::io;
@@ -103,29 +104,6 @@ impl SessionFiles {
         }
         Ok(folders)
     }
-}
-
-/// Copies a folder with everything in it. Links are made anew as they are: a guest chose where they point to.
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    private_folder(to)?;
-    let mut pending = vec![(from.to_owned(), to.to_owned())];
-    while let Some((from, to)) = pending.pop() {
-        for entry in std::fs::read_dir(&from)? {
-            let entry = entry?;
-            let (source, target) = (entry.path(), to.join(entry.file_name()));
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                private_folder(&target)?;
-                pending.push((source, target));
-            } else if kind.is_file() {
-                std::fs::copy(source, target)?;
-            } else if kind.is_symlink() {
-                #[cfg(unix)]
-                std::os::unix::fs::symlink(std::fs::read_link(source)?, target)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Marks the folder as used now: [`sweep`] goes by this.

@@ -4,9 +4,11 @@ use crate::docs::{files, wit};
 use crate::error::LoadError;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use rustix::io::Errno;
 use semver::Version;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use toolhold_files::{ReadError, read_in};
 use toolhold_policy::manifest::Manifest;
@@ -17,13 +19,16 @@ pub(crate) struct ModuleCandidate {
     /// The file's or folder's name without its ending: `name` or `name@version`.
     pub slot: String,
     pub origin: String,
-    /// The folder its files are read from. Reading goes through it, so that no symbolic link or
-    /// `component = "../…"` leads out.
-    folder: Dir,
-    /// The component's file within `folder`; for a folder, unless the manifest says otherwise.
+    /// The folder that it was found in, which all candidates share: a folder may have more of them than a process may
+    /// open files.
+    root: Arc<Dir>,
+    /// Its own folder in `root`, which is opened when it is read; absent: its files are in `root` itself.
+    own: Option<String>,
+    /// The component's file in the folder that its files are read from; for a folder of its own, unless the manifest
+    /// says otherwise.
     file: PathBuf,
     has_manifest: bool,
-    /// Whether `folder` is the module's own.
+    /// Whether that folder is the module's own.
     owns_folder: bool,
 }
 
@@ -58,7 +63,7 @@ pub(crate) struct CandidateStamp(blake3::Hash);
 pub(crate) fn find(folder: &Path) -> io::Result<Vec<ModuleCandidate>> {
     let at =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", folder.display()));
-    let root = Dir::open_ambient_dir(folder, ambient_authority()).map_err(at)?;
+    let root = Arc::new(Dir::open_ambient_dir(folder, ambient_authority()).map_err(at)?);
     let mut found = Vec::new();
     for entry in root.entries().map_err(at)? {
         let entry = entry.map_err(at)?;
@@ -71,14 +76,22 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<ModuleCandidate>> {
         let origin = folder.join(name).display().to_string();
         // A symbolic link to a folder inside the modules folder is followed; one that leads out is
         // refused by `open_dir`, and then reported when the file is read.
-        if let Ok(sub) = root.open_dir(name) {
+        let sub = root.open_dir(name);
+        if let Err(error) = &sub
+            && is_exhausted(error)
+        {
+            // Without this look, what is there would seem to be none.
+            return Err(at(io::Error::new(error.kind(), error.to_string())));
+        }
+        if let Ok(sub) = sub {
             let has_manifest = sub.exists("module.toml");
             let file = PathBuf::from(format!("{name}.wasm"));
             if has_manifest || sub.exists(&file) {
                 found.push(ModuleCandidate {
                     slot: name.to_owned(),
                     origin,
-                    folder: sub,
+                    root: root.clone(),
+                    own: Some(name.to_owned()),
                     file,
                     has_manifest,
                     owns_folder: true,
@@ -88,7 +101,8 @@ pub(crate) fn find(folder: &Path) -> io::Result<Vec<ModuleCandidate>> {
             found.push(ModuleCandidate {
                 slot: stem.to_owned(),
                 origin,
-                folder: root.try_clone()?,
+                root: root.clone(),
+                own: None,
                 file: name.into(),
                 has_manifest: false,
                 owns_folder: false,
@@ -121,9 +135,10 @@ pub(crate) fn at(root: &Path, file: &Path) -> Result<ModuleCandidate, LoadError>
             file: PathBuf::from(format!("{own}.wasm")),
             has_manifest: folder.exists("module.toml"),
             owns_folder: true,
-            folder: folder.try_clone().map_err(failed)?,
+            root: Arc::new(folder.try_clone().map_err(failed)?),
+            own: None,
         };
-        let manifest = owner.read_manifest()?;
+        let manifest = owner.read_manifest(&folder)?;
         // A folder that cannot be a module is only the way to one.
         if let Ok((module, _)) = owner.identity(&manifest)
             && owner.component(&manifest, &module) == Path::new(name)
@@ -134,7 +149,8 @@ pub(crate) fn at(root: &Path, file: &Path) -> Result<ModuleCandidate, LoadError>
     Ok(ModuleCandidate {
         slot: stem.to_owned(),
         origin: root.join(file).display().to_string(),
-        folder,
+        root: Arc::new(folder),
+        own: None,
         file: name.into(),
         has_manifest: false,
         owns_folder: false,
@@ -147,15 +163,27 @@ impl ModuleCandidate {
         self.slot.split('@').next().unwrap_or_default()
     }
 
+    /// The folder its files are read from. Reading goes through it, so that no symbolic link or
+    /// `component = "../…"` leads out.
+    fn folder(&self) -> io::Result<Dir> {
+        match &self.own {
+            Some(own) => self.root.open_dir(own),
+            None => self.root.try_clone(),
+        }
+    }
+
     /// The name that it claims, if its manifest can be read, and the size of its component.
     pub fn claim(&self) -> (Option<String>, u64) {
-        let manifest = self.read_manifest().ok();
+        let Ok(folder) = self.folder() else {
+            return (None, 0);
+        };
+        let manifest = self.read_manifest(&folder).ok();
         let name = manifest.as_ref().and_then(|manifest| {
             let (name, _) = self.identity(manifest).ok()?;
             Some((self.component(manifest, &name), name))
         });
         let file = name.as_ref().map_or(&self.file, |(file, _)| file);
-        let bytes = self.folder.metadata(file).map_or(0, |file| file.len());
+        let bytes = folder.metadata(file).map_or(0, |file| file.len());
         (name.map(|(_, name)| name), bytes)
     }
 
@@ -166,36 +194,46 @@ impl ModuleCandidate {
         &self,
         most: impl FnOnce(&str, &Manifest) -> u64,
     ) -> Result<(ModuleFiles, CandidateStamp), LoadError> {
-        let before = self.stamp();
-        let files = self.read_files(most)?;
-        if self.stamp() != before {
+        let folder = self.folder().map_err(|source| LoadError::Read { source })?;
+        let before = self.stamp_in(&folder);
+        let files = self.read_files(&folder, most)?;
+        if self.stamp_in(&folder) != before {
             return Err(LoadError::Changing);
         }
         Ok((files, before))
     }
 
     pub fn stamp(&self) -> CandidateStamp {
+        match self.folder() {
+            Ok(folder) => self.stamp_in(&folder),
+            // That of a folder without files.
+            Err(_) => CandidateStamp(blake3::Hasher::new().finalize()),
+        }
+    }
+
+    fn stamp_in(&self, folder: &Dir) -> CandidateStamp {
         let mut hasher = blake3::Hasher::new();
         if self.owns_folder {
-            stamp_folder(&self.folder, &mut hasher);
-            if let Ok(wit) = self.folder.open_dir("wit") {
+            stamp_folder(folder, &mut hasher);
+            if let Ok(wit) = folder.open_dir("wit") {
                 stamp_folder(&wit, &mut hasher);
             }
         } else {
-            stamp_file(&self.folder, &self.file, &mut hasher);
-            stamp_file(&self.folder, &self.file.with_extension("wit"), &mut hasher);
+            stamp_file(folder, &self.file, &mut hasher);
+            stamp_file(folder, &self.file.with_extension("wit"), &mut hasher);
         }
         CandidateStamp(hasher.finalize())
     }
 
     fn read_files(
         &self,
+        folder: &Dir,
         most: impl FnOnce(&str, &Manifest) -> u64,
     ) -> Result<ModuleFiles, LoadError> {
-        let manifest = self.read_manifest()?;
+        let manifest = self.read_manifest(folder)?;
         let (name, version) = self.identity(&manifest)?;
         let file = self.component(&manifest, &name);
-        match read_capped(&self.folder, &file, most(&name, &manifest)) {
+        match read_capped(folder, &file, most(&name, &manifest)) {
             Err(LoadError::Read { source }) if source.kind() == io::ErrorKind::NotFound => {
                 let language = manifest.build.map(|build| build.language);
                 Err(LoadError::Missing {
@@ -211,7 +249,7 @@ impl ModuleCandidate {
                     version,
                     manifest,
                     component,
-                    wit: files::beside(&self.folder, stem),
+                    wit: files::beside(folder, stem),
                 })
             }
         }
@@ -228,14 +266,14 @@ impl ModuleCandidate {
         }
     }
 
-    fn read_manifest(&self) -> Result<Manifest, LoadError> {
+    fn read_manifest(&self, folder: &Dir) -> Result<Manifest, LoadError> {
         if !self.has_manifest {
             return Ok(Manifest::default());
         }
         let wrong = |reason| LoadError::Manifest { reason };
         let file = Path::new("module.toml");
         let bytes =
-            read_capped(&self.folder, file, Manifest::MAX_BYTES).map_err(|error| match error {
+            read_capped(folder, file, Manifest::MAX_BYTES).map_err(|error| match error {
                 LoadError::TooLarge { size, limit } => {
                     wrong(format!("it has {size} bytes, and may have {limit}"))
                 }
@@ -290,6 +328,12 @@ impl ModuleCandidate {
         })?;
         Ok((name, Some(version)))
     }
+}
+
+/// Whether the process, or the machine, can open no more files.
+fn is_exhausted(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Maximum bytes of `NAME@VERSION`: approvals are kept under it.
@@ -485,6 +529,21 @@ mod tests {
             let error = at(path, Path::new(file)).err().unwrap().to_string();
             assert!(error.contains(expect), "{file}: {error}");
         }
+    }
+
+    #[test]
+    fn candidates_share_one_handle() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..50 {
+            fs::write(root.path().join(format!("m{number}.wasm")), "x").unwrap();
+            fs::create_dir(root.path().join(format!("f{number}"))).unwrap();
+            fs::write(root.path().join(format!("f{number}/module.toml")), "").unwrap();
+        }
+        let found = find(root.path()).unwrap();
+        assert_eq!(found.len(), 100);
+        let shared = &found[0].root;
+        assert_eq!(Arc::strong_count(shared), 100);
+        assert!(found.iter().all(|it| Arc::ptr_eq(&it.root, shared)));
     }
 
     #[test]

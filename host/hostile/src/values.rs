@@ -1,0 +1,112 @@
+//! Row 45: what modules keep beyond their calls, by many calls at once.
+
+use crate::attack::{Attack, Company};
+use crate::components;
+use crate::fault::{AttackFailure, ensure};
+use crate::lab::{Lab, PLACES, expect_kind, kind};
+use futures_util::future::join_all;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use toolhold_policy::{Caller, Grant, KeyValueGrant};
+use toolhold_sandbox::{ModulePolicy, Storage};
+
+pub const ATTACKS: &[Attack] = &[Attack {
+    row: 45,
+    name: "values_kept_by_many",
+    attack: "two modules keep large values in one namespace, in all places at once",
+    must: "quota; one of them is kept",
+    company: Company::Others,
+    tries: |lab| Box::pin(values_kept_by_many(lab)),
+}];
+
+/// Enough for the small keys and one large value, and not for two.
+const QUOTA: u64 = 1_000_000;
+const LARGE: usize = 500_000;
+
+async fn values_kept_by_many(lab: &Lab) -> Result<String, AttackFailure> {
+    let state = lab.folder()?;
+    let values = state.path().join("values");
+    let mut arena = lab.arena(|policy| {
+        policy.storage = Storage {
+            scratch: None,
+            key_value: Some(values.clone()),
+        };
+        // Two modules share the namespace, and the quota with it.
+        for name in ["bad", "worse"] {
+            let grant = Grant {
+                key_value: Some(KeyValueGrant {
+                    namespace: "shared".into(),
+                    quota_bytes: QUOTA,
+                }),
+                ..Grant::default()
+            };
+            let module = ModulePolicy {
+                grant,
+                ..ModulePolicy::default()
+            };
+            policy.modules.insert(name.into(), module);
+        }
+    })?;
+    arena.benign().await?;
+    for name in ["bad", "worse"] {
+        arena.load(name, components::PROBE.to_vec()).await?;
+    }
+    let at = Caller {
+        tenant: "ada",
+        session: "1",
+    };
+    let small = json!({"key": "k", "value": "v"});
+    expect_kind(&arena.call_as(at, "bad.remember", small).await, "ok")?;
+    let folder = keys_that_take_long_to_read(&values)?;
+    let rounds = lab.times(10, 40);
+    for round in 0..rounds {
+        let bytes = LARGE;
+        let calls = (0..PLACES).map(|place| {
+            let tool = ["bad.remember", "worse.remember"][place as usize % 2];
+            let entry = json!({"key": format!("large{place}"), "value": "v".repeat(bytes)});
+            arena.call_as(at, tool, entry)
+        });
+        let mut kept = 0;
+        for report in join_all(calls).await {
+            ensure(["ok", "tool"].contains(&kind(&report)), || {
+                format!("{}: {:?}", kind(&report), report.result)
+            })?;
+            kept += usize::from(kind(&report) == "ok");
+        }
+        ensure(kept == 1, || {
+            format!("round {round}: {kept} values of {bytes} bytes were kept in a quota of {QUOTA}")
+        })?;
+        for file in fs::read_dir(&folder)? {
+            let file = file?;
+            if file.metadata()?.len() >= bytes as u64 {
+                fs::remove_file(file.path())?;
+            }
+        }
+    }
+    arena.unharmed().await?;
+    Ok(format!("{rounds} rounds, one value kept in each"))
+}
+
+/// Puts many keys without a value beside the one that is there: the more there are, the longer lies between the look at
+/// the quota and the write. The folder they are in.
+fn keys_that_take_long_to_read(root: &Path) -> Result<PathBuf, AttackFailure> {
+    for folder in fs::read_dir(root)? {
+        let folder = folder?.path();
+        if let Some(file) = fs::read_dir(&folder)?.next() {
+            let name = file?.file_name().to_string_lossy().into_owned();
+            for number in 1_000..4_000 {
+                // A key's name is written in hexadecimal, and a digit's is 3 and itself.
+                let digits = number
+                    .to_string()
+                    .chars()
+                    .fold(name.clone(), |name, digit| name + "3" + &digit.to_string());
+                fs::write(folder.join(digits), "")?;
+            }
+            return Ok(folder);
+        }
+    }
+    Err(AttackFailure::Broke(
+        "a value was kept, and is not there".into(),
+    ))
+}
