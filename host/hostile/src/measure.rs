@@ -8,6 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+/// Time in which the allocator gives back what is free: it keeps it for some seconds, for what comes next.
+const GIVING_BACK: Duration = Duration::from_secs(30);
+
 /// The memory that was resident when it was made: what comes on top is measured against it.
 pub struct Baseline(u64);
 
@@ -33,14 +36,20 @@ impl Baseline {
         Ok(more)
     }
 
-    /// What is resident now is at most `bound` bytes more.
+    /// What is resident is soon at most `bound` bytes more. Blocks until then.
     pub fn ensure_given_back(&self, bound: u64, what: &str) -> Result<(), AttackFailure> {
-        let more = process::resident_bytes()
-            .unwrap_or(0)
-            .saturating_sub(self.0);
-        ensure(more <= bound, || {
-            format!("{what}: {} MiB stay resident after it", more >> 20)
-        })
+        let started = Instant::now();
+        loop {
+            let resident = process::resident_bytes().unwrap_or(0);
+            let more = resident.saturating_sub(self.0);
+            if more <= bound {
+                return Ok(());
+            }
+            ensure(started.elapsed() < GIVING_BACK, || {
+                format!("{what}: {} MiB stay resident after it", more >> 20)
+            })?;
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }
 

@@ -131,7 +131,9 @@ fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
         let what = format!("`{}`", arguments.join(" "));
         ran.ensure_ended(&what)?;
         shown += 1;
-        if let Err(fault) = ensure_plain(&ran, &what, arguments.contains(&"inspect")) {
+        // What is approved is shown before, as it is inspected.
+        let shows_all = arguments.contains(&"inspect") || arguments.contains(&"approve");
+        if let Err(fault) = ensure_plain(&ran, &what, shows_all) {
             broke.push(fault.to_string());
         }
     }
@@ -142,7 +144,7 @@ fn texts_where_people_approve(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 /// What the command printed can neither steer a terminal nor be taken for its own words.
-fn ensure_plain(ran: &Ran, what: &str, inspects: bool) -> Result<(), AttackFailure> {
+fn ensure_plain(ran: &Ran, what: &str, shows_all: bool) -> Result<(), AttackFailure> {
     for text in [&ran.stdout, &ran.stderr] {
         let found = text.chars().find(|c| steers(*c));
         ensure(found.is_none(), || {
@@ -153,7 +155,7 @@ fn ensure_plain(ran: &Ran, what: &str, inspects: bool) -> Result<(), AttackFailu
     }
     for heading in ["what it may do", "approval"] {
         let times = ran.stdout.lines().filter(|line| *line == heading).count();
-        let most = usize::from(inspects);
+        let most = usize::from(shows_all);
         ensure(times <= most, || {
             format!("{what} shows a forged section {heading:?}")
         })?;
