@@ -7,9 +7,8 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
-use toolhold_files::read_in;
+use toolhold_files::{read_in, replace_in};
 
 /// Maximum bytes of a key: longer ones would not fit a file name.
 pub const MAX_KEY_BYTES: usize = 100;
@@ -55,7 +54,6 @@ impl Namespace {
     }
 
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = file_name(key)?;
         let folder = self.open()?;
         let full = KeyValueError::Quota { limit: self.limit };
@@ -70,11 +68,7 @@ impl Namespace {
         if total > self.limit || keys > MAX_KEYS_PER_NAMESPACE {
             return Err(full);
         }
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{}-{number}", std::process::id());
-        folder.write(&temporary, value)?;
-        folder.rename(&temporary, &folder, name)?;
-        Ok(())
+        Ok(replace_in(&folder, &name, value)?)
     }
 
     pub fn delete(&self, key: &str) -> Result<bool, KeyValueError> {

@@ -13,7 +13,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
-use toolhold_files::Links;
+use toolhold_files::{Links, temporary_name};
 use toolhold_policy::{Approval, ApprovalStore as _, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -354,7 +354,8 @@ fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(unwritable)?;
     }
-    let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+    let name = temporary_name("", ".part").with_context(unwritable)?;
+    let unfinished = path.with_extension(name);
     std::fs::write(&unfinished, toml::to_string_pretty(file)?).with_context(unwritable)?;
     Ok(unfinished)
 }
