@@ -85,6 +85,16 @@ impl Draft {
         Self::now("", "server_revoked", json!({"server": server}))
     }
 
+    /// A person trusted a found configuration file with exactly these bytes.
+    pub fn file_trusted(path: &str, digest: &str) -> Self {
+        Self::now("", "file_trusted", json!({"path": path, "digest": digest}))
+    }
+
+    /// A person trusts a found configuration file no more.
+    pub fn file_revoked(path: &str) -> Self {
+        Self::now("", "file_revoked", json!({"path": path}))
+    }
+
     /// A person created an API key.
     pub fn key_created(key: &str, permits: Value) -> Self {
         Self::now("", "key_created", json!({"key": key, "permits": permits}))
