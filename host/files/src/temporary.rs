@@ -19,7 +19,10 @@ const ATTEMPTS: usize = 8;
 pub fn temporary_name(before: &str, after: &str) -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    Ok(format!("{before}{:016x}{after}", u64::from_le_bytes(random)))
+    Ok(format!(
+        "{before}{:016x}{after}",
+        u64::from_le_bytes(random)
+    ))
 }
 
 /// Makes a folder in `parent` that only this user may enter. Its name begins with `before`.
@@ -91,7 +94,9 @@ mod tests {
         assert_eq!(tried, 3);
         let full = anew("", "", |_| std::fs::create_dir(root.path().join("left")));
         assert_eq!(full.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        let denied = anew("", "", |_| io::Result::<()>::Err(io::ErrorKind::PermissionDenied.into()));
+        let denied = anew("", "", |_| {
+            io::Result::<()>::Err(io::ErrorKind::PermissionDenied.into())
+        });
         assert_eq!(denied.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 

@@ -75,8 +75,7 @@ impl Checkout {
     fn of(revision: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("toolhold-lines-{}", std::process::id()));
         // What a killed process of the same number left there would be counted, too.
-        fs::create_dir(&folder)
-            .with_context(|| format!("could not make {}", folder.display()))?;
+        fs::create_dir(&folder).with_context(|| format!("could not make {}", folder.display()))?;
         let checkout = Self(folder);
         let mut archive = Command::new("git")
             .args([

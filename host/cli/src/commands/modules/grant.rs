@@ -235,9 +235,19 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
         list(given, "http")?.push(value);
     }
     for text in &args.with_secret {
-        let value = secret(text)?;
+        let mut value = secret(text)?;
         let name = value.get("name").cloned();
         let secrets = list(given, "secrets")?;
+        // The operator's decision about responses stays: the command has no word for it.
+        let known = secrets
+            .iter()
+            .find(|known| known.get("name") == name.as_ref());
+        if let (Some(reflect), Some(value)) = (
+            known.and_then(|known| known.get("reflect")),
+            value.as_table_mut(),
+        ) {
+            value.insert("reflect".into(), reflect.clone());
+        }
         secrets.retain(|other| other.get("name") != name.as_ref());
         secrets.push(value);
     }
