@@ -109,7 +109,10 @@ async fn a_busy_module_says_whose_places_are_taken() {
       (core module $m (func (export "spin") (loop (br 0))))
       (core instance $i (instantiate $m))
       (func (export "spin") (canon lift (core func $i "spin"))))"#;
-    for (own, places) in [(1, "limits.concurrent_calls"), (8, "modules.concurrent_calls")] {
+    for (own, places) in [
+        (1, "limits.concurrent_calls"),
+        (8, "modules.concurrent_calls"),
+    ] {
         let limits = LimitsRequest {
             concurrent_calls: Some(own),
             fuel: Some(0),
@@ -136,7 +139,9 @@ async fn a_busy_module_says_whose_places_are_taken() {
             let registry = registry.clone();
             running.push(tokio::spawn(async move {
                 let arguments = json!({});
-                registry.call(&Invocation::new("c", "m.spin", &arguments)).await
+                registry
+                    .call(&Invocation::new("c", "m.spin", &arguments))
+                    .await
             }));
             while engine.free_places() >= free {
                 tokio::time::sleep(Duration::from_millis(1)).await;
