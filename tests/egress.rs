@@ -12,7 +12,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use support::sandbox::{call, registry, repository};
 use toolhold_hostile::web::{Answers, AttackServer};
-use toolhold_policy::{CallReport, Grant, HttpGrant, Output, SecretGrant, SecretPlace, SecretSlot};
+use toolhold_policy::{
+    CallReport, Grant, HttpGrant, Output, Reflect, SecretGrant, SecretPlace, SecretSlot,
+};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry, Resolve};
 
 /// Printable ASCII with what every encoding has to escape.
@@ -57,14 +59,23 @@ impl FetcherSetup {
         self
     }
 
-    fn secret(mut self, web: &AttackServer, place: SecretPlace) -> Self {
+    fn secret(self, web: &AttackServer, place: SecretPlace) -> Self {
+        self.reflected(web, place, Reflect::Redact)
+    }
+
+    /// A secret with which a response is refused.
+    fn refused_secret(self, web: &AttackServer, place: SecretPlace) -> Self {
+        self.reflected(web, place, Reflect::Deny)
+    }
+
+    fn reflected(mut self, web: &AttackServer, place: SecretPlace, reflect: Reflect) -> Self {
         let slot = SecretSlot {
             name: "canary".into(),
             origin: web.origin().parse().expect("an origin"),
             place,
         };
-        self.secrets
-            .push(SecretGrant::new(slot, CANARY.into()).expect("a secret"));
+        let secret = SecretGrant::new(slot, CANARY.into()).expect("a secret");
+        self.secrets.push(secret.reflecting(reflect));
         self
     }
 

@@ -6,6 +6,7 @@ use support::host::{Finished, Host, finish};
 use support::server::Server;
 use support::transcript::answers;
 use support::until;
+use toolhold_policy::Digest;
 
 const FILE: &str = "toolhold.toml";
 
@@ -137,6 +138,50 @@ fn what_is_trusted_are_these_bytes_in_this_folder() {
     let revoked = host.run(&["trust", "--revoke"]);
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
     assert_eq!(setting(&host, key).0, "");
+    // Who decided what is in the log: each decision once.
+    let found = host.run(&["audit", "search", "--json"]);
+    let lines = found.stdout.lines();
+    let entries: Vec<Value> = lines.map(|it| serde_json::from_str(it).unwrap()).collect();
+    let told: Vec<_> = entries
+        .iter()
+        .map(|it| (it["action"].as_str().unwrap(), it["digest"].as_str()))
+        .collect();
+    let digests = [file("a"), file("b")].map(|text| format!("{:?}", Digest::of(text.as_bytes())));
+    assert_eq!(
+        told,
+        [
+            ("file_trusted", Some(&*digests[0])),
+            ("file_trusted", Some(&*digests[1])),
+            ("file_revoked", None)
+        ]
+    );
+    let path = host.path().canonicalize().unwrap().join(FILE);
+    for entry in &entries {
+        assert_eq!(entry["path"], path.to_str().unwrap());
+        assert!(
+            entry["owner"].as_str().unwrap().starts_with("uid:"),
+            "{entry}"
+        );
+    }
+}
+
+/// A file that says where records are kept does not get the record of its own trust.
+#[test]
+fn trust_is_logged_where_the_user_keeps_the_log() {
+    let host = Host::new();
+    let elsewhere = "[storage]\nurl_env = \"EVIL\"\n";
+    host.write_untrusted(FILE, elsewhere);
+    let run = |arguments: &[&str]| {
+        let mut command = host.command(arguments);
+        command.env("EVIL", "postgres://127.0.0.1:1/evil");
+        finish(command.output().unwrap())
+    };
+    for arguments in [&["trust", "--yes"][..], &["trust", "--revoke"]] {
+        let done = run(arguments);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let found = run(&["audit", "search", "file_"]);
+    assert_eq!(found.stdout.lines().count(), 2, "{found:?}");
 }
 
 #[test]

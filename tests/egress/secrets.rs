@@ -37,6 +37,30 @@ async fn a_secret_in_a_header() {
     );
 }
 
+/// Whether the head or the body holds it.
+#[tokio::test]
+async fn a_response_that_holds_a_refused_secret_is_refused() {
+    let web = start().await;
+    let place = || SecretPlace::Header {
+        name: "Authorization".into(),
+        format: None,
+    };
+    let redacting = given([local(&web)]).secret(&web, place()).fetcher().await;
+    let report = get(&redacting, &web.url("/echo")).await;
+    assert!(report.result.is_ok(), "{report:?}");
+    let refusing = given([local(&web)])
+        .refused_secret(&web, place())
+        .fetcher()
+        .await;
+    let report = get(&refusing, &web.url("/echo")).await;
+    let error = report.result.unwrap_err();
+    assert_eq!(error.kind(), "secret_reflected", "{error}");
+    assert!(!error.to_string().contains(CANARY), "{error}");
+    // What does not hold it passes.
+    let report = get(&refusing, &web.url("/last")).await;
+    assert!(report.result.is_ok(), "{report:?}");
+}
+
 #[tokio::test]
 async fn a_secret_in_the_query() {
     let web = start().await;

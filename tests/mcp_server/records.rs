@@ -79,6 +79,36 @@ fn calls_are_in_the_audit_log_before_anybody_has_their_result() {
     assert!(entry["duration_us"].as_u64() > Some(0), "{entry}");
 }
 
+/// The tool was called, and nothing of the process could say what came of it.
+#[test]
+fn a_call_during_which_the_server_is_killed_is_in_the_log_as_interrupted() {
+    let host = host();
+    let mut client = Stdio::session(&host, &[], json!({}));
+    client.ask(call(1, "probe.answer", json!({})));
+    let (mut toil, token) = (call(2, "probe.toil", json!({})), json!("t"));
+    toil["params"]["_meta"] = json!({"progressToken": token});
+    client.send(toil);
+    // Its guest says that it runs.
+    let told = client.next();
+    assert_eq!(told["params"]["progressToken"], token, "{told}");
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+    // A second look finds nothing more.
+    for _ in 0..2 {
+        let entries = audited(&host, 2);
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|it| (it["tool"].as_str().unwrap(), it["status"].as_str().unwrap()))
+            .collect();
+        assert_eq!(
+            seen,
+            [("probe.answer", "ok"), ("probe.toil", "interrupted")]
+        );
+        assert_eq!(entries[1]["via"], "mcp");
+        assert!(entries[1].get("result_digest").is_none(), "{entries:?}");
+    }
+}
+
 #[test]
 fn results_that_do_not_wait_for_the_log_are_in_it_when_the_server_has_ended() {
     const CALLS: i64 = 20;

@@ -155,6 +155,6 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
-        Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args),
+        Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
     }
 }

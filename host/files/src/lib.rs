@@ -3,10 +3,13 @@
 //!
 //! A name that was checked may mean something else when it is opened. So a name is opened first, in a way that
 //! neither waits nor follows what it must not follow, and what was opened is checked. [`read`] and its like give the
-//! content of a regular file; [`Directory`] stays open, and all that is in it is reached through it.
+//! content of a regular file; [`Directory`] stays open, and all that is in it is reached through it. What is made for a
+//! while has a random name ([`temporary_name`] and its like), and takes nothing that is there.
 
 mod directory;
 mod regular;
+mod temporary;
 
 pub use directory::{Directory, DirectoryId, Resolution, open_folder};
 pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text};
+pub use temporary::{replace_in, temporary_folder, temporary_name};

@@ -96,10 +96,23 @@ pub enum CallError {
         "the call returned more than its output limit of {limit} bytes; ask for a smaller part"
     )]
     Output { limit: u64 },
+    /// A list or a text that the tool gave to the host in one of its calls was longer than a host call takes.
+    #[error(
+        "the tool gave the host more than {limit} bytes in one host call, such as a long list to wait for; give it less at a time"
+    )]
+    HostCall { limit: u64 },
+    /// The tool asked for more random bytes at once than a host call returns.
+    #[error("the tool asked for more than {limit} random bytes at once; ask for fewer at a time")]
+    RandomBytes { limit: u64 },
     /// A limit of outbound HTTP fired, and the call failed after that.
     #[error("the call went beyond its limit of {limit}; ask for less in one call")]
     #[strum(serialize = "http-body")]
     HttpBody { limit: HttpLimit },
+    /// A response held a secret that the operator lets nothing send back, and the call failed after that.
+    #[error(
+        "a response held a secret of the operator's that may not come back (reflect = \"deny\"), and was refused; another call that makes the server repeat it is refused, too"
+    )]
+    SecretReflected,
     #[error("the tool returned something that is not valid JSON: {reason}")]
     Encoding { reason: String },
     #[error("the tool crashed: {reason}")]
@@ -111,12 +124,35 @@ pub enum CallError {
         message: String,
         data: Option<Value>,
     },
-    #[error("all {permits} places for running calls were taken for {} ms; try again later", waited.as_millis())]
-    Busy { permits: usize, waited: Duration },
+    #[error("{places} for {} ms; try again later", waited.as_millis())]
+    Busy {
+        places: TakenPlaces,
+        waited: Duration,
+    },
     #[error("the tool could not be given what it was granted: {reason}")]
     Grant { reason: String },
     #[error("the host could not run the call: {reason}")]
     Host { reason: String },
+}
+
+/// Which places for running calls were taken when a call found none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum TakenPlaces {
+    /// All that the module itself may have.
+    #[error(
+        "this module already ran the {0} calls that it may run at a time (limits.concurrent_calls)"
+    )]
+    Module(usize),
+    /// All of the host, by calls of this and other modules.
+    #[error(
+        "calls of this and other modules took the {0} places for running calls that this host has (modules.concurrent_calls)"
+    )]
+    Host(usize),
+    /// So many calls wait for a place already that no more may.
+    #[error(
+        "too many calls waited already for the {0} places for running calls that this host has (modules.concurrent_calls)"
+    )]
+    Queue(usize),
 }
 
 impl CallError {
@@ -137,6 +173,7 @@ impl CallError {
             Self::Grant { .. }
             | Self::Host { .. }
             | Self::Denied { .. }
+            | Self::SecretReflected
             | Self::NotApproved { .. }
             | Self::Revoked { .. } => ErrorClass::Fatal,
             _ => ErrorClass::Correctable,

@@ -49,7 +49,7 @@ pub use call::{
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};
-pub use error::{CallError, ErrorClass};
+pub use error::{CallError, ErrorClass, TakenPlaces};
 pub use grant::{
     Access, Capability, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness,
     ScratchGrant, Share,
@@ -59,6 +59,6 @@ pub use log::{Captured, LogLevel, LogLine};
 pub use manifest::{Manifest, ManifestError};
 pub use redact::Redactor;
 pub use restrictions::{GrantRestrictions, NarrowedGrant, Permit, PermitError, Restriction};
-pub use secret::{SecretGrant, SecretPlace, SecretSlot};
+pub use secret::{Reflect, SecretGrant, SecretPlace, SecretSlot};
 pub use text::{UntrustedText, is_name, tool_name, visible, visible_json};
 pub use tool::{Annotations, Claims, DocsSource, Example, ToolSpec};

@@ -1,12 +1,15 @@
 //! Calls outside of runs, by an MCP client or a person, recorded in the audit log and in traces like calls of
 //! runs.
 //!
-//! A call's row is in the log before its result is returned; with [`Durability::Queued`] it follows at once.
-//! A cancelled call has a row, too; a call whose process was killed has none.
+//! That a call begins is written before its tool is called, and its row is in the log before its result is returned.
+//! A cancelled call has a row, too; that of a call whose process was killed is written by the next process that
+//! reads the log. With [`Durability::Queued`] the row follows at once, and a killed process loses the last rows and
+//! those of running calls.
 
 use crate::telemetry::cache_lookups;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -183,13 +186,7 @@ struct CallerRecorder {
 impl CallRecorder for CallerRecorder {
     fn ready(&self) -> Result<(), ToolFailure> {
         let writable = self.recorder.store().map_or(Ok(()), Store::writable);
-        writable.map_err(|error| ToolFailure {
-            kind: "not_recorded".into(),
-            class: ErrorClass::Retryable,
-            message: format!(
-                "nothing was called: the audit log cannot be written just now ({error}); try again later"
-            ),
-        })
+        writable.map_err(|error| not_recorded(&error))
     }
 
     fn begin<'a>(&'a self, call: NewCall<'a>) -> BoxFuture<'a, Box<dyn CallRecording>> {
@@ -226,17 +223,30 @@ impl CallRecording for Recording {
         Box::pin(std::future::ready(()))
     }
 
-    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()> {
-        if let (Some(others), Some(record), Some(redaction)) =
-            (others, &mut self.record, self.recorder.redaction())
-        {
-            record.arguments = kept_arguments(redaction, others);
-        }
-        Box::pin(std::future::ready(()))
+    fn started<'a>(
+        &'a mut self,
+        others: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), ToolFailure>> {
+        Box::pin(async move {
+            let Some(record) = &mut self.record else {
+                return Ok(());
+            };
+            if let (Some(others), Some(redaction)) = (others, self.recorder.redaction()) {
+                record.arguments = kept_arguments(redaction, others);
+            }
+            let Some(audit) = &self.recorder.audit else {
+                return Ok(());
+            };
+            let begun = audit.store.audit_begin(record, audit.until).await;
+            begun.map_err(|error| {
+                tracing::error!(%error, "the begin of a call cannot be recorded");
+                not_recorded(&error)
+            })
+        })
     }
 
     fn ended(mut self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>> {
-        let writing = self.close(end).and_then(|draft| self.writing(draft));
+        let writing = self.close(end).and_then(|row| self.writing(row));
         Box::pin(async move {
             match writing {
                 // A task of its own: the call was made, and must be recorded even if the caller goes away
@@ -255,13 +265,23 @@ impl CallRecording for Recording {
     }
 }
 
+fn not_recorded(error: &dyn Display) -> ToolFailure {
+    ToolFailure {
+        kind: "not_recorded".into(),
+        class: ErrorClass::Retryable,
+        message: format!(
+            "nothing was called: the audit log cannot be written just now ({error}); try again later"
+        ),
+    }
+}
+
 fn is_refusal(decision: &Decision) -> bool {
     matches!(decision.verdict, Verdict::Refuse { .. })
 }
 
 impl Recording {
-    /// Ends the span, and returns the row.
-    fn close(&mut self, end: &CallEnd) -> Option<Draft> {
+    /// Ends the span, and returns the call's id and row.
+    fn close(&mut self, end: &CallEnd) -> Option<(String, Draft)> {
         let ToolResult {
             outcome,
             usage,
@@ -273,17 +293,21 @@ impl Recording {
             span.end(outcome, usage, module.as_deref());
         }
         let record = self.record.take()?;
-        Some(record.ended(outcome, usage.duration_us, module.as_deref(), end.by_host))
+        let id = record.id.clone();
+        let row = record.ended(outcome, usage.duration_us, module.as_deref(), end.by_host);
+        Some((id, row))
     }
 
     fn writing(
         &mut self,
-        draft: Draft,
+        (call, row): (String, Draft),
     ) -> Option<impl Future<Output = io::Result<()>> + Send + use<>> {
         let audit = self.recorder.audit.clone()?;
         let open = self.open.take();
         Some(async move {
-            let written = audit.store.audit_call(draft, audit.until, Box::new(open));
+            let written = audit
+                .store
+                .audit_call(&call, row, audit.until, Box::new(open));
             let written = written.await;
             if let Err(error) = &written {
                 tracing::error!(%error, "a call is not in the audit log");
@@ -303,9 +327,9 @@ impl Drop for Recording {
         let mut end = CallEnd::refused(cancelled);
         let took = self.began.elapsed().as_micros();
         end.result.usage.duration_us = u64::try_from(took).unwrap_or(u64::MAX);
-        if let Some(draft) = self.close(&end)
+        if let Some(row) = self.close(&end)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
-            && let Some(writing) = self.writing(draft)
+            && let Some(writing) = self.writing(row)
         {
             runtime.spawn(writing);
         }

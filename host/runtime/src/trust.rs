@@ -139,12 +139,13 @@ impl TrustedFiles {
     }
 }
 
-fn slot(path: &Path) -> String {
-    Digest::of(path.as_os_str().as_bytes()).to_string()
+/// How records name the bytes of a file.
+pub fn digest(bytes: &[u8]) -> String {
+    format!("{:?}", Digest::of(bytes))
 }
 
-fn digest(bytes: &[u8]) -> String {
-    format!("{:?}", Digest::of(bytes))
+fn slot(path: &Path) -> String {
+    Digest::of(path.as_os_str().as_bytes()).to_string()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The changes of runs to the database, and their SQL statements.
 
-use crate::audit_log::Draft;
+use crate::audit_log::{BegunCall, Draft};
 use crate::claims::RunClaim;
 use crate::error::WriteError;
 use crate::label::Label;
@@ -52,6 +52,10 @@ pub enum Change {
     },
     /// A row for the audit log.
     Audit(Box<Draft>),
+    /// A call of no run is about to be made.
+    CallBegan(Box<BegunCall>),
+    /// A call of no run has ended.
+    CallEnded { call: String },
     /// The process gives up the lease of a run that has not ended. The claim is dropped once this is written, so no
     /// other task of the process takes the run before.
     Released { run: RunClaim, holder: String },
@@ -173,8 +177,8 @@ impl Change {
                     .execute(connection)
                     .await?;
             }
-            // The writer adds audit rows after all other changes of its batch.
-            Self::Audit(_) => {}
+            // The writer adds audit rows after all other changes of its batch, and the calls of a batch together.
+            Self::Audit(_) | Self::CallBegan(_) | Self::CallEnded { .. } => {}
             Self::Released { run, holder } => {
                 sqlx::query("UPDATE runs SET holder = NULL WHERE id = $1 AND holder = $2")
                     .bind(run.id().to_string())
@@ -185,6 +189,53 @@ impl Change {
         }
         Ok(())
     }
+}
+
+/// A further statement costs more than a further row. PostgreSQL, SQLite.
+const BEGUN: [&str; 2] = [
+    "INSERT INTO open_calls (call, holder, draft) SELECT call, holder, draft FROM json_to_recordset($1::json) AS begun \
+     (call TEXT, holder TEXT, draft TEXT) WHERE true ON CONFLICT (call) DO NOTHING",
+    "INSERT INTO open_calls (call, holder, draft) SELECT value ->> 'call', value ->> 'holder', value ->> 'draft' \
+     FROM json_each($1) WHERE true ON CONFLICT (call) DO NOTHING",
+];
+const ENDED: [&str; 2] = [
+    "DELETE FROM open_calls WHERE call IN (SELECT json_array_elements_text($1::json))",
+    "DELETE FROM open_calls WHERE call IN (SELECT value FROM json_each($1))",
+];
+
+/// Writes which calls of no run have begun and ended.
+pub async fn write_calls<'a>(
+    connection: &mut AnyConnection,
+    is_file: bool,
+    changes: impl Iterator<Item = &'a Change>,
+) -> Result<(), sqlx::Error> {
+    let (mut begun, mut ended) = (Vec::new(), Vec::new());
+    for change in changes {
+        match change {
+            Change::CallBegan(call) => begun.push(call),
+            Change::CallEnded { call } => ended.push(call),
+            _ => {}
+        }
+    }
+    let texts = [
+        (
+            BEGUN,
+            (!begun.is_empty()).then(|| serde_json::to_string(&begun)),
+        ),
+        (
+            ENDED,
+            (!ended.is_empty()).then(|| serde_json::to_string(&ended)),
+        ),
+    ];
+    for ([on_server, in_file], text) in texts {
+        if let Some(text) = text {
+            sqlx::query(if is_file { in_file } else { on_server })
+                .bind(text.map_err(|error| sqlx::Error::Encode(error.into()))?)
+                .execute(&mut *connection)
+                .await?;
+        }
+    }
+    Ok(())
 }
 
 /// Locks the session of a turn that begins, which must exist. On PostgreSQL the session cannot be deleted until the

@@ -12,8 +12,10 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, &str); 1] =
-    [(1, "initial", include_str!("schema/0001_initial.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "initial", include_str!("schema/0001_initial.sql")),
+    (2, "open calls", include_str!("schema/0002_open_calls.sql")),
+];
 
 /// Creates the tables in an empty database, and applies the migrations that an older one lacks.
 pub fn migrator() -> Migrator {

@@ -74,8 +74,8 @@ struct Checkout(PathBuf);
 impl Checkout {
     fn of(revision: &str) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("toolhold-lines-{}", std::process::id()));
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("could not make {}", folder.display()))?;
+        // What a killed process of the same number left there would be counted, too.
+        fs::create_dir(&folder).with_context(|| format!("could not make {}", folder.display()))?;
         let checkout = Self(folder);
         let mut archive = Command::new("git")
             .args([

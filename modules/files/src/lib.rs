@@ -2,6 +2,7 @@
 //! host's work, and what was not granted does not exist here.
 
 mod list;
+mod listing;
 mod read;
 mod roots;
 mod search;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use toolhold_guest::{Annotations, Error, Tool, json};
 
 use crate::roots::Roots;
-use crate::walk::{Entry, walk};
+use crate::walk::{Entry, Kind, walk};
 
 /// Shown unless the call says otherwise.
 const DEFAULT_LIMIT: usize = 200;
@@ -52,6 +52,10 @@ struct Listed {
     entries: Vec<Item>,
     /// Whether there are more entries than `limit`.
     truncated: bool,
+    /// Entries that are left out because their names are not UTF-8: no call can name them.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    unnamed: usize,
     /// Granted directories other than the one that relative paths begin in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -67,13 +71,9 @@ struct Item {
     bytes: Option<u64>,
 }
 
-#[derive(Clone, Copy, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Kind {
-    File,
-    Directory,
-    Link,
-    Other,
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+pub fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn list(roots: &Roots, arguments: &List) -> Result<Listed, Error> {
@@ -81,24 +81,17 @@ fn list(roots: &Roots, arguments: &List) -> Result<Listed, Error> {
     let directory = roots.resolve(arguments.path.as_deref().unwrap_or("."))?;
     let mut found = walk(&directory, arguments.recursive)
         .map_err(|error| roots.explain(&error, "list", &directory))?;
+    let entries = found.by_ref().take(limit);
+    let entries = entries.map(|entry| item(roots, &entry)).collect();
     Ok(Listed {
-        entries: found
-            .by_ref()
-            .take(limit)
-            .map(|entry| item(roots, &entry))
-            .collect(),
+        entries,
         truncated: found.next().is_some(),
+        unnamed: found.unnamed,
         other_directories: roots.others(),
     })
 }
 
 fn item(roots: &Roots, entry: &Entry) -> Item {
-    let kind = match entry.kind {
-        kind if kind.is_symlink() => Kind::Link,
-        kind if kind.is_dir() => Kind::Directory,
-        kind if kind.is_file() => Kind::File,
-        _ => Kind::Other,
-    };
     let size = || {
         fs::metadata(&entry.path)
             .ok()
@@ -106,7 +99,11 @@ fn item(roots: &Roots, entry: &Entry) -> Item {
     };
     Item {
         path: roots.display(&entry.path),
-        kind,
-        bytes: if entry.kind.is_file() { size() } else { None },
+        kind: entry.kind,
+        bytes: if entry.kind == Kind::File {
+            size()
+        } else {
+            None
+        },
     }
 }

@@ -81,6 +81,7 @@ struct Part {
 fn read(roots: &Roots, arguments: &Arguments) -> Result<Content, Error> {
     let path = roots.resolve(&arguments.path)?;
     let failed = |error: io::Error| roots.explain(&error, "read", &path);
+    roots.may_open(&path, "read")?;
     let mut file = File::open(&path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     // Some systems open a directory and fail at the first read, with less to say.

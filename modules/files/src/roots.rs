@@ -1,5 +1,6 @@
 //! Which directories were granted, and where a path that a model wrote leads.
 
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
@@ -90,6 +91,20 @@ impl Roots {
     /// The granted directories besides the first.
     pub fn others(&self) -> Vec<String> {
         self.names().split_off(self.0.len().min(1))
+    }
+
+    /// Says that there is a FIFO, a socket or a device, which the system refuses for no reason that the model could
+    /// see. Whatever else is there, or is not, is for opening to find out.
+    pub fn may_open(&self, path: &Path, action: &str) -> Result<(), Error> {
+        let special = fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir());
+        if special {
+            let shown = self.display(path);
+            return Err(Error::correctable(format!(
+                "cannot {action} `{shown}`: it is no file with content, but a FIFO, a socket or a device; choose \
+                 another one"
+            )));
+        }
+        Ok(())
     }
 
     /// What a failed operation means to the model.

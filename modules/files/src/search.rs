@@ -7,9 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_guest::{Annotations, Error, Tool, json};
 
+use crate::list::is_zero;
 use crate::read::is_binary;
 use crate::roots::Roots;
-use crate::walk::walk;
+use crate::walk::{Kind, walk};
 
 /// Shown unless the call says otherwise.
 const DEFAULT_LIMIT: usize = 100;
@@ -69,6 +70,10 @@ struct Found {
     files_searched: usize,
     /// Files that are binary, larger than 16 MiB, or not readable.
     files_skipped: usize,
+    /// Files and directories that were not looked into because their names are not UTF-8.
+    #[serde(skip_serializing_if = "is_zero")]
+    #[schemars(default)]
+    unnamed: usize,
     /// Whether the search ended at `limit` and there are more.
     truncated: bool,
 }
@@ -92,15 +97,15 @@ fn search(roots: &Roots, arguments: &Search) -> Result<Found, Error> {
         found.search_file(roots, &top, &pattern, limit);
         return Ok(found);
     }
-    for entry in walk(&top, true)
-        .map_err(failed)?
-        .filter(|entry| entry.kind.is_file())
-    {
+    roots.may_open(&top, "search")?;
+    let mut entries = walk(&top, true).map_err(failed)?;
+    for entry in entries.by_ref().filter(|entry| entry.kind == Kind::File) {
         found.search_file(roots, &entry.path, &pattern, limit);
         if found.truncated {
             break;
         }
     }
+    found.unnamed = entries.unnamed;
     Ok(found)
 }
 

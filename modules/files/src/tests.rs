@@ -217,3 +217,51 @@ fn search_finds_texts_and_patterns_and_counts_what_it_skips() {
     let error = failure(search(json!({ "query": "(", "regex": true })));
     assert!(error.contains("no valid pattern"), "{error}");
 }
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_no_text_are_counted() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let (directory, tools) = fixture();
+    for name in [&b"a\xff"[..], b"notes/\xfe"] {
+        fs::write(directory.path().join(OsStr::from_bytes(name)), "Ada").unwrap();
+    }
+    let all = check::call(&tools, "list", &json!({ "recursive": true })).unwrap();
+    assert_eq!(all["entries"].as_array().map(Vec::len), Some(2));
+    assert_eq!(all["unnamed"], 2);
+    let one = check::call(&tools, "list", &json!({ "path": "notes" })).unwrap();
+    assert_eq!(one["unnamed"], 1);
+    let found = check::call(&tools, "search", &json!({ "query": "Ada" })).unwrap();
+    assert_eq!(
+        (&found["files_searched"], &found["unnamed"]),
+        (&json!(1), &json!(2))
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_fifo_is_called_one_and_not_waited_for() {
+    let (directory, tools) = fixture();
+    let fifo = directory.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let all = check::call(&tools, "list", &json!({})).unwrap();
+    assert_eq!(all["entries"][0], json!({ "path": "fifo", "kind": "fifo" }));
+    for (tool, arguments) in [
+        ("read", json!({ "path": "fifo" })),
+        ("search", json!({ "query": "a", "path": "fifo" })),
+        (
+            "write",
+            json!({ "path": "fifo", "content": "", "mode": "append" }),
+        ),
+    ] {
+        let error = check::call(&tools, tool, &arguments).unwrap_err();
+        assert!(error.is_correctable());
+        assert!(
+            error.message().contains("a FIFO, a socket"),
+            "{}",
+            error.message()
+        );
+    }
+}

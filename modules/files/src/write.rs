@@ -61,6 +61,7 @@ fn write(roots: &Roots, arguments: &Arguments) -> Result<Receipt, Error> {
     if let Some(directory) = path.parent().filter(|directory| !directory.exists()) {
         fs::create_dir_all(directory).map_err(failed)?;
     }
+    roots.may_open(&path, "write")?;
     let mut options = OpenOptions::new();
     match arguments.mode {
         Mode::Create => options.write(true).create_new(true),

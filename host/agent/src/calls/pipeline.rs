@@ -195,7 +195,8 @@ impl CallPipeline {
             NoBudget::Busy(message) => CallStop::NotCalled(NotCalled::Busy(message)),
         })?;
         let others = (arguments != asked).then_some(&arguments);
-        recording.started(others).await;
+        let started = recording.started(others).await;
+        started.map_err(|failure| CallStop::NotCalled(NotCalled::NotRecorded(failure)))?;
         let call = self.tool_call(request, arguments, seen.clone());
         let mut result = self.toolbox.call(&call).await;
         let outcome = match &seen {

@@ -70,9 +70,15 @@ pub trait CallRecording: Send {
     /// decision; notices. A question is recorded when this returns.
     fn event(&mut self, event: EventKind) -> BoxFuture<'_, ()>;
 
-    /// The tool is called, with these arguments if they are others than the caller means. It is recorded when this
-    /// returns.
-    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()>;
+    /// The tool is about to be called, with these arguments if they are others than the caller means. When this
+    /// returns, that is recorded: also if this process is killed during the call.
+    ///
+    /// # Errors
+    /// It could not be recorded. The tool is not called then.
+    fn started<'a>(
+        &'a mut self,
+        others: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), ToolFailure>>;
 
     /// When this returns, the call is recorded, or will be.
     ///

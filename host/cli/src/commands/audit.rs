@@ -75,6 +75,10 @@ impl EntryFilter {
 
 pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit> {
     let store = host::store(config).await?;
+    if let Err(error) = store.audit_interrupted().await {
+        let what = "calls that were interrupted since the last look may be missing";
+        output::remark(&format!("{what}: {error}"));
+    }
     match command {
         AuditCommand::Verify { expect, json } => verify(&store, expect.as_deref(), json).await,
         AuditCommand::Export { which } => {

@@ -13,7 +13,9 @@ use similar::TextDiff;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use toolhold_runtime::trust::{FileTrust, TrustedFile, TrustedFiles};
+use toolhold_runtime::host;
+use toolhold_runtime::trust::{FileTrust, TrustedFile, TrustedFiles, digest};
+use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {
@@ -37,7 +39,7 @@ pub fn note(loaded: &Loaded) {
     }
 }
 
-pub fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Result<Exit> {
+pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Result<Exit> {
     let trusted = config::trusted(flags)?;
     if args.list {
         list(&trusted.all().context("the trusted files cannot be read")?);
@@ -45,7 +47,7 @@ pub fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Result<Ex
     }
     let folder = folder(args.file.as_deref().unwrap_or(Path::new(".")))?;
     if args.revoke {
-        return revoke(&trusted, &folder);
+        return revoke(&trusted, &folder, flags).await;
     }
     if let Some(named) = named {
         bail!(
@@ -85,6 +87,9 @@ pub fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Result<Ex
         println!("{shown} stays untrusted");
         return Ok(Exit::Failed);
     }
+    let draft = Draft::file_trusted(&path.display().to_string(), &digest(&bytes));
+    // Logged first: the audit log has every decision.
+    log(flags, draft).await?;
     let kept = trusted.trust(&path, &bytes);
     kept.context("the trust in the file cannot be kept")?;
     println!("{} {shown}", good("trusted:"));
@@ -106,15 +111,25 @@ fn folder(file: &Path) -> Result<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
+/// Writes into the audit log that is the user's own, and not where a found file says.
+async fn log(flags: &Flags, draft: Draft) -> Result<()> {
+    let store = host::store(&config::of_user(flags)?).await?;
+    let logged = store.audit(draft).await;
+    logged.context("the decision cannot be written into the audit log")
+}
+
 /// The file itself may be gone, and its folder too.
-fn revoke(trusted: &TrustedFiles, folder: &Path) -> Result<Exit> {
+async fn revoke(trusted: &TrustedFiles, folder: &Path, flags: &Flags) -> Result<Exit> {
     let real = folder.canonicalize();
     let real = real.or_else(|_| std::path::absolute(folder))?;
     let path = real.join(FOUND);
     let was_trusted = trusted.revoke(&path);
     let was_trusted = was_trusted.context("the trust in the file cannot be taken back")?;
-    let path = line(&path.display().to_string());
+    let text = path.display().to_string();
+    let path = line(&text);
     if was_trusted {
+        // After it: nothing may keep trust from being taken back.
+        log(flags, Draft::file_revoked(&text)).await?;
         println!("{} {path}", good("revoked:"));
     } else {
         println!("{path} was not trusted");

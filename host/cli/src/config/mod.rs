@@ -227,6 +227,17 @@ pub fn trusted(flags: &Flags) -> Result<TrustedFiles, ConfigError> {
     trusted_files(&ConfigFiles::users_alone()?, flags)
 }
 
+/// The configuration without any found file, trusted or not: what is decided about found files is logged where it
+/// says.
+///
+/// # Errors
+/// The user's file or a flag is wrong.
+pub fn of_user(flags: &Flags) -> Result<Configuration, ConfigError> {
+    let files = ConfigFiles::users_alone()?;
+    let merged = layers::merge(&files, flags, variables())?.known()?;
+    Ok(resolved(&merged, &files, flags)?.configuration)
+}
+
 /// What of this file would not hold if it were found and not trusted.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use toolhold_files::temporary_folder;
 
 use super::npm::{self, NODE};
 use super::{BuildError, Job, toolchain};
@@ -35,9 +36,10 @@ pub fn bundle(job: &Job<'_>, source: &Path, advice: &'static str) -> Result<Bund
         npm::packages(job)?;
     }
     let tools = npm::tools(job, &[("esbuild", VERSION)])?;
-    let name = format!("{}.{}", job.manifest.name, std::process::id());
-    let folder = job.toolchains.join("bundles").join(name);
-    fs::create_dir_all(&folder).map_err(BuildError::io("create", &folder))?;
+    let bundles = job.toolchains.join("bundles");
+    fs::create_dir_all(&bundles).map_err(BuildError::io("create", &bundles))?;
+    let folder = temporary_folder(&bundles, &format!("{}.", job.manifest.name));
+    let folder = folder.map_err(BuildError::io("create", &bundles))?;
     let bundle = Bundle {
         file: folder.join("module.js"),
         folder,

@@ -52,7 +52,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
 
     let venv = ZIG.installed(job)?;
     job.compiling();
-    let core = job.core_module();
+    let core = job.core_module()?;
     let mut command = venv::interpreter(&venv);
     command
         .current_dir(directory)

@@ -34,7 +34,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     job.source("go.mod", advice)?;
     let venv = GO.installed(job)?;
     job.compiling();
-    let core = job.core_module();
+    let core = job.core_module()?;
     let mut command = Command::new(venv::program(&venv, "go"));
     command
         .current_dir(directory)

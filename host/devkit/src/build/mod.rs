@@ -36,6 +36,7 @@ use command::Log;
 pub use error::{BuildError, Failure};
 pub use go::SUPPORT as GO_SUPPORT;
 use manifest::BuildManifest;
+use toolhold_files::temporary_name;
 pub use typescript::DECLARATIONS;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
@@ -134,9 +135,10 @@ impl Job<'_> {
     }
 
     /// Folder of intermediate files: within the cache, because the module's folder may be watched.
-    fn core_module(&self) -> PathBuf {
-        let name = format!("{}.{}.core.wasm", self.manifest.name, std::process::id());
-        self.toolchains.join("logs").join(name)
+    fn core_module(&self) -> Result<PathBuf, BuildError> {
+        let folder = self.toolchains.join("logs");
+        let name = temporary_name(&format!("{}.", self.manifest.name), ".core.wasm");
+        Ok(folder.join(name.map_err(BuildError::io("name", &folder))?))
     }
 
     /// A file of the module's folder, without which there is nothing to build.
@@ -172,7 +174,8 @@ impl Job<'_> {
         make: impl FnOnce(&Path) -> Result<(), BuildError>,
     ) -> Result<(), BuildError> {
         let target = &self.manifest.component;
-        let unfinished = target.with_extension(format!("wasm.{}.part", std::process::id()));
+        let name = temporary_name("wasm.", ".part").map_err(BuildError::io("name", target))?;
+        let unfinished = target.with_extension(name);
         let result = make(&unfinished).and_then(|()| {
             for note in docs::append(&self.manifest.directory, &unfinished)? {
                 self.log.note(&note)?;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use toolhold_files::temporary_name;
 
 use super::{BuildError, Job, WIT};
 
@@ -73,7 +74,8 @@ pub fn shared(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<PathB
         if fs::read_to_string(&path).is_ok_and(|found| found == *text) {
             continue;
         }
-        let unfinished = directory.join(format!("{name}.{}.part", std::process::id()));
+        let unfinished = temporary_name(&format!("{name}."), ".part");
+        let unfinished = directory.join(unfinished.map_err(BuildError::io("name", &directory))?);
         fs::write(&unfinished, text).map_err(BuildError::io("write", &unfinished))?;
         fs::rename(&unfinished, &path).map_err(BuildError::io("write", &path))?;
     }

@@ -64,4 +64,8 @@ pub enum HttpLimit {
     Time(Duration),
     #[error("{0} HTTP requests at a time")]
     Concurrent(u32),
+    #[error("{0} bytes in the fields of one HTTP message")]
+    FieldBytes(u64),
+    #[error("{0} fields in one HTTP message")]
+    Fields(u64),
 }

@@ -58,8 +58,13 @@ impl Grant {
                 SecretPlace::Header { name, .. } => format!("the header {name}"),
                 SecretPlace::Query { name } => format!("the query parameter {name}"),
             };
+            let refused = if secret.is_refused() {
+                "; a response that holds it is refused"
+            } else {
+                ""
+            };
             lines.push(format!(
-                "have the secret {} put into {place} of its requests to {}, without seeing it",
+                "have the secret {} put into {place} of its requests to {}, without seeing it{refused}",
                 slot.name, slot.origin
             ));
         }

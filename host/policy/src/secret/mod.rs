@@ -43,12 +43,26 @@ pub enum SecretPlace {
     },
 }
 
+/// What is done with a response that holds the secret, in any form in which it is found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reflect {
+    /// A marker takes the secret's place.
+    #[default]
+    Redact,
+    /// The response is refused.
+    Deny,
+}
+
 /// A secret with its slot, checked. Serialised and printed without its value; two are equal if their
 /// slots are, because approval is about where a secret goes.
 #[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct SecretGrant {
     slot: SecretSlot,
+    /// The operator's decision alone: a manifest has no word for it.
+    #[serde(skip)]
+    reflect: Reflect,
     #[serde(skip)]
     value: SecretString,
     #[serde(skip)]
@@ -110,6 +124,7 @@ impl SecretGrant {
         };
         Ok(Self {
             slot,
+            reflect: Reflect::default(),
             value,
             carrier,
         })
@@ -120,13 +135,30 @@ impl SecretGrant {
         &self.slot
     }
 
-    /// Whether `other` has the same slot and the same value.
+    /// With this decision about responses that hold the secret.
+    #[must_use]
+    pub fn reflecting(mut self, reflect: Reflect) -> Self {
+        self.reflect = reflect;
+        self
+    }
+
+    /// Whether a response that holds it is refused.
+    pub fn is_refused(&self) -> bool {
+        self.reflect == Reflect::Deny
+    }
+
+    /// Whether `other` has the same slot, the same value, and the same is done with responses that hold it.
     pub fn is_same(&self, other: &Self) -> bool {
-        self == other && self.value.expose_secret() == other.value.expose_secret()
+        self == other
+            && self.reflect == other.reflect
+            && self.value.expose_secret() == other.value.expose_secret()
     }
 
     /// A redactor for all of `secrets`.
-    pub fn redactor(secrets: &[Self]) -> Result<Redactor, GrantError> {
+    pub fn redactor<'a>(
+        secrets: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<Redactor, GrantError> {
+        let secrets: Vec<&Self> = secrets.into_iter().collect();
         let pairs = secrets
             .iter()
             .map(|secret| (secret.slot.name.as_str(), secret.value.expose_secret()));

@@ -150,3 +150,21 @@ fn nothing_that_is_shown_has_the_value() {
         "the secret api-key goes into the query parameter key of requests to https://a.example"
     );
 }
+
+#[test]
+fn a_manifest_has_no_word_for_what_is_done_with_a_response() {
+    let asked = serde_json::json!({
+        "name": "api-key", "origin": "https://a.example", "place": {"query": {"name": "key"}},
+    });
+    serde_json::from_value::<SecretSlot>(asked.clone()).unwrap();
+    for reflect in ["redact", "deny"] {
+        let mut asked = asked.clone();
+        asked["reflect"] = reflect.into();
+        serde_json::from_value::<SecretSlot>(asked).unwrap_err();
+    }
+    let secret = SecretGrant::new(slot("https://a.example", query("key")), VALUE.into()).unwrap();
+    let refused = secret.clone().reflecting(Reflect::Deny);
+    assert!(refused.is_refused() && !secret.is_refused());
+    // Calls are given the new decision.
+    assert!(secret == refused && !secret.is_same(&refused));
+}

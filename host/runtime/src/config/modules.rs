@@ -13,7 +13,7 @@ use std::time::Duration;
 use toolhold_mcp as mcp;
 use toolhold_policy::{
     Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel,
-    Origin, Randomness, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
+    Origin, Randomness, Reflect, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
 };
 use toolhold_sandbox::{
     ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, ServerNames, Storage, Trust,
@@ -66,6 +66,9 @@ pub(super) struct SecretTable {
     env: Option<String>,
     /// Or the file.
     file: Option<PathBuf>,
+    /// What is done with a response that holds it.
+    #[serde(default)]
+    reflect: Reflect,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -238,7 +241,9 @@ impl SecretTable {
             origin: self.origin.clone(),
             place: self.place.clone(),
         };
-        SecretGrant::new(slot, SecretString::from(value)).map_err(|error| error.to_string())
+        let secret = SecretGrant::new(slot, SecretString::from(value));
+        let secret = secret.map_err(|error| error.to_string())?;
+        Ok(secret.reflecting(self.reflect))
     }
 
     pub(super) fn value(&self, surroundings: &ConfigContext<'_>) -> Result<String, String> {

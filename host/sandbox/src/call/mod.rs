@@ -16,6 +16,8 @@ mod log_sink;
 pub(crate) mod meter;
 mod open_files;
 mod other_tools;
+#[cfg(test)]
+mod revocation_tests;
 mod state;
 mod verdict;
 
@@ -28,6 +30,7 @@ pub(crate) use other_tools::OtherTools;
 pub use state::CallState;
 
 use crate::descriptors::CallDescriptors;
+use crate::egress::EndedExchange;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use crate::revocation::{Revocation, Revoked};
@@ -36,9 +39,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolhold_admission::{Lane, QueueRefusal};
 use toolhold_policy::CallError;
-use toolhold_policy::HttpLimit;
 use toolhold_policy::limits::Limits;
-use toolhold_policy::{CallReport, CallUsage, Caller, Output};
+use toolhold_policy::{CallReport, CallUsage, Caller, Output, TakenPlaces};
 use toolhold_policy::{Captured, LogLine};
 use verdict::classify;
 use wasmtime::{Store, UpdateDeadline};
@@ -66,8 +68,8 @@ pub(crate) struct CallOutcome<T> {
     logs: Vec<LogLine>,
     dropped_logs: u64,
     redactions: u64,
-    /// The limit of HTTP that fired, which explains a failure of the tool.
-    http: Option<HttpLimit>,
+    /// What ended an HTTP exchange, which explains a failure of the tool.
+    http: Option<EndedExchange>,
 }
 
 impl<T> CallOutcome<T> {
@@ -116,7 +118,7 @@ impl From<CallOutcome<Output>> for CallReport {
             (Err(CallError::Tool { .. }), Some(RefusedResource::Descriptors), _) => {
                 Err(CallError::Descriptors)
             }
-            (Err(CallError::Tool { .. }), _, Some(limit)) => Err(CallError::HttpBody { limit }),
+            (Err(CallError::Tool { .. }), _, Some(end)) => Err(end.into()),
             (result, ..) => result,
         };
         Self {
@@ -179,12 +181,17 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     let _permit = match permit {
         Ok(permit) => permit,
         Err(refusal) => {
-            let permits = match refusal {
-                QueueRefusal::Deadline => engine.admission().permits().min(most),
-                QueueRefusal::Full => engine.admission().permits(),
+            let queue = engine.admission();
+            let places = match refusal {
+                QueueRefusal::Full => TakenPlaces::Queue(queue.permits()),
+                // With places left, it was the module's own limit.
+                QueueRefusal::Deadline if most < queue.permits() && queue.free() > 0 => {
+                    TakenPlaces::Module(most)
+                }
+                QueueRefusal::Deadline => TakenPlaces::Host(queue.permits()),
             };
             let busy = CallError::Busy {
-                permits,
+                places,
                 waited: queued,
             };
             return CallOutcome::without_store(busy, waited());
@@ -244,6 +251,12 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
 }
 
+/// Bytes that are lifted from the guest: for a host call and for the result alike. Dynamic values count at their size
+/// in host memory, up to 40 times their JSON, hence the room.
+fn lifted_bytes(limits: &Limits) -> u64 {
+    limits.output_bytes.saturating_mul(4).max(16 << 20)
+}
+
 fn fresh_store(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
@@ -268,10 +281,7 @@ fn fresh_store(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Store<Call
             UpdateDeadline::Yield(1)
         })
     });
-    // Bytes lifted from the guest: for host calls and for the result alike. Dynamic values count at
-    // their size in host memory, up to 40 times their JSON, hence the room.
-    let lifted = limits.output_bytes.saturating_mul(4).max(16 << 20);
-    store.set_hostcall_fuel(usize::try_from(lifted).unwrap_or(usize::MAX));
+    store.set_hostcall_fuel(usize::try_from(lifted_bytes(limits)).unwrap_or(usize::MAX));
     store.set_max_component_handles(usize::try_from(limits.handles).unwrap_or(usize::MAX));
     Ok(store)
 }

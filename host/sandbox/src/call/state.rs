@@ -60,7 +60,6 @@ impl CallState {
         let mut wasi = WasiCtxBuilder::new();
         wasi.stdout(stdout.clone())
             .stderr(stderr.clone())
-            .max_random_size(1 << 20)
             // No address is granted, so a socket would only hold a descriptor.
             .allow_tcp(false)
             .allow_udp(false);

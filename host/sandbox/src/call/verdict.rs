@@ -1,14 +1,21 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
-use super::CallState;
 use super::meter::{KeptTooMuch, RefusedResource, TooManyBytes};
+use super::{CallState, lifted_bytes};
+use crate::host::{MAX_RANDOM_BYTES, TooMuchRandomness};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;
-use toolhold_policy::{CallError, ErrorClass};
-use wasmtime::Trap;
+use toolhold_policy::{CallError, ErrorClass, HttpLimit};
 use wasmtime::component::ResourceTableError;
+use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
+use wasmtime_wasi_http::FieldMapError;
+
+/// What wasmtime lets the fields of one HTTP message have: names and values.
+const FIELDS_BYTES: u64 = 128 << 10;
+/// What the `http` crate lets a map of fields have.
+const MAX_FIELDS: u64 = 1 << 15;
 
 /// Which limit fired, or how the guest died.
 pub(crate) fn classify(
@@ -53,8 +60,18 @@ pub(crate) fn classify(
     let cause = error.root_cause().to_string();
     // wasmtime has no type for these.
     if cause.contains("fuel allocated for hostcalls has been exhausted") {
-        return CallError::Output {
-            limit: limits.output_bytes,
+        // Without a frame of the guest, the guest had returned: what was read is its result.
+        let is_host_call = error
+            .downcast_ref::<WasmBacktrace>()
+            .is_some_and(|trace| !trace.frames().is_empty());
+        return if is_host_call {
+            CallError::HostCall {
+                limit: lifted_bytes(limits),
+            }
+        } else {
+            CallError::Output {
+                limit: limits.output_bytes,
+            }
         };
     }
     if cause.contains("invalid utf-8")
@@ -67,6 +84,24 @@ pub(crate) fn classify(
         return CallError::Handles {
             limit: limits.handles,
         };
+    }
+    if let Some(TooMuchRandomness) = error.downcast_ref() {
+        return CallError::RandomBytes {
+            limit: MAX_RANDOM_BYTES,
+        };
+    }
+    match error.downcast_ref::<FieldMapError>() {
+        Some(FieldMapError::TotalSizeTooBig) => {
+            return CallError::HttpBody {
+                limit: HttpLimit::FieldBytes(FIELDS_BYTES),
+            };
+        }
+        Some(FieldMapError::TooManyFields) => {
+            return CallError::HttpBody {
+                limit: HttpLimit::Fields(MAX_FIELDS),
+            };
+        }
+        _ => {}
     }
     if error.downcast_ref::<TooManyBytes>().is_some() {
         return CallError::HostBytes {
@@ -99,8 +134,8 @@ pub(crate) fn classify(
         Some(RefusedResource::HostFull { ceiling }) => return CallError::HostFull { ceiling },
         None => {}
     }
-    if let Some(limit) = state.outbound.fired() {
-        return CallError::HttpBody { limit };
+    if let Some(end) = state.outbound.fired() {
+        return end.into();
     }
     let stderr = state.stderr.captured().text;
     let last_words: Vec<_> = stderr

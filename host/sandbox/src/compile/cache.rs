@@ -19,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use toolhold_files::Links;
+use toolhold_files::{Links, temporary_name};
 use toolhold_policy::Digest;
 use wasmtime::component::Component;
 
@@ -150,7 +150,7 @@ impl Cache {
         artefact: &[u8],
     ) -> io::Result<()> {
         let path = self.path(engine, digest);
-        let temporary = unfinished(&path);
+        let temporary = unfinished(&path)?;
         let mut file = create(&temporary)?;
         let length = (artefact.len() as u64).to_le_bytes();
         let mac = |part, bytes: &[u8]| self.mac(engine, digest, part, bytes);
@@ -243,7 +243,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     }
     fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
     // Written aside and linked into place: of two hosts that start together, one key wins, whole.
-    let temporary = unfinished(path);
+    let temporary = unfinished(path)?;
     let mut file = create(&temporary)?;
     file.write_all(&key)?;
     file.sync_all()?;
@@ -259,11 +259,9 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; 32]> {
     }
 }
 
-/// A name beside `path` that is unique to this process and call.
-fn unfinished(path: &Path) -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    path.with_extension(format!("{}-{number}.tmp", std::process::id()))
+/// A name beside `path` that nothing has.
+fn unfinished(path: &Path) -> io::Result<PathBuf> {
+    Ok(path.with_extension(temporary_name("", ".tmp")?))
 }
 
 /// A folder that only this user may write to.
@@ -280,7 +278,7 @@ fn own_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new file, which nothing else has the name of: what was left there by a process of the same number is removed.
+/// A new file. What has the name already is an error.
 fn create(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -289,13 +287,7 @@ fn create(path: &Path) -> io::Result<fs::File> {
         use std::os::unix::fs::OpenOptionsExt;
         options.mode(0o600);
     }
-    match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            options.open(path)
-        }
-        created => created,
-    }
+    options.open(path)
 }
 
 fn at(path: &Path, error: &io::Error) -> io::Error {
@@ -364,13 +356,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_replaced() {
+    fn nothing_is_written_through_what_has_the_name_already() {
         let root = tempfile::tempdir().unwrap();
         let (path, target) = (root.path().join("x.tmp"), root.path().join("target"));
         fs::write(&target, "untouched").unwrap();
         symlink(&target, &path).unwrap();
-        create(&path).unwrap().write_all(b"new").unwrap();
+        let error = create(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&target).unwrap(), b"untouched");
-        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_ne!(unfinished(&path).unwrap(), unfinished(&path).unwrap());
     }
 }

@@ -5,8 +5,8 @@ use super::remove::remove_until;
 use super::{private_folder, removal_queue};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use toolhold_files::{temporary_folder, temporary_name};
 use toolhold_policy::{Caller, Keep};
 
 /// A scratch directory on the host; removed with everything in it when dropped, if it is a call's.
@@ -26,16 +26,20 @@ impl Scratch {
                 "too many scratch directories are still being removed; try again later",
             ));
         }
-        let name = if temporary {
-            temporary_folder()
-        } else {
-            session_folder(module, caller)
-        };
-        let path = root.join(name);
-        private_folder(&path)?;
-        if !temporary {
-            touch(&path)?;
+        if temporary {
+            return Self::temporary(root);
         }
+        let path = root.join(session_folder(module, caller));
+        private_folder(&path)?;
+        touch(&path)?;
+        Ok(Self { path, temporary })
+    }
+
+    /// A new directory of one call, or of a copy in progress: never one that a killed call left.
+    fn temporary(root: &Path) -> io::Result<Self> {
+        private_folder(root)?;
+        let path = temporary_folder(root, OF_CALL)?;
+        let temporary = true;
         Ok(Self { path, temporary })
     }
 }
@@ -62,10 +66,7 @@ impl SessionFiles {
         for name in self.folders()? {
             let from = self.root.join(&name);
             touch(&from)?;
-            let mut copy = Scratch {
-                path: self.root.join(temporary_folder()),
-                temporary: true,
-            };
+            let mut copy = Scratch::temporary(&self.root)?;
             copy_all(&from, &copy.path)?;
             let module = &name[self.prefix.len()..];
             let to = format!("{}{module}", other.prefix);
@@ -78,7 +79,7 @@ impl SessionFiles {
     pub fn remove(&self) -> io::Result<()> {
         for name in self.folders()? {
             // Gone at once, however long it takes to remove what is in it.
-            let aside = self.root.join(temporary_folder());
+            let aside = self.root.join(temporary_name(OF_CALL, "")?);
             match std::fs::rename(self.root.join(name), &aside) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 renamed => renamed?,
@@ -124,7 +125,7 @@ pub(super) fn sweep(root: &Path) {
     let deadline = Instant::now() + SWEEPING_TIME;
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let age = if name.as_encoded_bytes().starts_with(b"call-") {
+        let age = if name.as_encoded_bytes().starts_with(OF_CALL.as_bytes()) {
             call
         } else if name.as_encoded_bytes().starts_with(b"session-") {
             session
@@ -143,12 +144,8 @@ pub(super) fn sweep(root: &Path) {
     }
 }
 
-/// A name for a folder of one call, or of a copy in progress.
-fn temporary_folder() -> String {
-    static MADE: AtomicU64 = AtomicU64::new(0);
-    let number = MADE.fetch_add(1, Ordering::Relaxed);
-    format!("call-{}-{number}", std::process::id())
-}
+/// How the names of folders of one call begin.
+const OF_CALL: &str = "call-";
 
 /// The folder of a session's scratch files of one module.
 fn session_folder(module: &str, caller: Caller<'_>) -> String {
@@ -263,6 +260,29 @@ mod tests {
         let mut left: Vec<_> = std::fs::read_dir(root.path()).unwrap().flatten().collect();
         left.retain(|entry| entry.path() != path("one") && entry.path() != outside);
         assert_eq!(left.len(), 0, "{left:?}");
+    }
+
+    /// A process' number repeats, and so would names that are made of it.
+    #[test]
+    fn a_call_never_gets_what_another_call_left() {
+        let root = tempfile::tempdir().unwrap();
+        let caller = Caller {
+            tenant: "",
+            session: "",
+        };
+        let make = || Scratch::make(root.path(), "m", caller, Keep::Call).unwrap();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..100 {
+            let mut scratch = make();
+            assert_eq!(std::fs::read_dir(&scratch.path).unwrap().count(), 0);
+            std::fs::write(scratch.path.join("x"), "secret").unwrap();
+            // As if the process was killed.
+            scratch.temporary = false;
+            let name = scratch.path.file_name().unwrap().to_owned();
+            let number = std::process::id().to_string();
+            assert!(!name.to_str().unwrap().split('-').any(|part| part == number));
+            assert!(seen.insert(name));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Bodies on their way through: counted, timed, and cleaned of secrets.
 
-use super::headers::{header_bytes, without_secrets};
+use super::headers::{header_bytes, holds_any, without_secrets};
 use super::meter::{HttpMeter, RunningRequest};
 use super::send::code;
 use bytes::Bytes;
@@ -92,6 +92,11 @@ pub(super) struct ResponseBody {
     meter: Arc<HttpMeter>,
     redactor: Redactor,
     redaction: Redaction,
+    /// Finds the secrets with which the response is refused.
+    refused: Redactor,
+    refusal: Redaction,
+    /// For the names of errors.
+    is_tls: bool,
     /// Came while bytes before them were still held back.
     trailers: Option<HeaderMap>,
     patience: ResponseTimes,
@@ -104,14 +109,18 @@ impl ResponseBody {
         body: reqwest::Body,
         running: RunningRequest,
         meter: Arc<HttpMeter>,
-        redactor: &Redactor,
+        (redactor, refused): (&Redactor, &Redactor),
         patience: ResponseTimes,
+        is_tls: bool,
     ) -> Self {
         Self {
             open: Some((body, running)),
             meter,
             redaction: redactor.stream(),
             redactor: redactor.clone(),
+            refusal: refused.stream(),
+            refused: refused.clone(),
+            is_tls,
             trailers: None,
             until: Box::pin(sleep_until(patience.until)),
             pause: None,
@@ -137,6 +146,9 @@ impl ResponseBody {
         match frame.into_data() {
             Ok(data) => {
                 self.meter.receive(data.len() as u64)?;
+                if !self.refused.is_empty() && self.refusal.push(&data).redactions > 0 {
+                    return Err(self.meter.reflected());
+                }
                 if self.redactor.is_empty() {
                     return Ok(Some(Frame::data(data)));
                 }
@@ -149,6 +161,9 @@ impl ResponseBody {
                     return Ok(None);
                 };
                 self.meter.receive(header_bytes(&trailers))?;
+                if holds_any(&trailers, &self.refused) {
+                    return Err(self.meter.reflected());
+                }
                 self.trailers = Some(without_secrets(trailers, &self.redactor, &self.meter));
                 Ok(None)
             }
@@ -156,13 +171,17 @@ impl ResponseBody {
     }
 
     /// What is left once the server has finished.
-    fn rest(&mut self) -> Option<Frame<Bytes>> {
+    fn rest(&mut self) -> Option<Result<Frame<Bytes>, Error>> {
+        if self.refusal.finish().redactions > 0 {
+            self.fail();
+            return Some(Err(self.meter.reflected()));
+        }
         let cleaned = self.redaction.finish();
         self.meter.redacted(cleaned.redactions);
         if cleaned.bytes.is_empty() {
-            return self.trailers.take().map(Frame::trailers);
+            return self.trailers.take().map(Frame::trailers).map(Ok);
         }
-        Some(Frame::data(cleaned.bytes.into()))
+        Some(Ok(Frame::data(cleaned.bytes.into())))
     }
 }
 
@@ -177,7 +196,7 @@ impl Body for ResponseBody {
         let this = self.get_mut();
         loop {
             let Some((body, _)) = &mut this.open else {
-                return Poll::Ready(this.rest().map(Ok));
+                return Poll::Ready(this.rest());
             };
             let next = Pin::new(body).poll_frame(cx);
             // After the poll, so that the wakers are set; before the data, so that a server that
@@ -192,7 +211,7 @@ impl Body for ResponseBody {
                     continue;
                 }
                 Some(frame) => frame
-                    .map_err(|error| code(&error))
+                    .map_err(|error| code(&error, this.is_tls))
                     .and_then(|frame| this.accept(frame)),
             };
             this.pause = None;
@@ -218,5 +237,6 @@ impl ResponseBody {
         self.open = None;
         self.trailers = None;
         self.redaction = Redactor::default().stream();
+        self.refusal = Redactor::default().stream();
     }
 }

@@ -34,6 +34,14 @@ pub(super) fn without_secrets(
     clean
 }
 
+/// Whether `redactor` finds a secret in names or values.
+pub(super) fn holds_any(headers: &HeaderMap, redactor: &Redactor) -> bool {
+    !redactor.is_empty()
+        && headers.iter().any(|(name, value)| {
+            redactor.finds(name.as_str().as_bytes()) || redactor.finds(value.as_bytes())
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

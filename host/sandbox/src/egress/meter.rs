@@ -3,7 +3,7 @@
 use crate::descriptors::{CallDescriptors, DescriptorPermit};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use toolhold_policy::{HttpLimit, HttpLimits};
+use toolhold_policy::{CallError, HttpLimit, HttpLimits};
 use wasmtime_wasi_http::Error;
 
 /// What the guest gets when a limit fired.
@@ -17,6 +17,23 @@ fn error_code(limit: HttpLimit) -> Error {
     }
 }
 
+/// Why the host ended an exchange of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedExchange {
+    Limit(HttpLimit),
+    /// The response held a secret that must not come back.
+    SecretReflected,
+}
+
+impl From<EndedExchange> for CallError {
+    fn from(end: EndedExchange) -> Self {
+        match end {
+            EndedExchange::Limit(limit) => Self::HttpBody { limit },
+            EndedExchange::SecretReflected => Self::SecretReflected,
+        }
+    }
+}
+
 /// Counts one call's use of HTTP. Shared by the call's requests, which run side by side.
 #[derive(Debug)]
 pub(super) struct HttpMeter {
@@ -27,8 +44,8 @@ pub(super) struct HttpMeter {
     sent: AtomicU64,
     received: AtomicU64,
     redactions: AtomicU64,
-    /// The first limit that fired: later ones are its consequences.
-    fired: OnceLock<HttpLimit>,
+    /// The first: later ones are its consequences.
+    fired: OnceLock<EndedExchange>,
 }
 
 impl HttpMeter {
@@ -45,7 +62,7 @@ impl HttpMeter {
         }
     }
 
-    pub fn fired(&self) -> Option<HttpLimit> {
+    pub fn fired(&self) -> Option<EndedExchange> {
         self.fired.get().copied()
     }
 
@@ -59,8 +76,16 @@ impl HttpMeter {
 
     /// Notes that `limit` fired; returns the error for the guest.
     pub fn fire(&self, limit: HttpLimit) -> Error {
-        let _ = self.fired.set(limit);
+        let _ = self.fired.set(EndedExchange::Limit(limit));
         error_code(limit)
+    }
+
+    /// Notes that a response held a secret that must not come back; returns the error for the guest.
+    pub fn reflected(&self) -> Error {
+        let _ = self.fired.set(EndedExchange::SecretReflected);
+        Error::InternalError(Some(
+            "the response held a secret that must not come back, and was refused".into(),
+        ))
     }
 
     /// A permit to be one of the concurrent requests, held until it is dropped.
@@ -147,7 +172,8 @@ mod tests {
             Err(Error::HttpRequestBodySize(Some(10)))
         ));
         assert!(meter.start().is_err() && meter.request().is_err());
-        assert_eq!(meter.fired(), Some(HttpLimit::ResponseBytes(10)));
+        let limit = EndedExchange::Limit(HttpLimit::ResponseBytes(10));
+        assert_eq!(meter.fired(), Some(limit));
         drop(running);
         assert!(meter.start().is_ok());
     }

@@ -23,6 +23,7 @@ pub(crate) use send::admitted;
 use crate::descriptors::CallDescriptors;
 use crate::revocation::Revocation;
 use http::{Method, Request, Response};
+pub(crate) use meter::EndedExchange;
 use meter::HttpMeter;
 use reqwest::Client;
 use resolve::CheckingResolver;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 use toolhold_policy::egress::is_forbidden_header;
-use toolhold_policy::{GrantError, HttpGrant, HttpLimit, HttpLimits};
+use toolhold_policy::{GrantError, HttpGrant, HttpLimits};
 use toolhold_policy::{Redactor, SecretGrant};
 use url::Url;
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
@@ -61,6 +62,8 @@ pub struct Egress {
     grants: Vec<HttpGrant>,
     secrets: Vec<SecretGrant>,
     redactor: Redactor,
+    /// Finds those secrets with which a response is refused.
+    refused: Redactor,
     /// Reaches the public internet alone.
     public: Option<Client>,
     /// Reaches this machine and its network too, for the grants that say so.
@@ -88,6 +91,7 @@ impl Egress {
         };
         Ok(Self {
             redactor: SecretGrant::redactor(&secrets)?,
+            refused: SecretGrant::redactor(secrets.iter().filter(|secret| secret.is_refused()))?,
             public: client_for(false).transpose()?,
             private: client_for(true).transpose()?,
             grants,
@@ -116,6 +120,11 @@ impl Egress {
 
     fn secrets(&self) -> &[SecretGrant] {
         &self.secrets
+    }
+
+    /// Finds the secrets with which a response is refused.
+    fn refused(&self) -> &Redactor {
+        &self.refused
     }
 
     /// Of several grants that fit, the one that reaches further, then the one that follows further.
@@ -165,8 +174,8 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// The first limit of HTTP that fired in this call.
-    pub fn fired(&self) -> Option<HttpLimit> {
+    /// Why the host ended an exchange of this call: the first time.
+    pub fn fired(&self) -> Option<EndedExchange> {
         self.meter.fired()
     }
 

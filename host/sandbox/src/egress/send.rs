@@ -3,7 +3,7 @@
 
 use super::Egress;
 use super::body::{RequestBody, ResponseBody, ResponseTimes};
-use super::headers::{header_bytes, without_secrets};
+use super::headers::{header_bytes, holds_any, without_secrets};
 use super::meter::{HttpMeter, RunningRequest};
 use super::redirect::{self, RedirectAction};
 use super::resolve::{LookupError, is_reachable};
@@ -76,6 +76,9 @@ impl OutboundRequest {
             self.meter.request()?;
             let (response, injected) = self.once(grant, &mut hop, patience).await?;
             self.meter.receive(header_bytes(response.headers()))?;
+            if holds_any(response.headers(), self.egress.refused()) {
+                return Err(self.meter.reflected());
+            }
             if followed_by_host(follows, &response) {
                 match redirect::next(&mut hop, &response, self.egress.redactor())? {
                     RedirectAction::Stay => {}
@@ -144,12 +147,13 @@ impl OutboundRequest {
         let head = self
             .head_deadline()
             .map_or(patience.until, |head| head.min(patience.until));
+        let is_tls = request.url().scheme() == "https";
         match timeout_at(head, client.execute(request)).await {
             Ok(Ok(response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 Err(Error::HttpUpgradeFailed)
             }
             Ok(Ok(response)) => Ok((response, injected)),
-            Ok(Err(error)) => Err(code(&error)),
+            Ok(Err(error)) => Err(code(&error, is_tls)),
             Err(_) if head < patience.until => Err(Error::HttpResponseTimeout),
             Err(_) => Err(self.late()),
         }
@@ -164,6 +168,7 @@ impl OutboundRequest {
         patience: ResponseTimes,
     ) -> Result<Response<WasiBody>, Error> {
         let redactor = self.egress.redactor();
+        let is_tls = response.url().scheme() == "https";
         let (mut parts, body) = Response::<reqwest::Body>::from(response).into_parts();
         if injected {
             readable(&parts.headers)?;
@@ -173,7 +178,15 @@ impl OutboundRequest {
             parts.headers.remove(header::CONTENT_LENGTH);
         }
         let headers = without_secrets(parts.headers, redactor, &self.meter);
-        let body = ResponseBody::new(body, running, self.meter.clone(), redactor, patience);
+        let redactors = (redactor, self.egress.refused());
+        let body = ResponseBody::new(
+            body,
+            running,
+            self.meter.clone(),
+            redactors,
+            patience,
+            is_tls,
+        );
         let mut clean = Response::new(body.boxed_unsync());
         *clean.status_mut() = parts.status;
         *clean.headers_mut() = headers;
@@ -263,9 +276,9 @@ fn readable(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// The error code for what the client met. Its own words stay here: they hold the URL, and the URL
-/// may hold a secret.
-pub(super) fn code(error: &reqwest::Error) -> Error {
+/// The error code for what the client met, over TLS or not. Its own words stay here: they hold the URL, and the URL may
+/// hold a secret.
+pub(super) fn code(error: &reqwest::Error, is_tls: bool) -> Error {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(error) = cause {
         if let Some(lookup) = error.downcast_ref::<LookupError>() {
@@ -283,7 +296,7 @@ pub(super) fn code(error: &reqwest::Error) -> Error {
             return Error::HttpRequestBodySize(*size);
         }
         if let Some(error) = error.downcast_ref::<io::Error>()
-            && let Some(code) = io_code(error)
+            && let Some(code) = io_code(error, is_tls)
         {
             return code;
         }
@@ -300,7 +313,7 @@ pub(super) fn code(error: &reqwest::Error) -> Error {
     }
 }
 
-fn io_code(error: &io::Error) -> Option<Error> {
+fn io_code(error: &io::Error, is_tls: bool) -> Option<Error> {
     use io::ErrorKind as Kind;
     Some(match error.kind() {
         Kind::ConnectionRefused => Error::ConnectionRefused,
@@ -311,14 +324,19 @@ fn io_code(error: &io::Error) -> Option<Error> {
         | Kind::BrokenPipe
         | Kind::UnexpectedEof => Error::ConnectionTerminated,
         // HTTP's own framing, over TLS or not.
-        Kind::InvalidData if error.to_string().contains("chunk") => Error::HttpProtocolError,
+        Kind::InvalidData if !is_tls || error.to_string().contains("chunk") => {
+            Error::HttpProtocolError
+        }
         // What TLS fails with; it has no type of its own here.
         Kind::InvalidData if error.to_string().contains("certificate") => {
             Error::TlsCertificateError
         }
         Kind::InvalidData => Error::TlsProtocolError,
         // TLS errors come wrapped, and `source` would skip the one inside.
-        _ => return error.get_ref()?.downcast_ref().and_then(io_code),
+        _ => {
+            let inner = error.get_ref()?.downcast_ref()?;
+            return io_code(inner, is_tls);
+        }
     })
 }
 
@@ -342,7 +360,7 @@ mod tests {
             let client = reqwest::Client::builder().no_proxy().build().unwrap();
             let response = client.get(url).send().await.unwrap();
             let error = response.bytes().await.unwrap_err();
-            let code = code(&error);
+            let code = code(&error, false);
             assert!(
                 matches!(code, Error::HttpProtocolError),
                 "{body:?}: {code:?}"

@@ -1,9 +1,8 @@
 //! The guest's file system, with meters: `wasi:filesystem` as wasmtime implements it, where opening,
 //! reading and writing pass by the call's gauge and the directory's quota first.
 //!
-//! Each asks first whether what the call may use was taken back. Only the functions that open, move bytes or make
-//! entries are replaced; the others end with their call within a millisecond of a revocation. What keeps a path inside
-//! its preopen is wasmtime's own, and for opening cap-std's, which is the same code. Preopens are the handles that were
+//! Each asks first whether what the call may use was taken back; so do those in `metadata`, and streams when bytes go
+//! through them. What keeps a path inside its preopen is wasmtime's own, and for opening cap-std's, which is the same code. Preopens are the handles that were
 //! opened when the grant took effect.
 
 use super::blocking::Blocking;
@@ -13,6 +12,7 @@ use super::output::FileOutput;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::call::{CallState, OpenFile};
 use crate::disk::quota::{ENTRY_BYTES, Place, QuotaReservation};
+use crate::revocation::Revocation;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
@@ -39,13 +39,14 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 }
 
 pub(super) type Store<'a> = StoreContextMut<'a, CallState>;
-type Fd = Resource<Descriptor>;
+pub(super) type Fd = Resource<Descriptor>;
 
 fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
     linker
         .instance("wasi:filesystem/preopens@0.2.12")?
         .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
             let state = store.data_mut();
+            state.revocation.check()?;
             let mut directories = Vec::with_capacity(state.granted.directories.len());
             for (dir, guest) in &state.granted.directories {
                 let fd = state.table.push(Descriptor::Dir(dir.clone()))?;
@@ -122,10 +123,14 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             state.revocation.check()?;
             let stream = answer(state.filesystem().read_via_stream(fd, offset))?;
             if let Ok(stream) = &stream {
-                let gauge = state.gauge.clone();
+                let (gauge, revocation) = (state.gauge.clone(), state.revocation.clone());
                 let place = state.table.get_mut(stream)?;
                 let inner = std::mem::replace(place, Box::new(WrappedStream));
-                *place = Box::new(MeteredInput { inner, gauge });
+                *place = Box::new(MeteredInput {
+                    inner,
+                    gauge,
+                    revocation,
+                });
             }
             Ok((stream,))
         },
@@ -317,7 +322,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
 }
 
 /// An error of the file system is the guest's, a trap ends it.
-fn answer<T>(result: FsResult<T>) -> Result<Result<T, ErrorCode>> {
+pub(super) fn answer<T>(result: FsResult<T>) -> Result<Result<T, ErrorCode>> {
     match result {
         Ok(value) => Ok(Ok(value)),
         Err(error) => error.downcast().map(Err),
@@ -415,7 +420,8 @@ impl CallState {
             Ok(file) => file,
             Err(code) => return Ok(Err(code)),
         };
-        let stream = FileOutput::new(file, place, self.gauge.clone(), self.files.quota(fd));
+        let meters = (self.gauge.clone(), self.revocation.clone());
+        let stream = FileOutput::new(file, place, meters, self.files.quota(fd));
         let stream: DynOutputStream = Box::new(stream);
         Ok(Ok(self.table.push(stream)?))
     }
@@ -425,9 +431,15 @@ impl CallState {
 struct MeteredInput {
     inner: DynInputStream,
     gauge: Gauge,
+    revocation: Arc<Revocation>,
 }
 
 impl MeteredInput {
+    fn may_read(&self) -> StreamResult<()> {
+        let holds = self.revocation.check();
+        holds.map_err(|revoked| StreamError::Trap(revoked.into()))
+    }
+
     fn count(&self, bytes: Bytes) -> StreamResult<Bytes> {
         self.gauge
             .moved(bytes.len() as u64)
@@ -439,11 +451,13 @@ impl MeteredInput {
 #[wasmtime_wasi::async_trait]
 impl InputStream for MeteredInput {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        self.may_read()?;
         let bytes = self.inner.read(size)?;
         self.count(bytes)
     }
 
     async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
+        self.may_read()?;
         let bytes = self.inner.blocking_read(size).await?;
         self.count(bytes)
     }

@@ -81,7 +81,9 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     types.func_wrap(
         "[method]directory-entry-stream.read-directory-entry",
         |mut store: Store<'_>, (listing,): (Resource<Listing>,)| {
-            let next = store.data_mut().table.get_mut(&listing)?.entries.next();
+            let state = store.data_mut();
+            state.revocation.check()?;
+            let next = state.table.get_mut(&listing)?.entries.next();
             Ok((next.transpose(),))
         },
     )?;
@@ -119,6 +121,10 @@ fn descriptor_type(of: FileType) -> DescriptorType {
         DescriptorType::BlockDevice
     } else if of.is_char_device() {
         DescriptorType::CharacterDevice
+    } else if of.is_fifo() {
+        DescriptorType::Fifo
+    } else if of.is_socket() {
+        DescriptorType::Socket
     } else {
         DescriptorType::Unknown
     }
@@ -128,6 +134,7 @@ fn descriptor_type(of: FileType) -> DescriptorType {
 mod tests {
     use super::*;
     use crate::call::meter::{Gauge, RefusedResource};
+    use rustix::fs::{CWD, FileType as Kind, Mode};
     use toolhold_admission::MemoryCeiling;
     use toolhold_policy::limits::Limits;
 
@@ -144,6 +151,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("inner")).unwrap();
         std::os::unix::fs::symlink("inner", folder.path().join("link")).unwrap();
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(CWD, fifo, Kind::Fifo, Mode::RUSR, 0).unwrap();
         for n in 0..1_000 {
             std::fs::write(folder.path().join(format!("file-{n:04}")), "").unwrap();
         }
@@ -153,11 +162,13 @@ mod tests {
         let roomy = gauge(1 << 20, &ceiling);
         for _ in 0..2 {
             let listing = list(&opened, roomy.keep(LISTING_BYTES).unwrap()).unwrap();
-            assert!(ceiling.taken() >= 1_002 * ENTRY_BYTES);
+            assert!(ceiling.taken() >= 1_003 * ENTRY_BYTES);
             let mut found: Vec<_> = listing.entries.map(|entry| entry.unwrap()).collect();
             found.sort_by(|a, b| a.name.cmp(&b.name));
-            assert_eq!(found.len(), 1_002);
-            assert_eq!(found[0].name, "file-0000");
+            assert_eq!(found.len(), 1_003);
+            let (first, second) = (&found[0], &found[1]);
+            assert_eq!((&*first.name, &*second.name), ("fifo", "file-0000"));
+            assert!(matches!(first.type_, DescriptorType::Fifo));
             let kinds: Vec<_> = found
                 .iter()
                 .rev()

@@ -8,8 +8,12 @@ mod http;
 mod imports;
 mod io_error;
 mod listing;
+mod metadata;
 mod open;
 mod output;
+mod random;
+
+pub(crate) use random::{MAX_RANDOM_BYTES, TooMuchRandomness};
 
 use crate::bindings;
 use crate::call::CallState;
@@ -23,7 +27,9 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     files::add_to_linker(&mut linker)?;
     listing::add_to_linker(&mut linker)?;
+    metadata::add_to_linker(&mut linker)?;
     io_error::add_to_linker(&mut linker)?;
+    random::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     http::add_to_linker(&mut linker)?;
     bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;

@@ -4,6 +4,7 @@
 use super::blocking::Blocking;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::disk::quota::{Place, Quota, write_all};
+use crate::revocation::Revocation;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
@@ -20,6 +21,7 @@ pub struct FileOutput {
     /// Where the next write begins.
     place: Place,
     gauge: Gauge,
+    revocation: Arc<Revocation>,
     quota: Option<Arc<Quota>>,
     state: OutputState,
 }
@@ -33,11 +35,17 @@ enum OutputState {
 }
 
 impl FileOutput {
-    pub fn new(file: Arc<File>, place: Place, gauge: Gauge, quota: Option<Arc<Quota>>) -> Self {
+    pub fn new(
+        file: Arc<File>,
+        place: Place,
+        (gauge, revocation): (Gauge, Arc<Revocation>),
+        quota: Option<Arc<Quota>>,
+    ) -> Self {
         Self {
             file,
             place,
             gauge,
+            revocation,
             quota,
             state: OutputState::Ready,
         }
@@ -81,6 +89,9 @@ impl FileOutput {
 #[wasmtime_wasi::async_trait]
 impl OutputStream for FileOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.revocation
+            .check()
+            .map_err(|revoked| StreamError::Trap(revoked.into()))?;
         match self.state {
             OutputState::Ready => {}
             OutputState::Closed => return Err(StreamError::Closed),

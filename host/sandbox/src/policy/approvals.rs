@@ -5,7 +5,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
-use toolhold_files::{ReadError, read_in};
+use toolhold_files::{ReadError, read_in, replace_in};
 use toolhold_policy::approval::{Approval, ApprovalStore};
 
 /// Maximum bytes of an approval. One holds the texts of a module's tools, which are bounded each and fill a fraction
@@ -52,9 +52,7 @@ impl ApprovalStore for ApprovalFolder {
         let name = file(&approval.slot).ok_or_else(unfit)?;
         private_folder(&self.folder)?;
         let folder = Dir::open_ambient_dir(&self.folder, ambient_authority())?;
-        let temporary = format!(".{name}.{}", std::process::id());
-        folder.write(&temporary, serde_json::to_vec_pretty(approval)?)?;
-        folder.rename(&temporary, &folder, name)
+        replace_in(&folder, &name, &serde_json::to_vec_pretty(approval)?)
     }
 
     fn knows(&self, module: &str) -> bool {

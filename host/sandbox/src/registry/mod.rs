@@ -15,6 +15,8 @@ mod candidates;
 mod change;
 pub(crate) mod folder;
 mod govern;
+#[cfg(test)]
+mod limit_tests;
 mod load;
 #[cfg(test)]
 mod memory_tests;

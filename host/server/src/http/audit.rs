@@ -78,6 +78,9 @@ async fn list(
     };
     let order = AuditOrder::Before(which.before.unwrap_or(i64::MAX));
     let store = app.dispatcher.store();
+    if let Err(error) = store.audit_interrupted().await {
+        tracing::warn!(%error, "calls that were interrupted since the last look may be missing in the audit log");
+    }
     let entries = store.audited(&filter, order, which.limit).await?;
     let entries = entries.into_iter().map(|entry| AuditItem {
         number: entry.number,

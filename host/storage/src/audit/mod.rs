@@ -1,5 +1,6 @@
 //! Writing to, searching and verifying the audit log.
 
+mod open_calls;
 mod search;
 mod verify;
 
@@ -37,22 +38,25 @@ impl Store {
         self.database.within(work).await
     }
 
-    /// Writes the row of a call that belongs to no run, in one transaction with other writes of that moment. The
-    /// `attachment` is dropped when the row is written or lost.
+    /// Writes the row of the call `call`, which belongs to no run, in one transaction with other writes of that moment,
+    /// and forgets that it has begun. The `attachment` is dropped when the row is written or lost.
     ///
     /// # Errors
     /// The database cannot be written to.
     pub async fn audit_call(
         &self,
+        call: &str,
         draft: Draft,
         durability: Durability,
         attachment: Attachment,
     ) -> io::Result<()> {
-        let change = Change::Audit(Box::new(draft));
+        let row = Change::Audit(Box::new(draft));
+        let ended = || Change::CallEnded { call: call.into() };
         match durability {
-            Durability::Queued => self.writer.queue(change, attachment).await,
-            Durability::Written => self.writer.write(vec![change], false).await,
-            Durability::OnDisk => self.writer.write(vec![change], true).await,
+            // Its begin was not written.
+            Durability::Queued => self.writer.queue(row, attachment).await,
+            Durability::Written => self.writer.write(vec![ended(), row], false).await,
+            Durability::OnDisk => self.writer.write(vec![ended(), row], true).await,
         }
     }
 }

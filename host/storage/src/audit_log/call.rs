@@ -4,6 +4,7 @@ use super::digest;
 use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use crate::time::now_ms;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::failure::ToolFailure;
@@ -44,6 +45,17 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
+    /// What is written before the call is made, by the process `holder`.
+    pub(crate) fn begun(&self, holder: &str) -> Result<BegunCall, serde_json::Error> {
+        let (way, arguments) = (self.way.clone(), self.arguments.clone());
+        let details = interrupted(way, &self.id, arguments, &self.policy);
+        Ok(BegunCall {
+            call: self.id.clone(),
+            holder: holder.to_owned(),
+            draft: serde_json::to_string(&draft(&self.owner, &self.tool, details))?,
+        })
+    }
+
     /// The row for the ended call.
     pub fn ended(
         self,
@@ -52,6 +64,7 @@ impl CallRecord {
         module: Option<&str>,
         by_host: bool,
     ) -> Draft {
+        let (owner, tool) = (self.owner, self.tool);
         let details = audited(AuditedCall {
             way: self.way,
             call: &self.id,
@@ -62,15 +75,49 @@ impl CallRecord {
             module,
             by_host,
         });
-        Draft {
-            at_ms: signed(now_ms()),
-            owner: logged_owner(&self.owner),
-            action: "call",
-            source: None,
-            tool: Some(tool_name(&self.tool)),
-            details: canonical(details),
-        }
+        draft(&owner, &tool, details)
     }
+}
+
+fn draft(owner: &str, tool: &str, details: Map<String, Value>) -> Draft {
+    Draft {
+        at_ms: signed(now_ms()),
+        owner: logged_owner(owner),
+        action: "call".into(),
+        source: None,
+        tool: Some(tool_name(tool)),
+        details: canonical(details),
+    }
+}
+
+/// A call that has begun, as `open_calls` has it.
+#[derive(Debug, Serialize)]
+pub struct BegunCall {
+    pub call: String,
+    /// The process that makes it.
+    pub holder: String,
+    /// The row that the log gets if that process dies before the call has ended.
+    pub draft: String,
+}
+
+/// The members of the entry of a call whose process died before it had ended: its tool was called, and what came of
+/// it is not known.
+pub(super) fn interrupted(
+    mut way: Map<String, Value>,
+    call: &str,
+    arguments: Value,
+    policy: &str,
+) -> Map<String, Value> {
+    for (name, value) in [
+        ("call", call.into()),
+        ("arguments", arguments),
+        ("policy", policy.into()),
+        ("by_host", false.into()),
+        ("status", "interrupted".into()),
+    ] {
+        way.insert(name.into(), value);
+    }
+    way
 }
 
 /// An ended call, of a run or of none, before it is an entry.

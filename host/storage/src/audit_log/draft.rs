@@ -2,18 +2,19 @@
 
 use crate::column::signed;
 use crate::time::now_ms;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// A row of the audit log, before it has a number and a hash.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Draft {
     /// Milliseconds since 1970 (UTC).
     pub(super) at_ms: i64,
     pub(super) owner: String,
-    pub(super) action: &'static str,
+    pub(super) action: Cow<'static, str>,
     /// The recorded run, and the number of the event that the row follows from.
     pub(super) source: Option<(Uuid, i64)>,
     pub(super) tool: Option<String>,
@@ -84,6 +85,16 @@ impl Draft {
         Self::now("", "server_revoked", json!({"server": server}))
     }
 
+    /// A person trusted a found configuration file with exactly these bytes.
+    pub fn file_trusted(path: &str, digest: &str) -> Self {
+        Self::now("", "file_trusted", json!({"path": path, "digest": digest}))
+    }
+
+    /// A person trusts a found configuration file no more.
+    pub fn file_revoked(path: &str) -> Self {
+        Self::now("", "file_revoked", json!({"path": path}))
+    }
+
     /// A person created an API key.
     pub fn key_created(key: &str, permits: Value) -> Self {
         Self::now("", "key_created", json!({"key": key, "permits": permits}))
@@ -121,6 +132,10 @@ impl Draft {
         Self::now("", "pruned", details)
     }
 
+    pub(crate) fn at_ms(&self) -> i64 {
+        self.at_ms
+    }
+
     fn now(owner: &str, action: &'static str, details: Value) -> Self {
         let details = match details {
             Value::Object(details) => details,
@@ -129,7 +144,7 @@ impl Draft {
         Self {
             at_ms: signed(now_ms()),
             owner: logged_owner(owner),
-            action,
+            action: action.into(),
             source: None,
             tool: None,
             details: canonical(details),
@@ -145,7 +160,7 @@ impl Draft {
         entry.insert("number", Member::Number(number));
         entry.insert("at_ms", Member::Number(self.at_ms));
         entry.insert("owner", Member::Text(&self.owner));
-        entry.insert("action", Member::Text(self.action));
+        entry.insert("action", Member::Text(&self.action));
         if let Some((run, seq)) = self.source {
             entry.insert("run", Member::Run(run));
             entry.insert("seq", Member::Number(seq));

@@ -8,7 +8,7 @@ mod call;
 mod draft;
 mod run;
 
-pub use call::{CallRecord, kept_arguments};
+pub use call::{BegunCall, CallRecord, kept_arguments};
 pub use draft::{Draft, PrunedBy};
 pub use run::RunAudit;
 
@@ -69,7 +69,7 @@ pub async fn append_after(
             number,
             at_ms: draft.at_ms,
             owner: &draft.owner,
-            action: draft.action,
+            action: &draft.action,
             run,
             seq,
             tool: draft.tool.as_deref(),

@@ -1,6 +1,6 @@
 //! Rows that follow from a run's events.
 
-use super::call::{AuditedCall, audited, kept_arguments};
+use super::call::{AuditedCall, audited, interrupted, kept_arguments};
 use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use serde_json::{Map, Value, json};
@@ -19,8 +19,25 @@ pub struct RunAudit {
     /// Hash of the policy that the run is under.
     policy: String,
     redaction: Redaction,
-    /// Arguments of the calls that have not ended, by run or sub-run and call id.
-    begun: HashMap<(Uuid, String), Value>,
+    /// The calls that have not ended, by run or sub-run and call id.
+    open: HashMap<(Uuid, String), OpenCall>,
+}
+
+/// A call of a run that has not ended.
+#[derive(Debug)]
+struct OpenCall {
+    /// As the log keeps them.
+    arguments: Value,
+    /// Its begin, if its tool was called.
+    begun: Option<CallBegin>,
+}
+
+/// The event with which a tool is called.
+#[derive(Debug)]
+struct CallBegin {
+    tool: String,
+    seq: i64,
+    at_ms: i64,
 }
 
 impl RunAudit {
@@ -31,7 +48,7 @@ impl RunAudit {
             owner: logged_owner(owner),
             policy: String::new(),
             redaction,
-            begun: HashMap::new(),
+            open: HashMap::new(),
         }
     }
 
@@ -56,16 +73,22 @@ impl RunAudit {
             }
             EventKind::Plan { calls, .. } => {
                 for call in calls.iter().filter(|call| !call.id.is_empty()) {
-                    self.begin(within, &call.id, &call.arguments);
+                    self.keep(within, &call.id, &call.arguments, None);
                 }
                 return None;
             }
             EventKind::Approval { pending, .. } => {
-                self.begin(within, &pending.call.id, &pending.arguments);
+                self.keep(within, &pending.call.id, &pending.arguments, None);
                 return None;
             }
             EventKind::ToolStart { call, filled, .. } => {
-                self.begin(within, &call.id, filled.as_ref().unwrap_or(&call.arguments));
+                let begin = CallBegin {
+                    tool: call.tool.clone(),
+                    seq: signed(event.seq),
+                    at_ms: signed(event.at_ms),
+                };
+                let arguments = filled.as_ref().unwrap_or(&call.arguments);
+                self.keep(within, &call.id, arguments, Some(begin));
                 return None;
             }
             EventKind::ToolResult {
@@ -77,7 +100,8 @@ impl RunAudit {
                 by_host,
                 ..
             } => {
-                let arguments = self.begun.remove(&(within, id.clone()));
+                let arguments = self.open.remove(&(within, id.clone()));
+                let arguments = arguments.map(|open| open.arguments);
                 let details = audited(AuditedCall {
                     way: Map::new(),
                     call: id,
@@ -106,24 +130,54 @@ impl RunAudit {
             }
             _ => return None,
         };
-        let Value::Object(mut details) = details else {
+        let Value::Object(details) = details else {
             return None;
         };
+        let source = (signed(event.seq), signed(event.at_ms));
+        Some(self.draft(within, source, action, tool, details))
+    }
+
+    /// Rows for the calls that have begun and not ended, in their order: for a run whose process is dead.
+    pub fn interrupted(self) -> Vec<Draft> {
+        let open = self.open.iter().filter_map(|((within, id), open)| {
+            let begun = open.begun.as_ref()?;
+            let details = interrupted(Map::new(), id, open.arguments.clone(), &self.policy);
+            let tool = Some(tool_name(&begun.tool));
+            let source = (begun.seq, begun.at_ms);
+            Some((
+                begun.seq,
+                self.draft(*within, source, "call", tool, details),
+            ))
+        });
+        let mut drafts: Vec<(i64, Draft)> = open.collect();
+        drafts.sort_by_key(|(seq, _)| *seq);
+        drafts.into_iter().map(|(_, draft)| draft).collect()
+    }
+
+    fn draft(
+        &self,
+        within: Uuid,
+        (seq, at_ms): (i64, i64),
+        action: &'static str,
+        tool: Option<String>,
+        mut details: Map<String, Value>,
+    ) -> Draft {
         if within != self.run {
             details.insert("within".into(), json!(within));
         }
-        Some(Draft {
-            at_ms: signed(event.at_ms),
+        Draft {
+            at_ms,
             owner: self.owner.clone(),
-            action,
-            source: Some((self.run, signed(event.seq))),
+            action: action.into(),
+            source: Some((self.run, seq)),
             tool,
             details: canonical(details),
-        })
+        }
     }
 
-    fn begin(&mut self, within: Uuid, call: &str, arguments: &Value) {
-        let kept = kept_arguments(&self.redaction, arguments);
-        self.begun.insert((within, call.to_owned()), kept);
+    fn keep(&mut self, within: Uuid, call: &str, arguments: &Value, begun: Option<CallBegin>) {
+        let arguments = kept_arguments(&self.redaction, arguments);
+        let open = OpenCall { arguments, begun };
+        self.open.insert((within, call.to_owned()), open);
     }
 }

@@ -19,7 +19,7 @@ use uuid::Uuid;
 const EMAIL: &str = "canary@example.org";
 const SECRET: &str = "correct-horse-battery";
 
-fn started(call: &str, arguments: Value) -> EventKind {
+pub fn started(call: &str, arguments: Value) -> EventKind {
     EventKind::ToolStart {
         step: 1,
         call: toolhold_protocol::solution::Call {
@@ -68,7 +68,7 @@ async fn one_call(store: &Store, owner: &str) -> (EventScript, RunJournal, Vec<E
     (script, journal, events)
 }
 
-async fn all(store: &Store) -> Vec<Value> {
+pub async fn all(store: &Store) -> Vec<Value> {
     let filter = Filter::default();
     let entries = store.audited(&filter, PageStart::After(0), 1_000);
     let entries = entries.await.unwrap();
@@ -76,7 +76,7 @@ async fn all(store: &Store) -> Vec<Value> {
     read.collect::<Result<_, _>>().unwrap()
 }
 
-async fn faults(store: &Store) -> Vec<String> {
+pub async fn faults(store: &Store) -> Vec<String> {
     let verified = store.verify_audit(None).await.unwrap();
     verified.faults.iter().map(AuditFault::to_string).collect()
 }
@@ -310,7 +310,11 @@ async fn calls_of_no_run_are_in_the_same_log() {
                 let module = is_good.then_some("ab12");
                 let draft = record.ended(outcome.as_ref(), 7, module, !is_good);
                 let until = waits[number as usize % waits.len()];
-                store.audit_call(draft, until, Box::new(())).await.unwrap();
+                let call = number.to_string();
+                store
+                    .audit_call(&call, draft, until, Box::new(()))
+                    .await
+                    .unwrap();
             })
         });
         for done in futures_util::future::join_all(work).await {

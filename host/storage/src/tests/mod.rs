@@ -2,6 +2,8 @@
 //! which databases may be made; `.ci/run` starts one.
 
 mod audit;
+mod interrupted;
+
 mod prune;
 mod queries;
 

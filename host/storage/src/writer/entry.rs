@@ -49,7 +49,12 @@ impl WriteEntry {
     /// Whether committing it always changes the database.
     pub fn is_a_write(&self) -> bool {
         let mut changes = self.changes.iter();
-        changes.any(|change| matches!(change, Change::Events { .. } | Change::Audit(_)))
+        changes.any(|change| {
+            matches!(
+                change,
+                Change::Events { .. } | Change::Audit(_) | Change::CallBegan(_)
+            )
+        })
     }
 
     /// Whether it is an audit row of a result that was already given out: such a row must not be lost.

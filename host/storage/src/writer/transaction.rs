@@ -2,7 +2,7 @@
 
 use super::entry::WriteEntry;
 use crate::audit_log::{self, Draft};
-use crate::change::Change;
+use crate::change::{Change, write_calls};
 use crate::database::Database;
 use crate::error::WriteError;
 use sqlx::AnyConnection;
@@ -37,6 +37,11 @@ impl WriterConnection {
         if is_file {
             self.set_durable(durable).await?;
         }
+        let changes = || entries.iter().flat_map(|entry| &entry.changes);
+        // One statement, which is a transaction of its own: each further one costs as much as it does.
+        if is_file && again.is_empty() && changes().all(|it| matches!(it, Change::CallBegan(_))) {
+            return Ok(write_calls(&mut self.connection, is_file, changes()).await?);
+        }
         let mut transaction = sqlx::Connection::begin(&mut self.connection).await?;
         if !is_file && !durable {
             sqlx::query("SET LOCAL synchronous_commit = off")
@@ -50,10 +55,10 @@ impl WriterConnection {
                 Err(error) => return Err(error),
             }
         }
-        let changes = entries.iter().flat_map(|entry| &entry.changes);
-        for change in changes.filter(|change| !matches!(change, Change::Audit(_))) {
+        for change in changes() {
             change.write(&mut transaction, is_file).await?;
         }
+        write_calls(&mut transaction, is_file, changes()).await?;
         // Last, because the audit log is locked from here until the commit.
         append_audit(&mut transaction, entries).await?;
         Ok(transaction.commit().await?)

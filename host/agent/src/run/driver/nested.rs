@@ -146,17 +146,21 @@ impl CallRecording for RunRecording {
         })
     }
 
-    fn started<'a>(&'a mut self, others: Option<&'a Value>) -> BoxFuture<'a, ()> {
+    fn started<'a>(
+        &'a mut self,
+        others: Option<&'a Value>,
+    ) -> BoxFuture<'a, Result<(), ToolFailure>> {
         Box::pin(async move {
-            let Some(call) = self.call.clone() else {
-                return;
-            };
-            let started = EventKind::ToolStart {
-                step: STEP,
-                call,
-                filled: others.cloned(),
-            };
-            self.recorder.record(started).await;
+            if let Some(call) = self.call.clone() {
+                let started = EventKind::ToolStart {
+                    step: STEP,
+                    call,
+                    filled: others.cloned(),
+                };
+                self.recorder.record(started).await;
+            }
+            // A run that cannot be recorded ends, and this call with it.
+            Ok(())
         })
     }
 

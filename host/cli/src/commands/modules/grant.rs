@@ -13,7 +13,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
-use toolhold_files::Links;
+use toolhold_files::{Links, temporary_name};
 use toolhold_policy::{Approval, ApprovalStore as _, Standing};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -235,9 +235,19 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
         list(given, "http")?.push(value);
     }
     for text in &args.with_secret {
-        let value = secret(text)?;
+        let mut value = secret(text)?;
         let name = value.get("name").cloned();
         let secrets = list(given, "secrets")?;
+        // The operator's decision about responses stays: the command has no word for it.
+        let known = secrets
+            .iter()
+            .find(|known| known.get("name") == name.as_ref());
+        if let (Some(reflect), Some(value)) = (
+            known.and_then(|known| known.get("reflect")),
+            value.as_table_mut(),
+        ) {
+            value.insert("reflect".into(), reflect.clone());
+        }
         secrets.retain(|other| other.get("name") != name.as_ref());
         secrets.push(value);
     }
@@ -354,7 +364,8 @@ fn beside(path: &Path, file: &Table) -> Result<PathBuf> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(unwritable)?;
     }
-    let unfinished = path.with_extension(format!("{}.part", std::process::id()));
+    let name = temporary_name("", ".part").with_context(unwritable)?;
+    let unfinished = path.with_extension(name);
     std::fs::write(&unfinished, toml::to_string_pretty(file)?).with_context(unwritable)?;
     Ok(unfinished)
 }

@@ -1,0 +1,67 @@
+//! What a guest asks about files and directories, and what it removes and dates: as wasmtime does it, after a look
+//! whether what the call may use was taken back.
+
+use super::files::{Fd, Store, answer};
+use crate::call::CallState;
+use wasmtime::Result;
+use wasmtime::component::Linker;
+use wasmtime_wasi::filesystem::WasiFilesystemView as _;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    Advice, HostDescriptor, NewTimestamp, PathFlags,
+};
+
+/// Defines functions that do what [`HostDescriptor`] does, as long as nothing was taken back.
+macro_rules! checked {
+    ($types:ident, $($name:literal => $method:ident($($argument:ident: $of:ty),*);)*) => {$(
+        $types.func_wrap_async(
+            concat!("[method]descriptor.", $name),
+            |mut store: Store<'_>, (fd, $($argument,)*): (Fd, $($of,)*)| {
+                Box::new(async move {
+                    let state = store.data_mut();
+                    state.revocation.check()?;
+                    let mut files = state.filesystem();
+                    let done = HostDescriptor::$method(&mut files, fd, $($argument),*).await;
+                    Ok((answer(done)?,))
+                })
+            },
+        )?;
+    )*};
+}
+
+/// Puts the functions that look first over wasmtime's.
+pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    linker.allow_shadowing(true);
+    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+    checked! {
+        types,
+        "advise" => advise(offset: u64, length: u64, advice: Advice);
+        "get-flags" => get_flags();
+        "get-type" => get_type();
+        "metadata-hash" => metadata_hash();
+        "metadata-hash-at" => metadata_hash_at(flags: PathFlags, path: String);
+        "readlink-at" => readlink_at(path: String);
+        "remove-directory-at" => remove_directory_at(path: String);
+        "set-times" => set_times(accessed: NewTimestamp, modified: NewTimestamp);
+        "set-times-at" => set_times_at(
+            flags: PathFlags, path: String, accessed: NewTimestamp, modified: NewTimestamp
+        );
+        "stat" => stat();
+        "stat-at" => stat_at(flags: PathFlags, path: String);
+        "sync" => sync();
+        "sync-data" => sync_data();
+        "unlink-file-at" => unlink_file_at(path: String);
+    }
+    types.func_wrap_async(
+        "[method]descriptor.is-same-object",
+        |mut store: Store<'_>, (one, other): (Fd, Fd)| {
+            Box::new(async move {
+                let state = store.data_mut();
+                state.revocation.check()?;
+                let mut files = state.filesystem();
+                Ok((HostDescriptor::is_same_object(&mut files, one, other).await?,))
+            })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Random bytes for a guest: as wasmtime gives them, counted, and with an error of their own where it has none.
+
+use super::files::Store;
+use crate::call::CallState;
+use wasmtime::Result;
+use wasmtime::component::Linker;
+use wasmtime_wasi::WasiView as _;
+use wasmtime_wasi::p2::bindings::random::insecure::Host as _;
+use wasmtime_wasi::p2::bindings::random::random::Host as _;
+
+/// Most random bytes of one host call: the host makes them all before the guest gets one.
+pub(crate) const MAX_RANDOM_BYTES: u64 = 1 << 20;
+
+/// The guest asked for more than [`MAX_RANDOM_BYTES`]. Ends it: the interface has no error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more than {MAX_RANDOM_BYTES} random bytes were asked for at once")]
+pub(crate) struct TooMuchRandomness;
+
+/// Puts the counted functions over wasmtime's.
+pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    linker.allow_shadowing(true);
+    linker.instance("wasi:random/random@0.2.12")?.func_wrap(
+        "get-random-bytes",
+        |mut store: Store<'_>, (length,): (u64,)| {
+            let state = store.data_mut();
+            state.may_make(length)?;
+            Ok((state.ctx().ctx.random().get_random_bytes(length)?,))
+        },
+    )?;
+    linker.instance("wasi:random/insecure@0.2.12")?.func_wrap(
+        "get-insecure-random-bytes",
+        |mut store: Store<'_>, (length,): (u64,)| {
+            let state = store.data_mut();
+            state.may_make(length)?;
+            Ok((state.ctx().ctx.random().get_insecure_random_bytes(length)?,))
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+impl CallState {
+    fn may_make(&self, bytes: u64) -> Result<()> {
+        if bytes > MAX_RANDOM_BYTES {
+            return Err(TooMuchRandomness.into());
+        }
+        Ok(self.gauge.moved(bytes)?)
+    }
+}

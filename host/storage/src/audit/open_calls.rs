@@ -1,0 +1,127 @@
+//! Calls that have begun and have no row in the audit log yet, and those among them whose process died.
+//!
+//! The begin of a call is written before its tool is called: of a run's call as an event of the run, of any other call
+//! as a row of `open_calls`, which is deleted in the transaction that writes the call's row of the log. So a killed
+//! process leaves what it was doing, and whoever opens the database next writes that into the log.
+
+use super::Durability;
+use crate::audit_log::{self, CallRecord, Draft, RunAudit};
+use crate::change::Change;
+use crate::column::id;
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::label::Origin;
+use crate::record::Source;
+use crate::store::Store;
+use sqlx::Row as _;
+use std::io;
+use uuid::Uuid;
+
+/// Runs of one look that are read for calls that were interrupted, the newest first.
+const MAX_RUNS: i64 = 256;
+
+impl Store {
+    /// Writes that a call of no run is about to be made, and returns when that survives a crash of this process. It is
+    /// not waited for the disk: the machine's crash is waited for at the call's end. With [`Durability::Queued`]
+    /// nothing is written, because that mode does not promise to keep what a killed process did.
+    ///
+    /// # Errors
+    /// The database cannot be written to.
+    pub async fn audit_begin(&self, record: &CallRecord, durability: Durability) -> io::Result<()> {
+        if durability == Durability::Queued {
+            return Ok(());
+        }
+        let begun = record.begun(self.process.name())?;
+        let change = Change::CallBegan(Box::new(begun));
+        self.writer.write(vec![change], false).await
+    }
+
+    /// Writes the calls of dead processes into the log: those that had begun and had not ended.
+    ///
+    /// # Errors
+    /// The database cannot be read or written to.
+    pub async fn audit_interrupted(&self) -> Result<(), StoreError> {
+        let holders: Vec<String> = sqlx::query_scalar("SELECT DISTINCT holder FROM open_calls")
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        for holder in holders {
+            if !self.process.is_alive(&holder, &self.pool).await? {
+                self.audit_left_by(&holder).await?;
+            }
+        }
+        for (run, owner) in self.abandoned_runs().await? {
+            self.audit_begun_by(run, &owner).await?;
+        }
+        Ok(())
+    }
+
+    /// The calls of no run of a dead process.
+    async fn audit_left_by(&self, holder: &str) -> Result<(), StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // The lock keeps two processes from writing the same calls.
+            let head = audit_log::lock_head(&mut transaction).await?;
+            let rows: Vec<String> =
+                sqlx::query_scalar("DELETE FROM open_calls WHERE holder = $1 RETURNING draft")
+                    .bind(holder)
+                    .fetch_all(&mut *transaction)
+                    .await?;
+            let drafts = rows.iter().filter_map(|row| {
+                let read: Result<Draft, _> = serde_json::from_str(row);
+                read.inspect_err(|error| tracing::error!(%error, row, "a call that was interrupted cannot be read"))
+                    .ok()
+            });
+            let mut drafts: Vec<Draft> = drafts.collect();
+            drafts.sort_by_key(Draft::at_ms);
+            let refs: Vec<&Draft> = drafts.iter().collect();
+            audit_log::append_after(&mut transaction, head, &refs).await?;
+            Ok(transaction.commit().await?)
+        };
+        self.database.within(work).await
+    }
+
+    /// Runs of the terminal that have not ended and whose process is dead. Runs of servers are resumed, and their calls
+    /// get rows then.
+    async fn abandoned_runs(&self) -> Result<Vec<(Uuid, String)>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id, owner, holder FROM runs WHERE origin = $1 AND ended_ms IS NULL ORDER BY id DESC LIMIT $2",
+        )
+        .bind(Origin::Cli.name())
+        .bind(MAX_RUNS)
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let mut abandoned = Vec::new();
+        for row in &rows {
+            let holder: Option<String> = row.try_get("holder")?;
+            let Some(holder) = holder else { continue };
+            if !self.process.is_alive(&holder, &self.pool).await? {
+                abandoned.push((id(row, "id")?, row.try_get("owner")?));
+            }
+        }
+        Ok(abandoned)
+    }
+
+    /// The calls that a run has begun and not ended. Each has one such row at most, by the event of its begin.
+    async fn audit_begun_by(&self, run: Uuid, owner: &str) -> Result<(), StoreError> {
+        let mut audit = RunAudit::new(run, owner, self.redaction.clone());
+        let source = Source::Run(run);
+        let read = self.scan(&source, |event| drop(audit.take(&event)));
+        if let Err(error) = read.await {
+            tracing::warn!(%run, %error, "the calls that a killed run was making are not in the audit log");
+            return Ok(());
+        }
+        let drafts = audit.interrupted();
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let refs: Vec<&Draft> = drafts.iter().collect();
+            audit_log::append(&mut transaction, &refs).await?;
+            Ok(transaction.commit().await?)
+        };
+        self.database.within(work).await
+    }
+}

@@ -1,0 +1,124 @@
+//! Calls whose process was killed, the same for both databases.
+
+use super::audit::{all, faults, started};
+use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases};
+use crate::*;
+use serde_json::{Map, json};
+use toolhold_protocol::event::{EventKind, Journal as _};
+
+fn record(id: &str) -> CallRecord {
+    CallRecord {
+        id: id.into(),
+        tool: "files.write".into(),
+        arguments: json!({"path": id}),
+        policy: "p".into(),
+        owner: "mcp:http".into(),
+        way: Map::from_iter([("via".to_owned(), "mcp".into())]),
+    }
+}
+
+/// As if the process had been killed: nothing of it ends what it began.
+async fn belongs_to_a_dead_process(store: &Store) {
+    for table in ["open_calls", "runs"] {
+        let statement = sqlx::AssertSqlSafe(format!("UPDATE {table} SET holder = $1"));
+        let dead = uuid::Uuid::now_v7().to_string();
+        let update = sqlx::query(statement).bind(dead);
+        update.execute(&store.pool).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        for (id, durability) in [
+            ("one", Durability::OnDisk),
+            ("two", Durability::Written),
+            ("not kept", Durability::Queued),
+        ] {
+            store.audit_begin(&record(id), durability).await.unwrap();
+        }
+        store.audit_interrupted().await.unwrap();
+        assert_eq!(all(&store).await.len(), 0, "they run");
+
+        let outcome = json!(1);
+        let ended = record("two").ended(Ok(&outcome), 7, None, false);
+        let until = Durability::Written;
+        store
+            .audit_call("two", ended, until, Box::new(()))
+            .await
+            .unwrap();
+        belongs_to_a_dead_process(&store).await;
+        // Twice, as by two processes that look.
+        for _ in 0..2 {
+            store.audit_interrupted().await.unwrap();
+        }
+        let told = all(&store).await;
+        let told: Vec<_> = told
+            .iter()
+            .map(|it| (it["call"].as_str().unwrap(), it["status"].as_str().unwrap()))
+            .collect();
+        assert_eq!(told, [("two", "ok"), ("one", "interrupted")]);
+        let one = &all(&store).await[1];
+        assert_eq!(
+            (&one["arguments"], &one["via"], &one["owner"], &one["tool"]),
+            (
+                &json!({"path": "one"}),
+                &json!("mcp"),
+                &json!("mcp:http"),
+                &json!("files.write")
+            )
+        );
+        assert!(faults(&store).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_killed_run_is_in_the_log_once() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        let of_server = Label {
+            origin: Origin::Serve,
+            ..Label::default()
+        };
+        let mut journals = Vec::new();
+        for label in [Label::default(), of_server] {
+            let mut script = EventScript::new();
+            let mut journal = store.journal(script.run, label);
+            let inner = EventKind::Sub {
+                call: "outer".into(),
+                what: Box::new(started("inner", json!({"a": 2}))),
+            };
+            for event in [
+                script.begin("t"),
+                script.event(started("c1", json!({"a": 1}))),
+                script.event(inner),
+            ] {
+                journal.append(&[event]).await.unwrap();
+            }
+            journals.push((journal, script.run));
+        }
+        store.audit_interrupted().await.unwrap();
+        assert_eq!(all(&store).await.len(), 0, "they run");
+
+        belongs_to_a_dead_process(&store).await;
+        for _ in 0..2 {
+            store.audit_interrupted().await.unwrap();
+        }
+        let told = all(&store).await;
+        let seen: Vec<_> = told
+            .iter()
+            .map(|it| (&it["call"], &it["status"], &it["seq"], &it["run"]))
+            .collect();
+        let (status, run) = (json!("interrupted"), json!(journals[0].1));
+        assert_eq!(
+            seen,
+            [
+                (&json!("c1"), &status, &json!(1), &run),
+                (&json!("inner"), &status, &json!(2), &run)
+            ],
+            "a server resumes its own runs"
+        );
+        assert!(faults(&store).await.is_empty());
+    }
+}
