@@ -140,7 +140,7 @@ fn what_is_proved_elsewhere_is() {
     for (place, proof) in ELSEWHERE {
         match proof {
             Proof::Attack(name) => {
-                assert!(attacks.contains(name), "{place}: there is no attack {name}")
+                assert!(attacks.contains(name), "{place}: there is no attack {name}");
             }
             Proof::File(file) => {
                 let text = fs::read_to_string(repository().join(file)).unwrap_or_default();

@@ -183,7 +183,7 @@ impl Written {
     fn push(&mut self, mut piece: &str) {
         while let Some(token) = self.lexer.next(&mut piece) {
             match token {
-                JsonToken::Between(c) if c.is_ascii_whitespace() => continue,
+                JsonToken::Between(c) if c.is_ascii_whitespace() => {}
                 _ if self.is_closed => self.is_broken = true,
                 JsonToken::Between('{' | '[') => self.depth += 1,
                 JsonToken::Between('}' | ']') => {

@@ -125,10 +125,7 @@ mod tests {
         assert_eq!(kept.by_text.len(), MAX_SCHEMAS);
         assert!(kept.find("1").is_none());
         for n in 0..200 {
-            kept.keep(
-                format!("{n:0>width$}", width = MAX_SCHEMA_BYTES),
-                compiled(),
-            );
+            kept.keep(format!("{n:0>MAX_SCHEMA_BYTES$}"), compiled());
         }
         let bytes: usize = kept.by_text.keys().map(String::len).sum();
         assert_eq!(bytes, kept.bytes);

@@ -3,6 +3,7 @@
 //! Processor time and not time, so that other work on the machine changes nothing; of the whole process, because some
 //! readers use a thread of their own.
 
+use crate::shapes::Shape;
 use peak_alloc::PeakAlloc;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Mutex, PoisonError};
@@ -42,7 +43,7 @@ struct Cost {
 }
 
 /// Feeds inputs of growing size to `read`, and fails where one costs more than its size allows.
-pub fn hold(place: &str, bound: Bound, shapes: &[(&str, fn(usize) -> String)], read: fn(&str)) {
+pub fn hold(place: &str, bound: Bound, shapes: &[Shape], read: fn(&str)) {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     for (shape, input) in shapes {
@@ -64,12 +65,6 @@ pub fn hold(place: &str, bound: Bound, shapes: &[(&str, fn(usize) -> String)], r
                 cost.time = cost.time.min(once(&text, read).time);
             }
             let what = || format!("{place}, {shape}: {} bytes", text.len());
-            println!(
-                "{} take {:?} and {} bytes of memory",
-                what(),
-                cost.time,
-                cost.memory
-            );
             assert!(
                 cost.time <= allowed,
                 "{} take {:?} of processor time; by the smallest input {allowed:?} are right",
