@@ -204,6 +204,60 @@ fn a_body_has_a_limit() {
 }
 
 #[test]
+fn what_would_take_too_much_memory_is_refused_before_it_is_read() {
+    let host = host();
+    let limits = "[limits]\nargument_bytes = 20_000\n[modules]\nkept_bytes = 8_000_000\n";
+    host.write("small.toml", limits);
+    let web = HttpMcpServer::start(&host, &["--config", "small.toml"], &[]);
+    let call = |arguments: Value| {
+        let params = json!({"name": "probe.answer", "arguments": arguments});
+        modern(1, "tools/call", params, json!({}))
+    };
+    let refused = web.modern(&call(json!({"x": "x".repeat(30_000)})));
+    assert_eq!(refused.status, 400);
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], -32_602, "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("limits.argument_bytes"), "{message}");
+
+    // A text of little more than 100 kB, whose value takes a hundred times as much.
+    let heavy = request("heavy", "ping", json!({"x": vec![json!([1]); 25_000]}));
+    let refused = web.post(&[], &heavy);
+    assert_eq!(refused.status, 503);
+    let refused = refused.json();
+    assert_eq!(refused["id"], "heavy", "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("modules.kept_bytes"), "{message}");
+    assert_eq!(web.modern(&answer(2)).status, 200);
+}
+
+#[test]
+fn health_is_answered_while_all_connections_are_busy() {
+    let host = host();
+    host.write("few.toml", "[mcp_server]\nconnections = 3\n");
+    let web = HttpMcpServer::start(&host, &["--config", "few.toml"], &[]);
+    let mut busy = Vec::new();
+    for _ in 0..3 {
+        let id = web.session(json!({}));
+        busy.push(listening(&web, &[("mcp-session-id", id.as_str())]));
+    }
+    for _ in 0..3 {
+        let mut client = TcpStream::connect(&web.address).unwrap();
+        let request = "GET /healthz HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
 fn a_foreign_origin_is_refused_before_the_body_is_read() {
     let host = host();
     let web = HttpMcpServer::start(&host, &["--tools", "probe"], &[]);

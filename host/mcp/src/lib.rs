@@ -21,6 +21,8 @@
 
 mod content;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod offer;
 mod pin;
 mod rpc;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 use std::fmt::{self, Formatter};
 use toolhold_json::bounded;
@@ -20,6 +21,8 @@ pub const UNSUPPORTED_VERSION: i64 = -32_022;
 /// Most bytes of an id or a method; longer ones are invalid.
 const MAX_ID: usize = 256;
 const MAX_METHOD: usize = 256;
+/// Smaller messages are read before the size of their arguments is looked at.
+const SMALL_BYTES: usize = 16 << 10;
 /// Most messages of one batch.
 pub const MAX_BATCH: usize = 100;
 
@@ -116,18 +119,31 @@ impl InvalidMessage {
     }
 }
 
-/// Parses one transmission.
+/// Whether a tool takes arguments of so many bytes, and why not.
+pub type TakesArguments<'a> = &'a dyn Fn(&str, usize) -> Result<(), String>;
+
+/// Parses one transmission of a client. Arguments that are larger than their tool `takes` are refused before any value
+/// is made of the message.
 ///
 /// # Errors
-/// It is neither a message nor a batch of at most [`MAX_BATCH`] messages.
-pub fn parse(bytes: &[u8]) -> Result<Transmission, InvalidMessage> {
+/// It is neither a message nor a batch of at most [`MAX_BATCH`] messages, or its arguments are refused.
+pub fn parse(bytes: &[u8], takes: TakesArguments<'_>) -> Result<Transmission, InvalidMessage> {
     if !bytes.trim_ascii_start().starts_with(b"[") {
+        taken(bytes, takes)?;
         return parse_one(bytes).map(Transmission::One);
     }
-    let Items { first, more } = bounded::from_slice(bytes).map_err(no_json)?;
+    bounded::weigh(bytes).map_err(too_heavy)?;
+    let Items { first, more } = serde_json::from_slice(bytes).map_err(no_json)?;
     let reason = match (first.len(), more) {
         (0, _) => "a batch has at least one message".to_owned(),
-        (_, 0) => return Ok(Transmission::Batch(first.into_iter().map(read).collect())),
+        (_, 0) => {
+            let read = |message: &RawValue| {
+                let message = message.get().as_bytes();
+                taken(message, takes)?;
+                parse_one(message)
+            };
+            return Ok(Transmission::Batch(first.into_iter().map(read).collect()));
+        }
         (some, more) => {
             let count = some.saturating_add(more);
             format!("a batch has at most {MAX_BATCH} messages, and this one has {count}")
@@ -144,27 +160,90 @@ pub fn parse_one(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     read(bounded::from_slice(bytes).map_err(no_json)?)
 }
 
+/// Looks at the size of a call's arguments, where they may be large, and makes no value of them.
+fn taken(bytes: &[u8], takes: TakesArguments<'_>) -> Result<(), InvalidMessage> {
+    #[derive(Deserialize)]
+    struct Outline<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+        #[serde(borrow)]
+        method: Option<&'a RawValue>,
+        #[serde(borrow)]
+        params: Option<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        name: Option<&'a RawValue>,
+        #[serde(borrow)]
+        arguments: Option<&'a RawValue>,
+    }
+    // What is longer is no name.
+    let short = |value: Option<&RawValue>| -> Option<Value> {
+        let text = value?.get();
+        (text.len() <= 8 * MAX_METHOD).then(|| serde_json::from_str(text).ok())?
+    };
+    if bytes.len() <= SMALL_BYTES {
+        return Ok(());
+    }
+    // A list or a text is no message; the reader says so.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Ok(());
+    }
+    let outline: Outline<'_> = serde_json::from_slice(bytes).map_err(no_json)?;
+    let is_call = short(outline.method).is_some_and(|method| method == "tools/call");
+    let params = outline
+        .params
+        .filter(|params| params.get().starts_with('{'));
+    let (true, Some(params)) = (is_call, params) else {
+        return Ok(());
+    };
+    let Params { name, arguments } = serde_json::from_str(params.get()).map_err(no_json)?;
+    if let (Some(Value::String(name)), Some(arguments)) = (short(name), arguments) {
+        let refused =
+            |reason| malformed(short(outline.id).and_then(read_id), INVALID_PARAMS, reason);
+        takes(&name, arguments.get().len()).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// The id of a message, of which nothing else is read.
+pub fn id_of(bytes: &[u8]) -> Option<Id> {
+    #[derive(Deserialize)]
+    struct Outline<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+    }
+    let Outline { id } = serde_json::from_slice(bytes).ok()?;
+    let id = id?.get();
+    (id.len() <= 8 * MAX_ID).then(|| serde_json::from_str(id).ok().and_then(read_id))?
+}
+
+fn too_heavy(error: bounded::TooMuchMemory) -> InvalidMessage {
+    malformed(None, PARSE_ERROR, error.to_string())
+}
+
 fn no_json(error: serde_json::Error) -> InvalidMessage {
     malformed(None, PARSE_ERROR, format!("this is not JSON: {error}"))
 }
 
 /// The first [`MAX_BATCH`] items of a JSON array, and the number of further items.
-struct Items {
-    first: Vec<Value>,
+struct Items<'a> {
+    first: Vec<&'a RawValue>,
     more: usize,
 }
 
-impl<'de> Deserialize<'de> for Items {
+impl<'de> Deserialize<'de> for Items<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ItemsVisitor;
         impl<'de> Visitor<'de> for ItemsVisitor {
-            type Value = Items;
+            type Value = Items<'de>;
 
             fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
                 f.write_str("an array")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Items, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Items<'de>, A::Error> {
                 let mut first = Vec::new();
                 while first.len() < MAX_BATCH {
                     match items.next_element()? {
@@ -313,6 +392,47 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "as a tool without a limit says it"
+    )]
+    fn all(_: &str, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    #[test]
+    fn arguments_that_no_tool_takes_are_refused_before_they_are_read() {
+        let takes = |tool: &str, bytes: usize| match (tool, bytes) {
+            ("m.f", 0..=20_000) => Ok(()),
+            (tool, bytes) => Err(format!("{tool} does not take {bytes} bytes")),
+        };
+        let call = |tool: &str, arguments: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+            )
+        };
+        let text = |bytes: usize| format!(r#"{{"x":"{}"}}"#, "x".repeat(bytes));
+        assert!(parse(call("m.f", &text(19_000)).as_bytes(), &takes).is_ok());
+        // It is not looked into: its size is enough, where a reader would say that it is nested too deep.
+        let deep = "[".repeat(30_000) + &"]".repeat(30_000);
+        for arguments in [text(20_000), deep] {
+            let refused = parse(call("m.f", &arguments).as_bytes(), &takes).unwrap_err();
+            let id = Some(Id::Number(7.into()));
+            assert_eq!((refused.code, refused.id), (INVALID_PARAMS, id));
+            let reason = refused.reason;
+            assert!(reason.starts_with("m.f does not take "), "{reason}");
+        }
+        // Not hidden behind others: of two the last one would count.
+        let twice = format!("\"arguments\":{{}},\"arguments\":{}", text(30_000));
+        let twice = call("m.f", "0").replace("\"arguments\":0", &twice);
+        assert!(parse(twice.as_bytes(), &takes).is_err());
+        let batch = format!("[{},{}]", call("m.f", "{}"), call("n.f", &text(20_000)));
+        let Ok(Transmission::Batch(messages)) = parse(batch.as_bytes(), &takes) else {
+            panic!("a batch");
+        };
+        assert!(messages[0].is_ok() && messages[1].is_err());
+    }
+
     #[test]
     fn messages_of_every_kind_are_told_apart() {
         let number = |n: i64| Id::Number(n.into());
@@ -357,7 +477,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                parse(text.as_bytes()),
+                parse(text.as_bytes(), &all),
                 Ok(Transmission::One(expect)),
                 "{text}"
             );
@@ -414,7 +534,7 @@ mod tests {
             (&long, INVALID_REQUEST, None),
             (&"[".repeat(100_000), PARSE_ERROR, None),
         ] {
-            let malformed = parse(text.as_bytes()).expect_err(text);
+            let malformed = parse(text.as_bytes(), &all).expect_err(text);
             assert_eq!(malformed.code, code, "{text:.60}");
             assert_eq!(malformed.id, id.map(|id: i64| Id::Number(id.into())));
         }
@@ -423,7 +543,7 @@ mod tests {
     #[test]
     fn of_a_batch_each_is_a_message_for_itself() {
         let text = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}, [], {"id":2}, 7]"#;
-        let Ok(Transmission::Batch(messages)) = parse(text.as_bytes()) else {
+        let Ok(Transmission::Batch(messages)) = parse(text.as_bytes(), &all) else {
             panic!("{text}");
         };
         let ids: Vec<_> = messages
@@ -441,7 +561,7 @@ mod tests {
         );
         let most = format!("[{}1]", "1,".repeat(MAX_BATCH - 1));
         assert!(
-            matches!(parse(most.as_bytes()), Ok(Transmission::Batch(all)) if all.len() == MAX_BATCH)
+            matches!(parse(most.as_bytes(), &all), Ok(Transmission::Batch(all)) if all.len() == MAX_BATCH)
         );
     }
 
@@ -468,7 +588,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes);
+            let _ = parse(&bytes, &all);
         }
 
         #[test]
@@ -477,7 +597,7 @@ mod tests {
             "[ -~]{0,40}".prop_map(Id::Text),
         ]) {
             let text = json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string();
-            let Ok(Transmission::One(Message::Request(request))) = parse(text.as_bytes()) else {
+            let Ok(Transmission::One(Message::Request(request))) = parse(text.as_bytes(), &all) else {
                 panic!("{text}");
             };
             prop_assert_eq!(request.id, id);

@@ -171,12 +171,14 @@ impl Decoder {
         else {
             return Ok(());
         };
-        let start = head
-            .strip_prefix(b"\xef\xbb\xbf")
-            .unwrap_or(head)
-            .trim_ascii_start();
+        let after_mark = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+        let start = after_mark.trim_ascii_start();
         let is_json = start.starts_with(b"{") || start.starts_with(b"[");
         if start.len() < SNIFF_BYTES && !at_end && !is_json {
+            // Of blanks one is enough. More would be looked through again with each chunk.
+            let mark = head.len() - after_mark.len();
+            let blanks = after_mark.len() - start.len();
+            head.drain(mark..mark + blanks.saturating_sub(1));
             return Ok(());
         }
         let is_page = start.starts_with(b"<");

@@ -12,6 +12,7 @@
 use serde_json::Value;
 
 use crate::error::ModelError;
+use toolhold_json::scan::{JsonLexer, JsonToken};
 use toolhold_protocol::completion::{ChatToolCall, Delta};
 
 /// More calls than this in one answer are a model gone astray; each would become work.
@@ -28,6 +29,19 @@ struct Slot {
     /// The server's index, which need not be the call's place here.
     index: Option<u64>,
     call: ChatToolCall,
+    written: Written,
+}
+
+/// How far the arguments of a call are written. Each character is looked at once, however small the pieces.
+#[derive(Debug, Default)]
+struct Written {
+    lexer: JsonLexer,
+    /// Brackets that are open.
+    depth: usize,
+    /// All brackets that were opened are closed again.
+    is_closed: bool,
+    /// Something came after that, so it is no JSON and will never be.
+    is_broken: bool,
 }
 
 /// One element of a `tool_calls` array.
@@ -58,12 +72,13 @@ impl ToolCalls {
             None => {
                 self.calls.push(Slot {
                     index: fragment.index,
-                    call: ChatToolCall::default(),
+                    ..Slot::default()
                 });
                 self.calls.len() - 1
             }
         };
-        let call = &mut self.calls[place].call;
+        let Slot { call, written, .. } = &mut self.calls[place];
+        written.push(&fragment.arguments);
         let id = fill(&mut call.id, fragment.id);
         let name = fill(&mut call.name, fragment.name);
         call.arguments.push_str(&fragment.arguments);
@@ -110,7 +125,7 @@ impl ToolCalls {
             None => self.calls.len().checked_sub(1),
         };
         let place = by_index().or_else(by_id).or_else(latest)?;
-        fragment.continues(&self.calls[place].call).then_some(place)
+        fragment.continues(&self.calls[place]).then_some(place)
     }
 }
 
@@ -132,7 +147,8 @@ impl<'a> Fragment<'a> {
         }
     }
 
-    fn continues(&self, call: &ChatToolCall) -> bool {
+    fn continues(&self, slot: &Slot) -> bool {
+        let call = &slot.call;
         let Some(name) = self.name else {
             return true;
         };
@@ -141,7 +157,7 @@ impl<'a> Fragment<'a> {
             Some(_) if !call.id.is_empty() => false,
             _ if call.name.is_empty() => true,
             // The name again and more arguments: only a call that is not whole yet can take them.
-            _ => name == call.name && (self.arguments.is_empty() || !is_whole(&call.arguments)),
+            _ => name == call.name && (self.arguments.is_empty() || !slot.is_whole()),
         }
     }
 }
@@ -153,10 +169,31 @@ fn fill(field: &mut String, value: Option<&str>) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn is_whole(arguments: &str) -> bool {
-    // The cheap look first: this is asked for every fragment of servers that repeat the name.
-    arguments.trim_end().ends_with('}')
-        && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
+impl Slot {
+    fn is_whole(&self) -> bool {
+        // The cheap look first: this is asked for every fragment of servers that repeat the name.
+        self.written.is_closed
+            && !self.written.is_broken
+            && self.call.arguments.trim_end().ends_with('}')
+            && serde_json::from_str::<serde::de::IgnoredAny>(&self.call.arguments).is_ok()
+    }
+}
+
+impl Written {
+    fn push(&mut self, mut piece: &str) {
+        while let Some(token) = self.lexer.next(&mut piece) {
+            match token {
+                JsonToken::Between(c) if c.is_ascii_whitespace() => {}
+                _ if self.is_closed => self.is_broken = true,
+                JsonToken::Between('{' | '[') => self.depth += 1,
+                JsonToken::Between('}' | ']') => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.is_closed = self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::tools::SandboxTools;
 use std::sync::Arc;
+use toolhold_admission::MemoryCeiling;
 use toolhold_agent::Toolbox;
 use toolhold_mcp::serve::{Disabled, ModuleHost};
 use toolhold_policy::ToolSpec;
@@ -23,6 +24,15 @@ impl ModuleHost for RegistryModules {
             slot: module.slot.clone(),
             reason: standing.reason(),
         })
+    }
+
+    fn argument_bytes(&self, tool: &str) -> Option<u64> {
+        let (module, _) = tool.rsplit_once('.')?;
+        Some(self.0.module(module)?.limits().argument_bytes)
+    }
+
+    fn kept(&self) -> MemoryCeiling {
+        self.0.kept().clone()
     }
 
     fn toolbox(&self, session: &str) -> Arc<dyn Toolbox> {

@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use toolhold_agent::calls::validator;
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
@@ -175,12 +176,12 @@ impl SandboxTools {
             ),
             None => spec.name.clone(),
         };
-        let validator = Validator::new(&spec.input_schema)
+        let validator = validator(&spec.input_schema)
             .map_err(|reason| format!("the input schema of {name} cannot be used: {reason}"))?;
         self.bound
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.clone(), Arc::new(validator));
+            .insert(name.clone(), validator);
         Ok(Some(Tool {
             name,
             ..module_tool(spec)

@@ -1,7 +1,7 @@
 //! Checks of a call and its result against the tool's description: the tool exists, the arguments fit, the
 //! call is no repetition, the result fits (docs/protocol.md).
 
-use crate::calls::Repeats;
+use crate::calls::{Repeats, compiled};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use toolhold_protocol::tool::Tool;
 pub struct ToolCheck {
     is_latent: bool,
     parameters: Value,
-    arguments: Validator,
-    output: Option<Validator>,
+    arguments: Arc<Validator>,
+    output: Option<Arc<Validator>>,
 }
 
 /// A tool's schema is no valid JSON Schema.
@@ -35,8 +35,9 @@ impl ToolCheck {
     /// # Errors
     /// A schema that is none.
     pub fn new(tool: &Tool) -> Result<Self, SchemaError> {
-        let compiled =
-            |which, schema| Validator::new(schema).map_err(|reason| SchemaError { which, reason });
+        let compiled = |which, schema| {
+            compiled::validator(schema).map_err(|reason| SchemaError { which, reason })
+        };
         let output = tool.output.as_ref();
         Ok(Self {
             is_latent: tool.is_latent(),

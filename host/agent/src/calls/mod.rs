@@ -25,6 +25,7 @@
 pub(crate) mod approve;
 mod budget;
 mod check;
+mod compiled;
 mod nested;
 pub(crate) mod pipeline;
 pub(crate) mod privacy;
@@ -36,6 +37,7 @@ mod tools;
 pub use approve::{CallApprover, NoDecision};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
 pub use check::{CallChecks, SchemaError, ToolCheck};
+pub use compiled::validator;
 pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};

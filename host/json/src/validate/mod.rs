@@ -64,7 +64,7 @@ pub enum CheckError {
 )]
 pub struct CheckTooCostly;
 
-/// Steps of one check. A step takes about 10 ns.
+/// Steps of one check, each an addition and a comparison beside the read that it counts.
 const STEPS: u64 = 16_000_000;
 /// Steps to find all faults of a value that does not fit, or the first one.
 const FAULT_STEPS: u64 = 2 * STEPS;

@@ -108,3 +108,13 @@ fn open_values_are_no_violation_and_known_ones_are() {
 fn nothing_is_fetched() {
     assert!(Validator::new(&json!({"$ref": "http://127.0.0.1:9/schema.json"})).is_err());
 }
+
+#[test]
+fn an_ordinary_list_takes_a_small_part_of_the_steps() {
+    // `docs/security.md` says so.
+    let schema = json!({"type": "array", "items": {"type": "number"}});
+    let validator = Validator::new(&schema).unwrap();
+    let numbers: Value = (0..500_000).map(Value::from).collect();
+    let is_valid = || validator.inner.is_valid(Read(&numbers));
+    assert_eq!(within(STEPS / 8, validator.weights, is_valid), Ok(true));
+}

@@ -121,7 +121,7 @@ impl Service {
         Ok(result)
     }
 
-    fn unknown(&self, name: &str) -> String {
+    pub(super) fn unknown(&self, name: &str) -> String {
         let shown = shorten(name);
         let module = name
             .rsplit_once('.')

@@ -2,7 +2,7 @@
 
 use super::mask::Mask;
 use super::revision::{RequestMetadata, level_name};
-use super::unread::Outgoing;
+use super::unread::{Outgoing, UnreadAnswers};
 use crate::rpc;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -24,32 +24,44 @@ const MAX_LINE_CHARS: usize = 8_000;
 
 /// Sends whole messages to a client.
 #[derive(Debug, Clone)]
-pub struct ClientSender(mpsc::Sender<Outgoing>);
+pub struct ClientSender {
+    queue: mpsc::Sender<Outgoing>,
+    answers: UnreadAnswers,
+}
 
-/// The receiver is closed.
+/// The receiver is closed, or there is no room for the message.
 #[derive(Debug)]
 pub struct ClientGone;
 
 impl ClientSender {
-    /// A sender with a queue of `messages`.
-    pub fn new(messages: usize) -> (Self, mpsc::Receiver<Outgoing>) {
-        let (sender, receiver) = mpsc::channel(messages);
-        (Self(sender), receiver)
+    /// A sender with a queue of `messages`, which count among `answers` until they are read.
+    pub fn new(messages: usize, answers: &UnreadAnswers) -> (Self, mpsc::Receiver<Outgoing>) {
+        let (queue, receiver) = mpsc::channel(messages);
+        let answers = answers.clone();
+        (Self { queue, answers }, receiver)
     }
 
-    /// Sends a message; waits for room in the queue.
-    pub async fn send(&self, message: impl Into<Outgoing>) -> Result<(), ClientGone> {
-        self.0.send(message.into()).await.map_err(|_| ClientGone)
+    /// Sends a message that no request waits for; waits for room in the queue.
+    pub async fn send(&self, message: Bytes) -> Result<(), ClientGone> {
+        let message = self.answers.message(message).ok_or(ClientGone)?;
+        self.reply(message).await
+    }
+
+    /// Sends a reply; waits for room in the queue.
+    pub async fn reply(&self, reply: Outgoing) -> Result<(), ClientGone> {
+        self.queue.send(reply).await.map_err(|_| ClientGone)
     }
 
     /// Sends a message from a blocking thread.
     pub fn send_blocking(&self, message: Outgoing) -> Result<(), ClientGone> {
-        self.0.blocking_send(message).map_err(|_| ClientGone)
+        self.queue.blocking_send(message).map_err(|_| ClientGone)
     }
 
-    /// Sends a message, or drops it if the queue is full.
+    /// Sends a message, or drops it if there is no room for it.
     pub fn note(&self, message: Bytes) {
-        let _ = self.0.try_send(message.into());
+        if let Some(message) = self.answers.message(message) {
+            let _ = self.queue.try_send(message);
+        }
     }
 }
 
@@ -187,6 +199,7 @@ impl ProgressSender<'_> {
 mod tests {
     use super::*;
     use crate::serve::revision::ProtocolEra;
+    use toolhold_admission::MemoryCeiling;
 
     fn metadata(least: Option<LogLevel>, progress: Option<Value>) -> RequestMetadata {
         RequestMetadata {
@@ -210,7 +223,8 @@ mod tests {
     }
 
     async fn told(metadata: RequestMetadata, say: impl Fn(&dyn Listener)) -> Vec<Value> {
-        let (client_sender, mut told) = ClientSender::new(1_000);
+        let (client_sender, mut told) =
+            ClientSender::new(1_000, &UnreadAnswers::new(MemoryCeiling::new(1 << 20)));
         let (ear, heard) = guest_listener(&metadata).unwrap();
         let mask = Mask::default();
         forward_notes(
@@ -270,7 +284,8 @@ mod tests {
 
     #[tokio::test]
     async fn progress_that_does_not_grow_is_not_told() {
-        let (client_sender, mut told) = ClientSender::new(1_000);
+        let (client_sender, mut told) =
+            ClientSender::new(1_000, &UnreadAnswers::new(MemoryCeiling::new(1 << 20)));
         let metadata = metadata(None, Some(json!(1)));
         let (ear, heard) = guest_listener(&metadata).unwrap();
         let call = async {

@@ -5,6 +5,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::sync::Arc;
+use toolhold_admission::MemoryCeiling;
 use toolhold_agent::Toolbox;
 use toolhold_agent::calls::CallRecorder;
 use toolhold_agent::run::approval::Approver;
@@ -20,6 +21,12 @@ pub trait ModuleHost: Send + Sync + Debug {
 
     /// Whether a module of this name exists and may not run.
     fn disabled(&self, module: &str) -> Option<Disabled>;
+
+    /// Most bytes of arguments that a module's tool takes; absent: there is no such tool.
+    fn argument_bytes(&self, tool: &str) -> Option<u64>;
+
+    /// What the process may keep for calls and clients together.
+    fn kept(&self) -> MemoryCeiling;
 
     /// The runner of a session's calls. A module's session state belongs to that session.
     fn toolbox(&self, session: &str) -> Arc<dyn Toolbox>;

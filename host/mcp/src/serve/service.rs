@@ -65,6 +65,7 @@ impl Service {
     ) -> Self {
         let tools = modules.tools();
         let catalog = Catalog::new(tools, requests, allowed.as_deref(), &rules.mask, 1);
+        let answers = UnreadAnswers::new(modules.kept());
         Self {
             modules,
             records,
@@ -72,7 +73,7 @@ impl Service {
             allowed,
             asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
             slots: Arc::new(Semaphore::new(settings.calls.min(Semaphore::MAX_PERMITS))),
-            answers: UnreadAnswers::default(),
+            answers,
             tools: Arc::default(),
             settings,
             catalog: watch::Sender::new(Arc::new(catalog)),
@@ -87,6 +88,26 @@ impl Service {
     /// Replaces the settings for later calls.
     pub fn renew(&self, rules: Rules) {
         *self.rules.write() = Arc::new(rules);
+    }
+
+    /// Whether a tool takes arguments of so many bytes: known before they are read.
+    ///
+    /// # Errors
+    /// Why not, for the client.
+    pub(super) fn takes(&self, tool: &str, bytes: usize) -> Result<(), String> {
+        match self.catalog().find(tool) {
+            // The input of a run is as large as a message may be.
+            Some(offered) if offered.request.is_some() => Ok(()),
+            Some(_) => match self.modules.argument_bytes(tool) {
+                Some(most) if bytes as u64 > most => Err(format!(
+                    "the arguments of {} have {bytes} bytes, and {most} are the most that it takes \
+                     (limits.argument_bytes); send less",
+                    shorten(tool)
+                )),
+                _ => Ok(()),
+            },
+            None => Err(self.unknown(tool)),
+        }
     }
 
     pub fn settings(&self) -> &Settings {

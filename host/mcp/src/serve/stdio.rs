@@ -8,7 +8,7 @@ use super::in_flight::InFlightRequests;
 use super::revision::{self, not_initialized};
 use super::service::Service;
 use super::session::ClientSession;
-use super::unread::Outgoing;
+use super::unread::{Outgoing, RequestMemory};
 use super::work::{Batch, RequestOutcome, RequestTask};
 use crate::rpc::{
     self, INTERNAL_ERROR, INVALID_REQUEST, Id, InvalidMessage, Message, RpcError, RpcRequest,
@@ -57,7 +57,7 @@ struct StdioClient {
 /// Serves until the input ends or the output is closed.
 pub async fn serve(service: Arc<Service>) {
     let most = service.settings().message_bytes;
-    let (client_sender, written) = ClientSender::new(MAX_UNREAD_MESSAGES);
+    let (client_sender, written) = ClientSender::new(MAX_UNREAD_MESSAGES, &service.answers);
     let (written_all, mut unread) = oneshot::channel::<()>();
     std::thread::spawn(move || {
         let _ = write(written, &mut io::stdout());
@@ -111,11 +111,7 @@ impl StdioClient {
     fn receive(self: &Arc<Self>, line: InputLine<'_>) -> bool {
         let reply = match line {
             InputLine::Whole(line) if line.trim_ascii().is_empty() => return true,
-            InputLine::Whole(line) => match rpc::parse(line) {
-                Ok(Transmission::One(message)) => self.one(message).map(Outgoing::from),
-                Ok(Transmission::Batch(messages)) => self.batch(messages),
-                Err(malformed) => Some(malformed.reply().into()),
-            },
+            InputLine::Whole(line) => self.message(line),
             InputLine::TooLong(most) => {
                 let reason =
                     format!("a message has at most {most} bytes (mcp_server.message_bytes)");
@@ -126,10 +122,24 @@ impl StdioClient {
         reply.is_none_or(|reply| self.sender.send_blocking(reply).is_ok())
     }
 
+    /// Handles a line. Returns replies that are known at once.
+    fn message(self: &Arc<Self>, line: &[u8]) -> Option<Outgoing> {
+        let takes = |tool: &str, bytes| self.service.takes(tool, bytes);
+        let memory = match self.service.answers.reserve(line) {
+            Ok(memory) => memory,
+            Err(error) => return Some(rpc::reply(rpc::id_of(line).as_ref(), &Err(error)).into()),
+        };
+        match rpc::parse(line, &takes) {
+            Ok(Transmission::One(message)) => self.one(message, memory).map(Outgoing::from),
+            Ok(Transmission::Batch(messages)) => self.batch(messages, &memory),
+            Err(malformed) => Some(malformed.reply().into()),
+        }
+    }
+
     /// Handles a message. Returns replies that are known at once.
-    fn one(self: &Arc<Self>, message: Message) -> Option<Bytes> {
+    fn one(self: &Arc<Self>, message: Message, memory: RequestMemory) -> Option<Bytes> {
         match message {
-            Message::Request(request) => self.request(request),
+            Message::Request(request) => self.request(request, memory),
             Message::Notification { method, params } => {
                 self.notified(&method, params);
                 None
@@ -142,7 +152,11 @@ impl StdioClient {
     }
 
     /// Handles a batch, whose replies are sent together.
-    fn batch(self: &Arc<Self>, messages: Vec<Result<Message, InvalidMessage>>) -> Option<Outgoing> {
+    fn batch(
+        self: &Arc<Self>,
+        messages: Vec<Result<Message, InvalidMessage>>,
+        memory: &RequestMemory,
+    ) -> Option<Outgoing> {
         let session = self.session.get();
         if let Err(error) = Batch::may_come(session.map(Arc::as_ref)) {
             return Some(rpc::reply(None, &Err(error)).into());
@@ -154,7 +168,7 @@ impl StdioClient {
                 Ok(Message::Request(request)) => {
                     let id = request.id.clone();
                     let work = batch.may_hold(&request).and_then(|()| {
-                        let (work, permit) = self.begun(request)?;
+                        let (work, permit) = self.begun(request, memory.clone())?;
                         unanswered.push(permit);
                         Ok(RequestTask::spawn(&self.runtime, work))
                     });
@@ -172,7 +186,7 @@ impl StdioClient {
         let (client_sender, answers) = (self.sender.clone(), self.service.answers.clone());
         self.runtime.spawn(async move {
             if let Some(replies) = batch.replies(&answers).await {
-                let _ = client_sender.send(replies).await;
+                let _ = client_sender.reply(replies).await;
             }
             drop(unanswered);
         });
@@ -180,12 +194,12 @@ impl StdioClient {
     }
 
     /// Begins the work on a request, or replies at once.
-    fn request(self: &Arc<Self>, request: RpcRequest) -> Option<Bytes> {
+    fn request(self: &Arc<Self>, request: RpcRequest, memory: RequestMemory) -> Option<Bytes> {
         let id = request.id.clone();
         if request.method == "initialize" {
             return Some(rpc::reply(Some(&id), &self.initialize(&request)));
         }
-        let (work, unanswered) = match self.begun(request) {
+        let (work, unanswered) = match self.begun(request, memory) {
             Ok(begun) => begun,
             Err(error) => return Some(rpc::reply(Some(&id), &Err(error))),
         };
@@ -196,7 +210,7 @@ impl StdioClient {
             if let Some(outcome) = work.await {
                 let reply = answers.reply(&id, &outcome);
                 drop(outcome);
-                let _ = client_sender.send(reply).await;
+                let _ = client_sender.reply(reply).await;
             }
             drop(unanswered);
         });
@@ -207,6 +221,7 @@ impl StdioClient {
     fn begun(
         self: &Arc<Self>,
         request: RpcRequest,
+        memory: RequestMemory,
     ) -> Result<
         (
             impl Future<Output = RequestOutcome> + use<>,
@@ -232,7 +247,9 @@ impl StdioClient {
             let answer = client
                 .service
                 .answer(request, metadata, session.as_ref(), &client.sender);
-            flight.run(answer).await
+            let outcome = flight.run(answer).await;
+            drop(memory);
+            outcome
         };
         Ok((work, unanswered))
     }
@@ -351,6 +368,8 @@ fn write(mut messages: mpsc::Receiver<Outgoing>, output: &mut impl Write) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::unread::UnreadAnswers;
+    use toolhold_admission::MemoryCeiling;
 
     fn lines(input: &str, most: usize) -> Vec<String> {
         let mut lines = Vec::new();
@@ -390,7 +409,8 @@ mod tests {
                 Ok(())
             }
         }
-        let (client_sender, messages) = ClientSender::new(8);
+        let answers = UnreadAnswers::new(MemoryCeiling::new(1 << 20));
+        let (client_sender, messages) = ClientSender::new(8, &answers);
         for message in ["a", "b", "c"] {
             client_sender.note(Bytes::from(message));
         }

@@ -1,7 +1,8 @@
 //! Answers that were made and that their clients have not read: how many bytes of them may be kept.
 //!
 //! A client that sends requests and reads no answer would have the server keep all of them. So work on a request
-//! begins only while there is room, and an answer for which there is none is replaced by an error that says so.
+//! begins only while there is room, and an answer for which there is none is replaced by an error that says so. What is
+//! kept counts with what the host keeps for calls (`modules.kept_bytes`), and so do requests while they are worked on.
 
 use crate::rpc::{self, INTERNAL_ERROR, Id, RpcError};
 use axum::body::{Body, HttpBody};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use toolhold_admission::{MemoryCeiling, MemoryReservation};
+use toolhold_json::bounded;
 
 /// Most bytes of unread answers of all clients: enough for the largest results of a dozen calls.
 const MAX_UNREAD_BYTES: u64 = 64 << 20;
@@ -33,8 +35,13 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone)]
 pub struct UnreadAnswers {
     bytes: MemoryCeiling,
+    /// What the process keeps for all calls and clients.
+    kept: MemoryCeiling,
     read: Arc<Notify>,
 }
+
+/// The memory of a request, or of all requests of a batch.
+pub type RequestMemory = Arc<MemoryReservation>;
 
 /// A message to a client. It counts until it is dropped.
 #[derive(Debug)]
@@ -45,20 +52,57 @@ pub struct Outgoing {
 
 #[derive(Debug)]
 struct UnreadBytes {
-    reservation: Option<MemoryReservation>,
+    /// Of the clients' share, and of what the process keeps.
+    reservations: Option<(MemoryReservation, MemoryReservation)>,
     read: Arc<Notify>,
 }
 
-impl Default for UnreadAnswers {
-    fn default() -> Self {
+impl UnreadAnswers {
+    /// Answers that count in `kept`, too.
+    pub fn new(kept: MemoryCeiling) -> Self {
         Self {
             bytes: MemoryCeiling::new(MAX_UNREAD_BYTES),
+            kept,
             read: Arc::default(),
         }
     }
-}
 
-impl UnreadAnswers {
+    /// The memory of a request's value, before it is read, until the work on it ends.
+    ///
+    /// # Errors
+    /// There is not so much left.
+    pub fn reserve(&self, message: &[u8]) -> Result<RequestMemory, RpcError> {
+        // What is too heavy for any request is refused by its reader.
+        let weight = bounded::weigh(message).unwrap_or_default();
+        let reserved = self.kept.reserve(weight).map_err(|full| {
+            let reason = format!(
+                "nothing was done, because requests and calls take all {} bytes of memory that they may \
+                 (modules.kept_bytes); try again in a while",
+                full.ceiling
+            );
+            RpcError::new(INTERNAL_ERROR, reason)
+        })?;
+        Ok(Arc::new(reserved))
+    }
+
+    /// A message that no request waits for. Larger ones need room; without it there is none.
+    pub fn message(&self, message: Bytes) -> Option<Outgoing> {
+        if message.len() <= SMALL_BYTES {
+            return Some(message.into());
+        }
+        let unread = Some(self.unread(message.len())?);
+        Some(Outgoing { message, unread })
+    }
+
+    fn unread(&self, bytes: usize) -> Option<UnreadBytes> {
+        let share = self.bytes.reserve(bytes as u64).ok()?;
+        let kept = self.kept.reserve(bytes as u64).ok()?;
+        Some(UnreadBytes {
+            reservations: Some((share, kept)),
+            read: self.read.clone(),
+        })
+    }
+
     /// Waits until work on a request may begin.
     ///
     /// # Errors
@@ -88,18 +132,16 @@ impl UnreadAnswers {
         if message.len() <= SMALL_BYTES {
             return message.into();
         }
-        match self.bytes.reserve(message.len() as u64) {
-            Ok(reservation) => Outgoing {
+        match self.unread(message.len()) {
+            Some(unread) => Outgoing {
                 message,
-                unread: Some(UnreadBytes {
-                    reservation: Some(reservation),
-                    read: self.read.clone(),
-                }),
+                unread: Some(unread),
             },
-            Err(_) => {
+            None => {
                 let reason = format!(
                     "the request was worked on, but its answer of {} bytes is not given: clients may leave {MAX_UNREAD_BYTES} \
-                     bytes unread; read answers before you send more requests",
+                     bytes unread, as far as calls leave memory (modules.kept_bytes); read answers before you send more \
+                     requests",
                     message.len()
                 );
                 rpc::reply(Some(id), &Err(RpcError::new(INTERNAL_ERROR, reason))).into()
@@ -116,8 +158,10 @@ impl Outgoing {
         let mut kept = messages.iter_mut().filter_map(|it| it.unread.take());
         let unread = kept.next().map(|mut first| {
             for mut other in kept {
-                if let (Some(all), Some(more)) = (&mut first.reservation, &mut other.reservation) {
-                    all.join(more);
+                if let (Some(all), Some(more)) = (&mut first.reservations, &mut other.reservations)
+                {
+                    all.0.join(&mut more.0);
+                    all.1.join(&mut more.1);
                 }
             }
             first
@@ -187,7 +231,7 @@ impl HttpBody for Outgoing {
 
 impl Drop for UnreadBytes {
     fn drop(&mut self) {
-        drop(self.reservation.take());
+        drop(self.reservations.take());
         self.read.notify_waiters();
     }
 }
@@ -208,7 +252,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_read_is_bounded_and_said() {
-        let unread = UnreadAnswers::default();
+        let unread = UnreadAnswers::new(MemoryCeiling::new(1 << 30));
         let large = Ok(json!({"text": "x".repeat(10 << 20)}));
         let mut kept: Vec<_> = (0..3).map(|n| unread.reply(&id(n), &large)).collect();
         unread.room().await.unwrap();
@@ -239,9 +283,38 @@ mod tests {
         assert_eq!(unread.bytes.taken(), 0);
     }
 
+    #[test]
+    fn answers_and_requests_share_what_the_process_keeps() {
+        let kept = MemoryCeiling::new(3 << 20);
+        let unread = UnreadAnswers::new(kept.clone());
+        let large = Ok(json!({"text": "x".repeat(2 << 20)}));
+        let calls = kept.reserve(2 << 20).unwrap();
+        assert!(unread.reply(&id(1), &large).len() < SMALL_BYTES);
+        assert!(unread.message(vec![b'x'; 2 << 20].into()).is_none());
+        // A small text may be the beginning of a large value.
+        let request = "[1],".repeat(20_000);
+        let refused = unread.reserve(request.as_bytes()).unwrap_err();
+        assert!(
+            refused.message.contains("modules.kept_bytes"),
+            "{refused:?}"
+        );
+        // What is small is always said.
+        assert!(unread.message("small".into()).is_some());
+        drop(calls);
+
+        let answer = unread.reply(&id(1), &large);
+        assert_eq!(kept.taken(), answer.len() as u64);
+        assert!(unread.reserve(request.as_bytes()).is_err());
+        drop(answer);
+        let worked_on = unread.reserve(&request.as_bytes()[..20_000]).unwrap();
+        assert!(kept.taken() > 1 << 20);
+        drop(worked_on);
+        assert_eq!((kept.taken(), unread.bytes.taken()), (0, 0));
+    }
+
     #[tokio::test]
     async fn an_answer_counts_until_it_was_taken() {
-        let unread = UnreadAnswers::default();
+        let unread = UnreadAnswers::new(MemoryCeiling::new(1 << 30));
         let large = Ok(json!({"text": "x".repeat(1 << 20)}));
         let replies = vec![unread.reply(&id(1), &large), unread.reply(&id(2), &large)];
         let one = replies[0].len();

@@ -122,6 +122,7 @@ mod tests {
     use serde_json::json;
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
+    use toolhold_admission::MemoryCeiling;
 
     fn id(n: i64) -> Id {
         Id::Number(n.into())
@@ -147,7 +148,7 @@ mod tests {
             })),
         );
         assert!(batch.is_worked_on());
-        let answers = UnreadAnswers::default();
+        let answers = UnreadAnswers::new(MemoryCeiling::new(1 << 20));
         assert!(
             timeout(Duration::from_millis(1), batch.replies(&answers))
                 .await

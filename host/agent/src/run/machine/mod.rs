@@ -58,6 +58,7 @@ mod wiring;
 
 pub use io::{Action, Effects, Input, Work};
 
+use crate::calls::validator;
 use crate::contract::ReplyReader;
 use crate::run::budget_tracker::RunUsage;
 use account::UsageAccount;
@@ -69,6 +70,7 @@ use privacy::RunPrivacy;
 use reply_counts::ReplyCounts;
 use running_calls::RunningCalls;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 use step_calls::StepCalls;
 use toolhold_json::validate::Validator;
@@ -94,7 +96,7 @@ pub struct Machine {
     model: String,
     tools: RunTools,
     warnings: Vec<String>,
-    output: Option<Validator>,
+    output: Option<Arc<Validator>>,
     context: Context,
     /// The turns that every Request begins with.
     opening: Vec<Turn>,
@@ -174,7 +176,7 @@ impl Machine {
         let output = request
             .output_schema
             .as_ref()
-            .map(Validator::new)
+            .map(validator)
             .transpose()
             .map_err(|reason| RunError::OutputSchema { reason })?;
         let mut machine = Self {

@@ -2,7 +2,7 @@
 
 use super::guard::HttpGuard;
 use super::sessions::Sessions;
-use super::{HttpEndpoint, router};
+use super::{HEALTH, HttpEndpoint, router};
 use crate::serve::service::Service;
 use crate::serve::settings::Bearer;
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +13,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
 use uuid::Uuid;
+
+/// Connections besides the others, for requests of health while all others are busy. As many as the HTTP API has.
+const RESERVED_CONNECTIONS: usize = 16;
 
 /// A listening address, and its protection.
 #[derive(Debug)]
@@ -65,7 +68,11 @@ pub async fn serve(service: Arc<Service>, bound: Bound) -> Result<()> {
     let router = router(Arc::new(endpoint));
     // The clients are local programs and end with their connection.
     let stop = CancellationToken::new();
-    let settings = connections::Settings::new(settings.connections.min(Semaphore::MAX_PERMITS));
+    let settings = connections::Settings {
+        reserve: RESERVED_CONNECTIONS,
+        is_reserved: |path| path == HEALTH,
+        ..connections::Settings::new(settings.connections.min(Semaphore::MAX_PERMITS))
+    };
     connections::serve(bound.listener, router, settings, stop).await;
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::serve::client_sender::ClientSender;
 use crate::serve::in_flight::InFlightRequest;
 use crate::serve::revision::{LEGACY, RequestMetadata};
 use crate::serve::service::Service;
+use crate::serve::unread::RequestMemory;
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
@@ -23,7 +24,12 @@ const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// The first revision whose clients accept an event without a message.
 const PRIMED: &str = "2025-11-25";
 
-pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Message) -> Response {
+pub async fn post(
+    endpoint: &Arc<HttpEndpoint>,
+    headers: &HeaderMap,
+    message: Message,
+    memory: RequestMemory,
+) -> Response {
     if let Message::Request(request) = &message
         && request.method == "initialize"
     {
@@ -34,7 +40,7 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
         Err(refused) => return refused.into_response(),
     };
     match message {
-        Message::Request(request) => request_of(endpoint, &held, headers, request).await,
+        Message::Request(request) => request_of(endpoint, &held, headers, request, memory).await,
         Message::Notification { method, params } => {
             notified(&held, &method, params);
             StatusCode::ACCEPTED.into_response()
@@ -51,6 +57,7 @@ pub async fn batch(
     endpoint: &Arc<HttpEndpoint>,
     headers: &HeaderMap,
     messages: Vec<Result<Message, InvalidMessage>>,
+    memory: &RequestMemory,
 ) -> Response {
     let held = match held(endpoint, headers) {
         Ok(held) => held,
@@ -59,15 +66,16 @@ pub async fn batch(
     if let Err(error) = Batch::may_come(Some(&held.session)) {
         return reply::error(StatusCode::BAD_REQUEST, None, error);
     }
-    let (client_sender, said) = reply::message_channel();
     let answers = &endpoint.service.answers;
+    let (client_sender, said) = reply::message_channel(answers);
     let mut batch = Batch::default();
     for message in messages {
         match message {
             Ok(Message::Request(request)) => {
                 let id = request.id.clone();
                 let work = batch.may_hold(&request).and_then(|()| {
-                    let begun = StartedRequest::new(endpoint, &held, headers, request)?;
+                    let begun =
+                        StartedRequest::new(endpoint, &held, headers, request, memory.clone())?;
                     let client_sender = client_sender.clone();
                     Ok(RequestTask::spawn(
                         &Handle::current(),
@@ -116,9 +124,10 @@ async fn request_of(
     held: &Arc<HeldSession>,
     headers: &HeaderMap,
     request: RpcRequest,
+    memory: RequestMemory,
 ) -> Response {
     let id = request.id.clone();
-    let begun = match StartedRequest::new(endpoint, held, headers, request) {
+    let begun = match StartedRequest::new(endpoint, held, headers, request, memory) {
         Ok(begun) => begun,
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
@@ -137,6 +146,7 @@ struct StartedRequest {
     request: RpcRequest,
     metadata: RequestMetadata,
     flight: InFlightRequest,
+    memory: RequestMemory,
 }
 
 impl StartedRequest {
@@ -147,6 +157,7 @@ impl StartedRequest {
         held: &Arc<HeldSession>,
         headers: &HeaderMap,
         request: RpcRequest,
+        memory: RequestMemory,
     ) -> Result<Self, RpcError> {
         let flight = held.session.in_flight.begin(&request.id)?;
         let mut metadata = held.session.metadata(&request.params);
@@ -159,6 +170,7 @@ impl StartedRequest {
             request,
             metadata,
             flight,
+            memory,
         })
     }
 
@@ -168,6 +180,7 @@ impl StartedRequest {
             self.service
                 .answer(self.request, self.metadata, Some(session), &client_sender);
         let outcome = self.flight.run(answer).await;
+        drop(self.memory);
         self.held.touch();
         outcome
     }

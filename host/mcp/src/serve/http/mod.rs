@@ -22,7 +22,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::any;
+use axum::routing::{any, get};
 use guard::HttpGuard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
@@ -30,6 +30,8 @@ use std::sync::Arc;
 use toolhold_connections::is_too_slow;
 use toolhold_telemetry as telemetry;
 
+/// The process is alive. It needs no token and tells nothing else.
+pub const HEALTH: &str = "/healthz";
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Owner of all calls over HTTP. Names of keys contain no colon, so it is never a key.
@@ -48,6 +50,7 @@ struct HttpEndpoint {
 fn router(endpoint: Arc<HttpEndpoint>) -> Router {
     Router::new()
         .route("/mcp", any(answer))
+        .route(HEALTH, get(async || "ok"))
         .fallback(|| async { HttpRejection::new(StatusCode::NOT_FOUND, "MCP is served at /mcp") })
         .with_state(endpoint)
 }
@@ -114,17 +117,25 @@ async fn read(
 
 /// The era of a message is in its header or in its `_meta`.
 async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
-    let message = match rpc::parse(body) {
+    let takes = |tool: &str, bytes| endpoint.service.takes(tool, bytes);
+    let memory = match endpoint.service.answers.reserve(body) {
+        Ok(memory) => memory,
+        Err(error) => {
+            let id = rpc::id_of(body);
+            return reply::error(StatusCode::SERVICE_UNAVAILABLE, id.as_ref(), error);
+        }
+    };
+    let message = match rpc::parse(body, &takes) {
         Ok(Transmission::One(message)) => message,
         Ok(Transmission::Batch(messages)) => {
-            return legacy::batch(endpoint, headers, messages).await;
+            return legacy::batch(endpoint, headers, messages, &memory).await;
         }
         Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
     };
     if modern::is_modern(headers, &message) {
-        modern::post(endpoint, headers, message).await
+        modern::post(endpoint, headers, message, memory).await
     } else {
-        legacy::post(endpoint, headers, message).await
+        legacy::post(endpoint, headers, message, memory).await
     }
 }
 

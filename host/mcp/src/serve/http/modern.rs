@@ -5,6 +5,7 @@ use super::{HttpEndpoint, VERSION, accepts, remote};
 use crate::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest};
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
+use crate::serve::unread::RequestMemory;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -29,7 +30,12 @@ pub fn is_modern(headers: &HeaderMap, message: &Message) -> bool {
     }
 }
 
-pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Message) -> Response {
+pub async fn post(
+    endpoint: &Arc<HttpEndpoint>,
+    headers: &HeaderMap,
+    message: Message,
+    memory: RequestMemory,
+) -> Response {
     let request = match message {
         Message::Request(request) => request,
         // No notification has a meaning here: a client cancels by closing its stream.
@@ -67,11 +73,11 @@ pub async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, message: Me
     let (service, id) = (endpoint.service.clone(), request.id.clone());
     let answers = &endpoint.service.answers;
     let work = RequestWork::begin(id, answers, streams, true, |client_sender| async move {
-        Some(
-            service
-                .answer(request, metadata, None, &client_sender)
-                .await,
-        )
+        let outcome = service
+            .answer(request, metadata, None, &client_sender)
+            .await;
+        drop(memory);
+        Some(outcome)
     });
     work.answer().await
 }

@@ -28,8 +28,8 @@ const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// The channel for messages before a reply.
-pub fn message_channel() -> (ClientSender, mpsc::Receiver<Outgoing>) {
-    ClientSender::new(MAX_UNREAD_MESSAGES)
+pub fn message_channel(answers: &UnreadAnswers) -> (ClientSender, mpsc::Receiver<Outgoing>) {
+    ClientSender::new(MAX_UNREAD_MESSAGES, answers)
 }
 
 /// The work on a request. Dropping it aborts the work.
@@ -61,7 +61,7 @@ impl RequestWork {
         has_status: bool,
         outcome: impl FnOnce(ClientSender) -> F,
     ) -> Self {
-        let (client_sender, said) = message_channel();
+        let (client_sender, said) = message_channel(answers);
         let task = RequestTask::spawn(&Handle::current(), outcome(client_sender));
         let asked = PendingWork::One {
             id,

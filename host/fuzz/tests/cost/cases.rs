@@ -1,0 +1,396 @@
+//! Every reader of bytes from outside, with inputs that are made to cost.
+
+use crate::measure::{Bound, hold};
+use crate::shapes::{self, Shape};
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+use std::time::Duration;
+use toolhold_agent::contract::{ReplyReader, RequestView};
+use toolhold_json::bounded;
+use toolhold_json::coerce::coerce;
+use toolhold_json::lower::Lowering;
+use toolhold_json::repair::{End, repair};
+use toolhold_json::scan::Scan;
+use toolhold_json::validate::Validator;
+use toolhold_json::{fragment, strict};
+use toolhold_model::fuzzing::completion;
+use toolhold_policy::{HttpGrant, Manifest, Redactor, is_name, pii, text, tool_name};
+use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::compose::Composition;
+use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::contract::Contract;
+use toolhold_protocol::plan::{Graph, Plan};
+use toolhold_protocol::reference::Argument;
+use toolhold_protocol::saved::SavedRequest;
+use toolhold_protocol::settings::Settings;
+use toolhold_protocol::tool::Tool;
+use toolhold_sandbox::docs::{package, section, wit};
+use toolhold_sandbox::fuzzing::{Signature, admitted};
+use toolhold_sandbox::{Engine, EngineConfig, is_slot};
+
+/// Memory of a JSON value for each byte of its text: the weight that `toolhold_json::bounded` counts with, and what is
+/// copied while a list grows.
+const VALUE: usize = 320;
+/// Memory of what keeps texts.
+const TEXT: usize = 24;
+
+/// The readers: what `docs/security.md` calls each, its bound, its inputs, and the reader.
+macro_rules! readers {
+    ($($name:ident: $place:literal, $kib:literal KiB, $memory:expr, $budget:literal ms, [$($shapes:expr),+], $read:expr;)+) => {
+        /// What `docs/security.md` calls the places that are measured here.
+        pub const PLACES: &[&str] = &[$($place),+];
+
+        $(#[test]
+        fn $name() {
+            let bound = Bound {
+                largest: $kib << 10,
+                memory: $memory,
+                budget: Duration::from_millis($budget),
+            };
+            for shapes in [$($shapes),+] {
+                hold($place, bound, shapes, $read);
+            }
+        })+
+    };
+}
+
+readers! {
+    json_text: "JSON", 256 KiB, VALUE, 0 ms, [shapes::JSON], |text| {
+        drop(bounded::from_str::<Value>(text));
+        drop(strict::parse(text));
+    };
+    mended_json: "JSON that is nearly right", 256 KiB, VALUE, 0 ms, [shapes::JSON, shapes::REPLIES], |text| {
+        drop(repair(text, End::Own));
+        drop(repair(text, End::Cut));
+    };
+    json_in_pieces: "JSON that comes in pieces", 256 KiB, VALUE, 0 ms, [shapes::JSON], |text| {
+        let mut scan = Scan::new(0);
+        for piece in pieces(text) {
+            if scan.push(piece).is_err() {
+                return;
+            }
+        }
+        drop(scan.finish());
+    };
+    json_in_part: "JSON that was cut, or a page of it", 256 KiB, 2 * VALUE, 0 ms, [shapes::JSON, shapes::TEXTS], |text| {
+        drop(fragment::read(text));
+    };
+    schemas: "JSON Schemas", 64 KiB, 2_000, 2_000 ms, [shapes::SCHEMAS, shapes::JSON], |text| {
+        if let Ok(schema) = serde_json::from_str(text) {
+            drop(Validator::new(&schema));
+        }
+    };
+    values: "values that are checked", 128 KiB,  2 * VALUE, 0 ms, [shapes::JSON, CHECKED], |text| {
+        if let Ok(value) = serde_json::from_str(text) {
+            for validator in VALIDATORS.iter() {
+                drop(validator.check(&value));
+            }
+        }
+    };
+    coerced_values: "arguments that are slightly wrong", 64 KiB, 2 * VALUE, 400 ms, [shapes::JSON, CHECKED], |text| {
+        if let Ok(value) = serde_json::from_str(text) {
+            for schema in CHECKS.iter() {
+                drop(coerce(schema, &value));
+            }
+        }
+    };
+    lowered_schemas: "schemas as grammars", 64 KiB, 2 * VALUE, 0 ms, [shapes::SCHEMAS], |text| {
+        if let Ok(schema) = serde_json::from_str(text) {
+            drop(Lowering::new(Some(100)).lower(&schema, "t"));
+        }
+    };
+    component_values: "values of a component's types", 256 KiB, 2 * VALUE, 0 ms, [VALUES], |text| {
+        if let Ok(value) = serde_json::from_str(text)
+            && let Some(signature) = SIGNATURE.as_ref()
+        {
+            drop(signature.round_trip(&value, 1 << 20));
+        }
+    };
+    streams: "answers of model endpoints", 256 KiB, VALUE, 0 ms, [shapes::STREAMS, shapes::JSON], |text| {
+        drop(completion(text.as_bytes().chunks(64), 4 << 20, Some("text/event-stream")));
+        drop(completion([text.as_bytes()], 4 << 20, None));
+    };
+    replies: "text that a model wrote", 64 KiB, 2 * VALUE, 0 ms, [shapes::REPLIES, shapes::JSON], |text| {
+        let tools = ["weather.now", "news"].map(Tool::new);
+        let settings = Settings::default();
+        for contract in Contract::ALL {
+            let mut reader = ReplyReader::new(contract, &tools);
+            for piece in pieces(text) {
+                drop(reader.push(&Delta::Content(piece.to_owned())));
+            }
+            drop(reader.finish());
+            let whole = Completion { content: text.to_owned(), ..Completion::default() };
+            drop(toolhold_agent::contract::read(contract, &whole, &RequestView {
+                model: "",
+                instructions: "",
+                turns: &[],
+                composition: Composition::default(),
+                tools: &tools,
+                output_schema: None,
+                settings: &settings,
+            }));
+        }
+    };
+    secrets: "secrets in what comes back", 32 KiB, TEXT, 0 ms, [shapes::TEXTS, NEARLY_SECRET], |text| {
+        let mut stream = REDACTOR.stream();
+        for piece in text.as_bytes().chunks(64) {
+            drop(stream.push(piece));
+        }
+        drop(stream.finish());
+        drop(REDACTOR.clean(text.as_bytes()));
+    };
+    personal_data: "personal data in texts", 32 KiB, TEXT, 0 ms, [shapes::TEXTS], |text| {
+        drop(pii::find(text, |_| true));
+    };
+    manifests: "manifests", 64 KiB, 600, 0 ms, [shapes::TOML], |text| {
+        drop(Manifest::parse(text));
+    };
+    plans: "plans", 256 KiB, VALUE, 0 ms, [shapes::PLANS, shapes::JSON], |text| {
+        if let Ok(value) = serde_json::from_str(text)
+            && let Ok(plan) = Plan::parse(&value)
+        {
+            drop(Graph::new(plan.steps));
+        }
+    };
+    references: "references", 64 KiB, 64, 0 ms, [shapes::TEXTS, REFERENCES], |text| {
+        drop(Argument::parse(text));
+    };
+    contexts: "messages of a context", 128 KiB, 2 * VALUE, 0 ms, [shapes::CONTEXTS, shapes::JSON], |text| {
+        if let Ok(value) = serde_json::from_str(text)
+            && let Ok(messages) = Message::parse_all(&value)
+        {
+            drop(Context::new(messages));
+        }
+    };
+    saved_requests: "saved Requests", 128 KiB, 2 * VALUE, 0 ms, [shapes::CONTEXTS], |text| {
+        if let Ok(context) = serde_json::from_str::<Value>(text) {
+            drop(SavedRequest::parse(&json!({"context": context})));
+        }
+    };
+    docs_in_wit: "WIT beside a component", 128 KiB, 600, 0 ms, [shapes::WIT], |text| {
+        let mut package = wit::WitPackage::default();
+        package.files.push(("a.wit".into(), text.into()));
+        drop(wit::read_all(&[package], &mut Vec::new()));
+    };
+    docs_in_components: "docs in a component", 256 KiB, VALUE, 0 ms, [shapes::JSON, SECTIONS], |text| {
+        drop(package::parse(text.as_bytes()));
+        drop(section::parse(text.as_bytes()));
+        let component = [b"\0asm\x0d\0\x01\0", text.as_bytes()].concat();
+        std::hint::black_box(section::find(&component, "docs"));
+    };
+    names: "names of modules and tools", 64 KiB, TEXT, 0 ms, [shapes::TEXTS], |text| {
+        std::hint::black_box((is_name(text), is_slot(text), tool_name("m", text).is_ok()));
+    };
+    addresses: "addresses of requests", 64 KiB, TEXT, 0 ms, [shapes::TEXTS], |text| {
+        if let Ok(grant) = serde_json::from_value::<HttpGrant>(json!({"origin": "https://a.example", "path_prefix": "/a"})) {
+            drop(admitted(&grant, &format!("https://a.example/a/{text}")));
+            drop(admitted(&grant, text));
+        }
+    };
+    shown_texts: "texts that people read", 256 KiB, TEXT, 0 ms, [shapes::TEXTS], |text| {
+        drop(text::line(text));
+        drop(text::block(text, "  "));
+        drop(text::visible(text, 4_000));
+        drop(text::json(text));
+    };
+    mcp_messages: "messages of MCP", 256 KiB, VALUE, 0 ms, [shapes::MESSAGES, shapes::JSON], |text| {
+        toolhold_mcp::fuzzing::of_client(text.as_bytes());
+        toolhold_mcp::fuzzing::of_server(text.as_bytes());
+    };
+    mcp_tools: "tools that an MCP server lists", 64 KiB, 2_000, 2_000 ms, [LISTED, shapes::JSON], |text| {
+        if let Ok(Value::Array(tools)) = serde_json::from_str(text) {
+            toolhold_mcp::fuzzing::listed(tools);
+        }
+    };
+}
+
+/// As a stream brings it.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(rest.len().min(64)));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// Schemas that make a value cost.
+static CHECKS: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    vec![
+        json!({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": {"type": "string"}}),
+        json!({"items": {"anyOf": [{"type": "string"}, {"type": "object"}, {"items": {"type": "integer"}}]}}),
+        json!({"uniqueItems": true}),
+        json!({"contains": {"const": [[1]]}, "maxContains": 3}),
+        json!({"patternProperties": {"^(a|k)+[0-9]*$": {"type": "boolean"}}, "propertyNames": {"maxLength": 3}}),
+        json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"items": {"$ref": "#/$defs/a"}}, {"additionalProperties": {"$ref": "#/$defs/a"}}]}}}),
+        json!({"items": {"enum": [1, 2, "a", [1], {"a": 1}]}}),
+        json!({"unevaluatedProperties": false, "anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}),
+        json!({"pattern": "^(a+)+$", "items": {"pattern": "(a|b)*c", "multipleOf": 0.01}}),
+    ]
+});
+
+static VALIDATORS: LazyLock<Vec<Validator>> = LazyLock::new(|| {
+    CHECKS
+        .iter()
+        .filter_map(|schema| Validator::new(schema).ok())
+        .collect()
+});
+
+/// Values for these.
+const CHECKED: &[Shape] = &[
+    ("equal lists", |n| shapes::many(n, "[", "[[1]]", ",", "]")),
+    ("equal objects", |n| {
+        shapes::many(n, "[", "{\"a\":[1]}", ",", "]")
+    }),
+    ("texts for patterns", |n| {
+        shapes::many(n, "[", "\"aaaaaaaaaaaaaaaaaaaaaaaab\"", ",", "]")
+    }),
+    ("one text for patterns", |n| {
+        format!("\"{}b\"", "a".repeat(n))
+    }),
+    ("numbers in texts", |n| {
+        shapes::many(n, "{", "\"a#\":\"1\"", ",", "}")
+    }),
+    ("numbers", |n| shapes::many(n, "[", "0.0#1", ",", "]")),
+];
+
+/// Secrets that texts of [`NEARLY_SECRET`] nearly are.
+static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| {
+    let long = long_secret();
+    let secrets = [("one", "canary-0123456789"), ("long", &long)];
+    Redactor::new(secrets).unwrap_or_default()
+});
+
+fn long_secret() -> String {
+    (1..60).map(|n| (n * 7_919).to_string()).collect()
+}
+
+const NEARLY_SECRET: &[Shape] = &[
+    ("the beginning of a secret", |n| {
+        "canary-012345678".repeat(n / 16)
+    }),
+    ("the end of the longer one", |n| {
+        long_secret()[1..].repeat(n / 300 + 1)
+    }),
+    ("percent", |n| "%63%61%6e%61%72%79-0123".repeat(n / 24)),
+    ("base64", |n| "Y2FuYXJ5LTAxMjM0NTY3".repeat(n / 20)),
+    ("hex", |n| "63616e6172792d3031323334".repeat(n / 24)),
+    ("the end of a secret", |n| "anary-0123456789".repeat(n / 16)),
+    ("a secret again and again", |n| {
+        "canary-0123456789".repeat(n / 17)
+    }),
+];
+
+const TYPES: &str = r#"(component (import "i" (instance
+    (export "f" (func
+        (param "numbers" (list u32)) (param "texts" (list string)) (param "rows" (list (tuple string (option u32))))
+        (param "text" string))))))"#;
+
+static SIGNATURE: LazyLock<Option<Signature>> = LazyLock::new(|| {
+    let engine = Engine::new(EngineConfig {
+        concurrent_calls: 2,
+        max_memory_bytes: 16 << 20,
+        ..EngineConfig::default()
+    });
+    Signature::imported(&engine.ok()?, &wat::parse_str(TYPES).ok()?)
+        .ok()
+        .flatten()
+});
+
+#[test]
+fn the_types_have_a_json_form() {
+    let value = json!({"numbers": [1], "texts": ["a"], "rows": [["a", 1]], "text": "a"});
+    let back = SIGNATURE
+        .as_ref()
+        .and_then(|signature| signature.round_trip(&value, 1 << 20));
+    assert_eq!(back.and_then(Result::ok), Some(value));
+    assert_eq!(VALIDATORS.len(), CHECKS.len());
+    assert!(!REDACTOR.is_empty());
+}
+
+const VALUES: &[Shape] = &[
+    ("numbers", |n| {
+        let numbers = shapes::many(n, "[", "7", ",", "]");
+        format!("{{\"numbers\":{numbers},\"texts\":[],\"rows\":[],\"text\":\"\"}}")
+    }),
+    ("texts", |n| {
+        let texts = shapes::many(n, "[", "\"\"", ",", "]");
+        format!("{{\"numbers\":[],\"texts\":{texts},\"rows\":[],\"text\":\"\"}}")
+    }),
+    ("rows", |n| {
+        let rows = shapes::many(n, "[", "[\"a\",null]", ",", "]");
+        format!("{{\"numbers\":[],\"texts\":[],\"rows\":{rows},\"text\":\"\"}}")
+    }),
+    ("a text", |n| {
+        format!(
+            "{{\"numbers\":[],\"texts\":[],\"rows\":[],\"text\":\"{}\"}}",
+            "x".repeat(n)
+        )
+    }),
+    ("what is not there", |n| {
+        shapes::many(n, "{", "\"k#\":0", ",", "}")
+    }),
+];
+
+const REFERENCES: &[Shape] = &[
+    ("a long path", |n| {
+        format!("\u{2020}s{}", ".a".repeat(n / 2))
+    }),
+    ("places in lists", |n| {
+        format!("\u{2020}s{}", "[0]".repeat(n / 3))
+    }),
+    ("alternatives", |n| {
+        shapes::many(n, "", "\u{2020}s.k#", " || ", "")
+    }),
+    ("all of them", |n| {
+        shapes::many(n, "", "\u{2020}s.k#", " && ", "")
+    }),
+    ("brackets", |n| format!("\u{2020}s{}", "[".repeat(n))),
+];
+
+/// Sections of a component: a kind, a length and a name.
+const SECTIONS: &[Shape] = &[
+    ("empty sections", |n| "\0\0".repeat(n / 2)),
+    ("sections of another name", |n| {
+        "\0\u{5}\u{4}docx".repeat(n / 7)
+    }),
+    ("a length without end", |n| {
+        "\0".to_owned() + &"\u{7f}".repeat(n)
+    }),
+];
+
+const LISTED: &[Shape] = &[
+    ("tools", |n| {
+        shapes::many(
+            n,
+            "[",
+            "{\"name\":\"t#\",\"inputSchema\":{\"type\":\"object\"}}",
+            ",",
+            "]",
+        )
+    }),
+    ("the same tool", |n| {
+        shapes::many(
+            n,
+            "[",
+            "{\"name\":\"a\",\"inputSchema\":{\"type\":\"object\"}}",
+            ",",
+            "]",
+        )
+    }),
+    ("a tool of many properties", |n| {
+        shapes::many(
+            n,
+            "[{\"name\":\"a\",\"inputSchema\":{\"type\":\"object\",\"properties\":{",
+            "\"p#\":{\"type\":\"string\"}",
+            ",",
+            "}}}]",
+        )
+    }),
+    ("a tool with a long description", |n| {
+        format!(
+            "[{{\"name\":\"a\",\"description\":\"{}\",\"inputSchema\":{{\"type\":\"object\"}}}}]",
+            "\u{202e}".repeat(n / 3)
+        )
+    }),
+];
