@@ -4,6 +4,7 @@ use crate::busy_body::BusyBody;
 use crate::lingering::LingeringStream;
 use crate::places::{ConnectionPlace, Places};
 use crate::settings::Settings;
+use crate::source::network;
 use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
 use axum::body::Body;
@@ -37,8 +38,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// connection after its response, as a WebSocket does, keeps a clone.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// Address of the client, or of the proxy in front of us.
-    pub peer: IpAddr,
+    /// Address of the client, or of the proxy in front of us, or its network ([`source`](crate::source)).
+    pub(crate) source: IpAddr,
     /// Cancelled when [`serve`] ends.
     closed: CancellationToken,
     _held: Arc<(Arc<ConnectionPlace>, TaskTrackerToken)>,
@@ -85,12 +86,13 @@ pub async fn serve(
                 continue;
             }
         };
+        let source = network(peer.ip());
         let place = tokio::select! {
-            place = places.enter() => place,
+            place = places.enter(source) => place,
             () = stop.cancelled() => break,
         };
         let own = Connection {
-            peer: peer.ip(),
+            source,
             closed: closed.clone(),
             _held: Arc::new((place.clone(), open.token())),
         };
