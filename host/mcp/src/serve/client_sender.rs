@@ -195,6 +195,7 @@ mod tests {
             least,
             progress,
             session: "".into(),
+            source: crate::serve::revision::HERE,
             owner: "",
             client: None,
             trace: opentelemetry::Context::default(),

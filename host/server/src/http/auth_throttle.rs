@@ -118,7 +118,8 @@ mod tests {
     }
 
     async fn make(store: &Store, key: &str) {
-        let made = store.add_key(key, &digest(key), &Permits::default(), None);
+        let (digest, permits) = (digest(key), Permits::default());
+        let made = store.add_key(key, &digest, &permits, None);
         assert!(made.await.unwrap());
     }
 

@@ -20,6 +20,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
@@ -27,7 +28,7 @@ use guard::HttpGuard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
-use toolhold_connections::is_too_slow;
+use toolhold_connections::{is_too_slow, source};
 use toolhold_telemetry as telemetry;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -60,7 +61,7 @@ async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> 
     }
     match head.method {
         Method::POST => match read(&endpoint, headers, body).await {
-            Ok(body) => post(&endpoint, headers, &body).await,
+            Ok(body) => post(&endpoint, &head, &body).await,
             Err(refused) => refused.into_response(),
         },
         Method::GET => legacy::stream(&endpoint, headers).into_response(),
@@ -113,26 +114,27 @@ async fn read(
 }
 
 /// The era of a message is in its header or in its `_meta`.
-async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Response {
     let message = match rpc::parse(body) {
         Ok(Transmission::One(message)) => message,
         Ok(Transmission::Batch(messages)) => {
-            return legacy::batch(endpoint, headers, messages).await;
+            return legacy::batch(endpoint, head, messages).await;
         }
         Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
     };
-    if modern::is_modern(headers, &message) {
-        modern::post(endpoint, headers, message).await
+    if modern::is_modern(&head.headers, &message) {
+        modern::post(endpoint, head, message).await
     } else {
-        legacy::post(endpoint, headers, message).await
+        legacy::post(endpoint, head, message).await
     }
 }
 
 /// Facts about the sender of a request over HTTP that the body does not hold.
-fn remote(metadata: &mut RequestMetadata, headers: &HeaderMap) {
+fn remote(metadata: &mut RequestMetadata, head: &Parts) {
     metadata.owner = OWNER;
+    metadata.source = source(&head.extensions);
     if !metadata.trace.has_active_span() {
-        metadata.trace = telemetry::client_context(headers);
+        metadata.trace = telemetry::client_context(&head.headers);
     }
 }
 
