@@ -100,7 +100,8 @@ impl<K: Eq + Hash> FairRateState<K> {
             MINUTE - limit.reserve
         };
         self.all = self.all.with_one(now, limit.interval, room)?;
-        keys.set(key, Debt::new(with_one, now));
+        // More is not held against it: it may have taken what others left.
+        keys.set(key, Debt::new(with_one.min(MINUTE), now));
         Ok(())
     }
 }
@@ -141,6 +142,20 @@ mod tests {
         assert!(rate.take(&"a").is_err());
         let unlimited = FairRate::per_minute(0);
         assert!((0..1_000).all(|_| unlimited.take(&"a").is_ok()));
+    }
+
+    /// What a key took beyond its share while others left it is forgiven in a few minutes.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_that_took_what_was_left_is_soon_below_its_share_again() {
+        let rate = FairRate::per_minute(6_000);
+        for _ in 0..600 {
+            drain(&rate, 1);
+            rate.take(&2).unwrap();
+            advance(seconds(1)).await;
+        }
+        advance(seconds(90)).await;
+        assert!(drain(&rate, 2) > 5_000, "it takes all that it may");
+        assert!(rate.take(&1).is_ok());
     }
 
     /// Takes what there is for the key; how many it got.
