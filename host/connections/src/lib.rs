@@ -9,7 +9,8 @@
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, and `websocket` sends
-//! events over a WebSocket that counts as its connection. `source` tells clients apart by their addresses.
+//! events over a WebSocket that counts as its connection. `source` tells clients apart by their
+//! addresses.
 //!
 //! ```no_run
 //! use axum::{Router, routing};
@@ -41,6 +42,5 @@ mod write_timeout;
 
 pub use body_timeout::{BodyTooSlow, is_too_slow};
 pub use guard::{ForeignHeader, PageGuard, bearer};
-pub use server::{Connection, serve};
+pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, Settings};
-pub use source::source;

@@ -289,7 +289,7 @@ mod tests {
         drop(others.remove(0));
         let new = entering.await.unwrap();
         // One with a request under way is not closed, also if its source has most.
-        let _busy: Vec<_> = others.iter().map(|place| place.busy()).collect();
+        let _busy: Vec<_> = others.iter().map(ConnectionPlace::busy).collect();
         let _also = new.busy();
         let entering = tokio::spawn({
             let places = places.clone();

@@ -8,7 +8,7 @@ use crate::source::network;
 use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::{Router, middleware};
 use hyper::server::conn::http1;
@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -50,6 +50,13 @@ impl Connection {
     pub async fn closed(&self) {
         self.closed.cancelled().await;
     }
+}
+
+/// The address that a request came from, or that of its network. Behind a proxy all clients have the proxy's.
+/// `extensions` are those of a request of this crate's servers.
+pub fn source(extensions: &Extensions) -> IpAddr {
+    let connection = extensions.get::<Connection>();
+    connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.source)
 }
 
 /// Accepts and serves connections until `stop` is cancelled, then finishes the requests that have begun.

@@ -1,17 +1,9 @@
 //! Where requests come from, as far as clients can be told apart before they say who they are.
 
-use crate::server::Connection;
-use axum::http::Extensions;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
-/// The address that a request came from, or that of its network: a client that has one IPv6 address has 2⁶⁴ of them.
-/// Behind a proxy all clients have the proxy's. `extensions` are those of a request of this crate's servers.
-pub fn source(extensions: &Extensions) -> IpAddr {
-    let connection = extensions.get::<Connection>();
-    connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.source)
-}
-
-pub(crate) fn network(peer: IpAddr) -> IpAddr {
+/// The address of a client, or that of its network: a client that has one IPv6 address has 2⁶⁴ of them.
+pub fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let network = address.to_bits() >> 64 << 64;
@@ -24,6 +16,7 @@ pub(crate) fn network(peer: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn addresses_of_one_network_are_one() {

@@ -223,15 +223,13 @@ fn a_lone_party_leaves_a_reserve_to_newcomers() {
 async fn no_party_fills_the_queue_by_many_lanes() {
     for is_one_member in [true, false] {
         let queue = FairQueue::of_members(1, 16);
-        let lane = |one, other| match is_one_member {
-            true => Lane {
-                group: other,
-                member: one,
-            },
-            false => Lane {
-                group: one,
-                member: other,
-            },
+        let lane = |one, other| {
+            let (group, member) = if is_one_member {
+                (other, one)
+            } else {
+                (one, other)
+            };
+            Lane { group, member }
         };
         let held = queue.enter(lane(0, 0), 9, soon()).await.unwrap();
         let mut waiting = Vec::new();
