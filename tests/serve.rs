@@ -791,8 +791,8 @@ fn guessing_keys_is_throttled() {
     let made = host.run(&["keys", "create", "ann"]);
     let good = format!("Bearer {}", made.stdout.trim());
     let server = serve(&host, &endpoint);
+    // The good key was not used before: it is known all the same.
     let with = |key: &str| server.ask(Method::GET, "/v1/runs", None, &[("authorization", key)]);
-    assert_eq!(with(&good).status, 200);
     let mut answers = (0..60).map(|number| with(&format!("Bearer th_{number}")));
     let unknown: Vec<u16> = (answers.by_ref().take(30))
         .map(|answer| answer.status)

@@ -1,16 +1,17 @@
 //! Admission of work: a fair queue for a bounded number of permits, and rates per minute.
 //!
 //! The crate does not know what is admitted: calls of modules, runs of owners, requests to an endpoint. It
-//! promises that no lane starves another, that queues are bounded, and that time is measured by tokio's clock,
+//! promises that no party starves another, that queues are bounded, and that time is measured by tokio's clock,
 //! so that tests with a paused clock see refusals and waits exactly.
 //!
-//! Read [`FairQueue`] first, then [`Rate`] and [`KeyedRate`] (steady refills) and [`SlidingWindow`] (an exact minute);
+//! Read [`FairQueue`] first, then [`FairRate`] (one rate that keys share), [`KeyedRate`] (a rate for each key) and
+//! [`SlidingWindow`] (an exact minute);
 //! [`Backoff`] is how long to wait between attempts, and [`MemoryCeiling`] what may be kept in memory at a time.
 //!
 //! ```
 //! use std::time::Duration;
 //! use tokio::time::Instant;
-//! use toolhold_admission::{FairQueue, Lane, Rate};
+//! use toolhold_admission::{FairQueue, FairRate, Lane};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -22,21 +23,24 @@
 //! let bob = queue.try_enter(Lane::of("bob".to_owned()), 1);
 //! assert!(bob.is_some() && queue.free() == 0);
 //!
-//! let rate = Rate::per_minute(1);
-//! assert!(rate.take().is_ok());
-//! assert!(rate.take().is_err_and(|wait| wait <= Duration::from_secs(60)));
+//! let rate = FairRate::per_minute(1);
+//! assert!(rate.take(&"ada").is_ok());
+//! assert!(rate.take(&"ada").is_err_and(|wait| wait <= Duration::from_secs(60)));
 //! # }
 //! ```
 #![forbid(unsafe_code)]
 
 mod backoff;
+mod debt;
+mod fair_rate;
 mod memory;
 mod queue;
 mod rate;
 mod window;
 
 pub use backoff::Backoff;
+pub use fair_rate::FairRate;
 pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation};
 pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
-pub use rate::{KeyedRate, Rate};
+pub use rate::KeyedRate;
 pub use window::{SlidingWindow, WindowCharge};

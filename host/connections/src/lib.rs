@@ -1,15 +1,16 @@
 //! HTTP connections of both servers, the API and the MCP endpoint.
 //!
 //! The crate promises that a client cannot hold a server's resources by being slow or silent. Open
-//! connections are counted and bounded, and when all places are taken, the one that has been silent for longest is
-//! closed for a new one; a reserve is kept for health and administration. The head of a request, its body, and every write have timeouts. A
+//! connections are counted and bounded, and when all places are taken, the one that has been silent for longest, of the
+//! address with most silent ones, is closed for a new one; a reserve is kept for health and administration. The head of a request, its body, and every write have timeouts. A
 //! response that comes before its request was read closes the connection in a way that the client can still
 //! read it. A web page of another site cannot reach a local server through its user's browser.
 //!
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
 //! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, and `websocket` sends
-//! events over a WebSocket that counts as its connection.
+//! events over a WebSocket that counts as its connection. `source` tells clients apart by their
+//! addresses.
 //!
 //! ```no_run
 //! use axum::{Router, routing};
@@ -33,6 +34,7 @@ mod lingering;
 mod places;
 mod server;
 mod settings;
+mod source;
 mod unread;
 pub mod web_origin;
 pub mod websocket;
@@ -40,5 +42,5 @@ mod write_timeout;
 
 pub use body_timeout::{BodyTooSlow, is_too_slow};
 pub use guard::{ForeignHeader, PageGuard, bearer};
-pub use server::{Connection, serve};
+pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, Settings};

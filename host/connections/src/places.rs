@@ -1,13 +1,16 @@
 //! The places of a server's connections, and which connection gives up its own when all are taken.
 //!
 //! A connection has a request under way, or it is silent: it has sent no whole head yet, or waits for its client's next
-//! request. When all places are taken, the connection that has been silent for longest is closed for a new one, so
-//! clients that only connect keep nobody out. If all have requests under way, a new connection gets a place of the
+//! request. When all places are taken, a silent connection is closed for a new one, so clients that only connect keep no
+//! other out: of the source that has most silent ones, the one that has been silent for longest. So no source loses a
+//! connection because another one opens many. If all have requests under way, a new connection gets a place of the
 //! reserve. A request for health or administration is served there; another one waits for an ordinary place, and gives
 //! up when its place of the reserve is needed.
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,16 +28,48 @@ pub struct Places {
     silent: Mutex<Silent>,
 }
 
-/// Connections that may be closed for others, by the order in which they fell silent.
+/// Connections that may be closed for others.
 #[derive(Debug, Default)]
 struct Silent {
-    ordinary: BTreeMap<u64, CancellationToken>,
-    reserve: BTreeMap<u64, CancellationToken>,
+    ordinary: SilentOfKind,
+    reserve: SilentOfKind,
     last: u64,
 }
 
+/// By source, and by the order in which they fell silent.
+#[derive(Debug, Default)]
+struct SilentOfKind(HashMap<IpAddr, BTreeMap<u64, CancellationToken>>);
+
+impl SilentOfKind {
+    fn insert(&mut self, source: IpAddr, number: u64, close: CancellationToken) {
+        self.0.entry(source).or_default().insert(number, close);
+    }
+
+    fn remove(&mut self, source: IpAddr, number: u64) {
+        if let Some(own) = self.0.get_mut(&source) {
+            own.remove(&number);
+            if own.is_empty() {
+                self.0.remove(&source);
+            }
+        }
+    }
+
+    /// Takes the first one of the source that has most; of equal sources, the first of all.
+    fn pop(&mut self) -> Option<CancellationToken> {
+        let most = self.0.iter().max_by_key(|(_, own)| {
+            let first = own.keys().next().copied().unwrap_or(u64::MAX);
+            (own.len(), Reverse(first))
+        });
+        let source = *most?.0;
+        let (number, close) = self.0.get(&source)?.first_key_value()?;
+        let (number, close) = (*number, close.clone());
+        self.remove(source, number);
+        Some(close)
+    }
+}
+
 impl Silent {
-    fn of(&mut self, kind: PlaceKind) -> &mut BTreeMap<u64, CancellationToken> {
+    fn of(&mut self, kind: PlaceKind) -> &mut SilentOfKind {
         match kind {
             PlaceKind::Ordinary => &mut self.ordinary,
             PlaceKind::Reserve => &mut self.reserve,
@@ -59,10 +94,11 @@ impl Places {
     }
 
     /// A place for a new connection, which is silent. Waits if every connection has a request under way.
-    pub async fn enter(self: &Arc<Self>) -> Arc<ConnectionPlace> {
+    pub async fn enter(self: &Arc<Self>, source: IpAddr) -> Arc<ConnectionPlace> {
         let (kind, permit) = self.free().await;
         let place = Arc::new(ConnectionPlace {
             places: self.clone(),
+            source,
             close: CancellationToken::new(),
             held: Mutex::new(HeldPlace {
                 kind,
@@ -105,10 +141,9 @@ impl Places {
         timeout(LOOK_AGAIN, free).await.ok()?.ok()
     }
 
-    /// Closes the connection that has been silent for longest. Whether there is one.
+    /// Closes a silent connection. Whether there is one.
     fn close_one(&self, kind: PlaceKind) -> bool {
-        let first = self.silent.lock().of(kind).pop_first();
-        let Some((_, close)) = first else {
+        let Some(close) = self.silent.lock().of(kind).pop() else {
             return false;
         };
         close.cancel();
@@ -120,6 +155,7 @@ impl Places {
 #[derive(Debug)]
 pub struct ConnectionPlace {
     places: Arc<Places>,
+    source: IpAddr,
     close: CancellationToken,
     held: Mutex<HeldPlace>,
 }
@@ -201,14 +237,17 @@ impl ConnectionPlace {
         let mut silent = self.places.silent.lock();
         silent.last += 1;
         let number = silent.last;
-        silent.of(held.kind).insert(number, close.clone());
+        silent
+            .of(held.kind)
+            .insert(self.source, number, close.clone());
         held.silent = Some(number);
     }
 
     fn speaks(&self) {
         let mut held = self.held.lock();
         if let Some(number) = held.silent.take() {
-            self.places.silent.lock().of(held.kind).remove(&number);
+            let mut silent = self.places.silent.lock();
+            silent.of(held.kind).remove(self.source, number);
         }
     }
 }
@@ -220,5 +259,44 @@ pub struct Busy(Arc<ConnectionPlace>);
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.silent();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[tokio::test]
+    async fn the_source_with_most_silent_connections_gives_way() {
+        let places = Places::new(4, 1);
+        let of = |n| IpAddr::from(Ipv4Addr::from_bits(n));
+        // The first has been silent for longest, and is the only one of its source.
+        let quiet = places.enter(of(1)).await;
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            others.push(places.enter(of(2)).await);
+        }
+        assert!(!others[0].close.is_cancelled());
+        let entering = tokio::spawn({
+            let places = places.clone();
+            async move { places.enter(of(2)).await }
+        });
+        others[0].lost().await;
+        assert!(!quiet.close.is_cancelled());
+        assert!(!others[1].close.is_cancelled());
+        // It leaves its place, and the new one gets it.
+        drop(others.remove(0));
+        let new = entering.await.unwrap();
+        // One with a request under way is not closed, also if its source has most.
+        let _busy: Vec<_> = others.iter().map(ConnectionPlace::busy).collect();
+        let _also = new.busy();
+        let entering = tokio::spawn({
+            let places = places.clone();
+            async move { places.enter(of(3)).await }
+        });
+        quiet.lost().await;
+        drop(quiet);
+        entering.await.unwrap();
     }
 }

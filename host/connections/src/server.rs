@@ -4,10 +4,11 @@ use crate::busy_body::BusyBody;
 use crate::lingering::LingeringStream;
 use crate::places::{ConnectionPlace, Places};
 use crate::settings::Settings;
+use crate::source::network;
 use crate::write_timeout::write_timeout;
 use crate::{body_timeout, unread};
 use axum::body::Body;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::{Router, middleware};
 use hyper::server::conn::http1;
@@ -16,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -37,8 +38,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// connection after its response, as a WebSocket does, keeps a clone.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// Address of the client, or of the proxy in front of us.
-    pub peer: IpAddr,
+    /// Address of the client, or of the proxy in front of us, or its network ([`source`](crate::source)).
+    pub(crate) source: IpAddr,
     /// Cancelled when [`serve`] ends.
     closed: CancellationToken,
     _held: Arc<(Arc<ConnectionPlace>, TaskTrackerToken)>,
@@ -49,6 +50,13 @@ impl Connection {
     pub async fn closed(&self) {
         self.closed.cancelled().await;
     }
+}
+
+/// The address that a request came from, or that of its network. Behind a proxy all clients have the proxy's.
+/// `extensions` are those of a request of this crate's servers.
+pub fn source(extensions: &Extensions) -> IpAddr {
+    let connection = extensions.get::<Connection>();
+    connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.source)
 }
 
 /// Accepts and serves connections until `stop` is cancelled, then finishes the requests that have begun.
@@ -85,12 +93,13 @@ pub async fn serve(
                 continue;
             }
         };
+        let source = network(peer.ip());
         let place = tokio::select! {
-            place = places.enter() => place,
+            place = places.enter(source) => place,
             () = stop.cancelled() => break,
         };
         let own = Connection {
-            peer: peer.ip(),
+            source,
             closed: closed.clone(),
             _held: Arc::new((place.clone(), open.token())),
         };

@@ -129,6 +129,18 @@ impl Store {
         Ok(key.filter(StoredKey::is_valid))
     }
 
+    /// The hashes of all valid keys.
+    pub async fn digests_of_valid_keys(&self) -> Result<Vec<String>, StoreError> {
+        let digests = sqlx::query_scalar(
+            "SELECT hash FROM keys WHERE revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > $1)",
+        )
+        .bind(signed(now_ms()))
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(digests)
+    }
+
     /// The part of the modules' grants that calls of `owner` may use, also for a revoked key. `None`: all, as for the
     /// user of this machine's terminal.
     pub async fn grants_of(&self, owner: &str) -> Result<Option<Vec<Permit>>, StoreError> {

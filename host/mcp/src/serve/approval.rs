@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
@@ -26,8 +27,9 @@ const MAX_SHOWN_BYTES: usize = 16 << 10;
 const MAX_REASON_CHARS: usize = 500;
 /// Key of the question in a result of revision 2026-07-28.
 pub const QUESTION: &str = "approval";
-/// Most open questions of calls with a session, and as many of calls without one. The limit is below that of
-/// recorded calls, so that unanswered questions do not keep other calls from running.
+/// Most open questions of calls with a session, and as many of calls without one. Of these, one source may have as many
+/// as it leaves free for others; of those, one session has a limit of its own. The limit is below that of recorded
+/// calls, so that unanswered questions do not keep other calls from running.
 pub const MAX_OPEN_QUESTIONS: usize = 1_024;
 
 /// A person's reply to a question.
@@ -45,6 +47,8 @@ pub struct Questions(Mutex<HashMap<String, OpenQuestion>>);
 
 #[derive(Debug)]
 struct OpenQuestion {
+    /// Of the client that is asked.
+    source: IpAddr,
     /// Digest of the call that would run.
     digest: String,
     until: Instant,
@@ -79,6 +83,7 @@ pub struct CallerApprover {
     asking: Arc<ApprovalPrompts>,
     era: ProtocolEra,
     elicits: bool,
+    source: IpAddr,
     session: Option<Arc<ClientSession>>,
     client_sender: ClientSender,
     /// Whether the waiting call is nested in another.
@@ -101,6 +106,7 @@ impl CallerApprover {
             asking,
             era: metadata.era,
             elicits: metadata.elicits,
+            source: metadata.source,
             session,
             client_sender,
             is_nested: false,
@@ -161,11 +167,13 @@ impl CallerApprover {
             Ok(Some(said)) => approval_of(said).map_err(NoDecision::Refused),
             Ok(None) => {
                 let form = form(pending).map_err(NoDecision::Refused)?;
-                Err(match asking.questions.ask(pending, form, time) {
-                    Ok(Some(question)) => self.hand_back(Ok(question)),
-                    Ok(None) => NoDecision::Refused(too_many()),
-                    Err(error) => self.hand_back(Err(error)),
-                })
+                Err(
+                    match asking.questions.ask(self.source, pending, form, time) {
+                        Ok(Some(question)) => self.hand_back(Ok(question)),
+                        Ok(None) => NoDecision::Refused(too_many()),
+                        Err(error) => self.hand_back(Err(error)),
+                    },
+                )
             }
             Err(error) => Err(self.hand_back(Err(error))),
         }
@@ -321,12 +329,13 @@ pub fn needs_elicitation(tool: &str) -> RpcError {
 }
 
 impl Questions {
-    /// The result that asks the question; `None` if too many questions are open.
+    /// The result that asks a client at `source` the question; `None` if too many questions are open.
     ///
     /// # Errors
     /// The system gives no random number for the question's id.
     pub fn ask(
         &self,
+        source: IpAddr,
         pending: &Pending,
         form: Value,
         time: Duration,
@@ -334,13 +343,13 @@ impl Questions {
         let state = random_token()?;
         let mut waiting = self.0.lock();
         let now = Instant::now();
-        if waiting.len() >= MAX_OPEN_QUESTIONS {
-            waiting.retain(|_, asked| asked.until > now);
-        }
-        if waiting.len() >= MAX_OPEN_QUESTIONS {
+        waiting.retain(|_, asked| asked.until > now);
+        let own = waiting.values().filter(|asked| asked.source == source);
+        if own.count() >= MAX_OPEN_QUESTIONS - waiting.len() {
             return Ok(None);
         }
         let asked = OpenQuestion {
+            source,
             digest: pending.digest.clone(),
             until: now + time,
         };
@@ -399,6 +408,8 @@ pub fn random_token() -> Result<String, RpcError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::revision::HERE;
+    use std::net::Ipv4Addr;
     use toolhold_protocol::solution::Call;
     use toolhold_protocol::tool::Annotations;
 
@@ -478,7 +489,7 @@ mod tests {
         let ask = |arguments: Value, time| {
             let pending = pending(arguments);
             let form = form(&pending).unwrap();
-            state(&questions.ask(&pending, form, time).unwrap().unwrap())
+            state(&questions.ask(HERE, &pending, form, time).unwrap().unwrap())
         };
         let one = pending(json!({"a": 1}));
         assert_eq!(questions.answered(&one, &Map::new()), Ok(None));
@@ -521,16 +532,21 @@ mod tests {
     #[test]
     fn unanswered_questions_expire_and_make_room() {
         let questions = Questions::default();
-        let ask = |time| questions.ask(&pending(json!({})), json!({}), time).unwrap();
-        for _ in 0..MAX_OPEN_QUESTIONS {
-            assert!(ask(Duration::from_mins(1)).is_some());
+        let ask = |source: u32| {
+            let source = Ipv4Addr::from_bits(source).into();
+            let minute = Duration::from_mins(1);
+            (questions.ask(source, &pending(json!({})), json!({}), minute)).unwrap()
+        };
+        for _ in 0..MAX_OPEN_QUESTIONS / 2 {
+            assert!(ask(1).is_some());
         }
-        assert!(ask(Duration::from_mins(1)).is_none());
+        assert!(ask(1).is_none(), "it leaves half of them to others");
+        assert!(ask(2).is_some());
         let short = Questions::default();
         for _ in 0..2 * MAX_OPEN_QUESTIONS {
             assert!(
                 short
-                    .ask(&pending(json!({})), json!({}), Duration::ZERO)
+                    .ask(HERE, &pending(json!({})), json!({}), Duration::ZERO)
                     .is_ok_and(|asked| asked.is_some())
             );
         }

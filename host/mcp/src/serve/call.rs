@@ -8,14 +8,16 @@ use super::request::{OfferedRequest, note_run};
 use super::result;
 use super::revision::RequestMetadata;
 use super::seams::{RecordedCaller, RequestCall};
-use super::service::{Rules, Service, shorten};
+use super::service::{CallSlotQueue, Rules, Service, shorten};
 use super::session::ClientSession;
 use crate::rpc::{INTERNAL_ERROR, RpcError};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
+use toolhold_admission::Lane;
 use toolhold_agent::calls::{
     CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
 };
@@ -73,7 +75,10 @@ impl Service {
             approver: approver.clone(),
             budget: Arc::new(CallSlots {
                 slots: self.slots.clone(),
-                most: self.settings.calls,
+                lane: Lane {
+                    group: metadata.source,
+                    member: metadata.session.clone(),
+                },
             }),
             recorder: self.records.of(caller(&rules, metadata)),
             hiding: Some(rules.mask.clone()),
@@ -187,17 +192,18 @@ fn lost(was_made: bool) -> RpcError {
 /// call.
 #[derive(Debug)]
 struct CallSlots {
-    slots: Arc<Semaphore>,
-    most: usize,
+    slots: Arc<CallSlotQueue>,
+    lane: Lane<IpAddr, Arc<str>>,
 }
 
 impl CallBudget for CallSlots {
     fn take(&self) -> Result<CallPermit, NoBudget> {
-        match self.slots.clone().try_acquire_owned() {
-            Ok(slot) => Ok(Box::new(slot)),
-            Err(_) => Err(NoBudget::Busy(format!(
-                "{} calls are running, which is all that this server takes (mcp_server.calls); try again later",
-                self.most
+        match self.slots.try_enter(self.lane.clone(), usize::MAX) {
+            Some(slot) => Ok(Box::new(slot)),
+            None => Err(NoBudget::Busy(format!(
+                "{} calls are running, which is all that this server takes of its clients, or of this one \
+                 (mcp_server.calls); try again later",
+                self.slots.permits() - self.slots.free()
             ))),
         }
     }

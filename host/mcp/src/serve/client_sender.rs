@@ -208,6 +208,7 @@ mod tests {
             least,
             progress,
             session: "".into(),
+            source: crate::serve::revision::HERE,
             owner: "",
             client: None,
             trace: opentelemetry::Context::default(),

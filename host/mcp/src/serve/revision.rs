@@ -3,6 +3,7 @@
 use crate::rpc::{INVALID_REQUEST, RpcError, RpcRequest, UNSUPPORTED_VERSION};
 use opentelemetry::Context;
 use serde_json::{Map, Value, json};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use toolhold_policy::{LogLevel, visible};
 use toolhold_telemetry as telemetry;
@@ -33,6 +34,9 @@ pub enum ProtocolEra {
     Modern,
 }
 
+/// The source of a client that does not come over HTTP: it is the only one.
+pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
 /// The metadata of one request.
 #[derive(Debug, Clone)]
 pub struct RequestMetadata {
@@ -45,6 +49,8 @@ pub struct RequestMetadata {
     pub progress: Option<Value>,
     /// Session whose scratch files a module sees.
     pub session: Arc<str>,
+    /// Where the client is, as far as clients are told apart by that.
+    pub source: IpAddr,
     /// Owner of the calls, for the record; empty for the user of this machine.
     pub owner: &'static str,
     /// The client's name for itself.
@@ -89,6 +95,7 @@ pub fn modern(request: &RpcRequest, session: Arc<str>) -> Result<RequestMetadata
         least: least.map(level).transpose()?,
         progress: progress(&request.params),
         session,
+        source: HERE,
         owner: "",
         client: meta.and_then(|meta| meta.get(CLIENT_KEY)).and_then(client),
         trace: trace(&request.params),

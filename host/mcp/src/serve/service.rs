@@ -14,8 +14,10 @@ use super::unread::UnreadAnswers;
 use crate::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
+use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use toolhold_admission::FairQueue;
 use toolhold_agent::calls::{CallRules, CallableTools};
 
 /// How long a client may cache a list.
@@ -36,6 +38,9 @@ pub struct Rules {
     pub policy: Arc<str>,
 }
 
+/// Slots by source and session: no call waits for one.
+pub(super) type CallSlotQueue = FairQueue<IpAddr, Arc<str>>;
+
 /// The modules and saved Requests of a host, as a service for clients.
 #[derive(Debug)]
 pub struct Service {
@@ -44,8 +49,8 @@ pub struct Service {
     rules: RwLock<Arc<Rules>>,
     pub(super) settings: Settings,
     pub(super) asking: Arc<ApprovalPrompts>,
-    /// Slots for calls in progress.
-    pub(super) slots: Arc<Semaphore>,
+    /// Slots for calls in progress, which sources and sessions share.
+    pub(super) slots: Arc<CallSlotQueue>,
     pub(super) answers: UnreadAnswers,
     /// Finds the tools that modules call.
     pub(super) tools: Arc<CallableTools>,
@@ -72,7 +77,7 @@ impl Service {
             rules: RwLock::new(Arc::new(rules)),
             allowed,
             asking: Arc::new(ApprovalPrompts::new(settings.ask, settings.answer_timeout)),
-            slots: Arc::new(Semaphore::new(settings.calls.min(Semaphore::MAX_PERMITS))),
+            slots: CallSlotQueue::of_members(settings.calls, 0),
             answers,
             tools: Arc::default(),
             settings,

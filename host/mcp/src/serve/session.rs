@@ -3,7 +3,7 @@
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
 use super::revision::{
-    BATCHED, ProtocolEra, RequestMetadata, client, elicits, negotiated_version, progress,
+    BATCHED, HERE, ProtocolEra, RequestMetadata, client, elicits, negotiated_version, progress,
     server_info, trace,
 };
 use super::service::INSTRUCTIONS;
@@ -91,6 +91,7 @@ impl ClientSession {
             least: Some(*self.least.lock()),
             progress: progress(params),
             session: self.id.clone(),
+            source: HERE,
             owner: "",
             client: self.client.clone(),
             trace: trace(params),

@@ -1,11 +1,13 @@
 //! The time of one call. It stands still while a person is asked about a call that the guest makes: people take
 //! minutes, and what they may take is bounded where they are asked.
 
+use crate::engine::Pauses;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::sleep_until;
+use toolhold_admission::{Lane, Permit};
 use toolhold_policy::{CallClock, ClockPause};
 
 /// Runs from the request to the deadline, less its pauses.
@@ -16,7 +18,9 @@ pub(crate) struct Clock {
     /// Wakes [`Self::over`] when a pause ends.
     resumed: Notify,
     /// Bounds the number of clocks of the engine that stand still.
-    pauses: Arc<Semaphore>,
+    pauses: Arc<Pauses>,
+    /// For whom the call is made.
+    tenant: String,
 }
 
 #[derive(Debug)]
@@ -33,7 +37,7 @@ struct Pause {
     since: Instant,
     /// Guards that are held.
     guards: usize,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit<String>,
 }
 
 /// A guard of the pause; the last one that is dropped ends it.
@@ -41,7 +45,7 @@ struct PauseGuard(Arc<Clock>);
 
 impl Clock {
     /// A clock that runs for `limit` from now.
-    pub fn new(limit: Duration, pauses: Arc<Semaphore>) -> Self {
+    pub fn new(limit: Duration, pauses: Arc<Pauses>, tenant: &str) -> Self {
         let started = Instant::now();
         Self {
             started,
@@ -52,6 +56,7 @@ impl Clock {
             }),
             resumed: Notify::new(),
             pauses,
+            tenant: tenant.to_owned(),
         }
     }
 
@@ -104,7 +109,10 @@ impl CallClock for Clock {
             let mut time = self.time.lock();
             if let Some(pause) = &mut time.pause {
                 pause.guards += 1;
-            } else if let Ok(permit) = self.pauses.clone().try_acquire_owned() {
+            } else if let Some(permit) = self
+                .pauses
+                .try_enter(Lane::of(self.tenant.clone()), usize::MAX)
+            {
                 time.pause = Some(Pause {
                     since: Instant::now(),
                     guards: 1,
@@ -144,7 +152,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(40);
 
     fn clock(limit: Duration, pauses: usize) -> Arc<Clock> {
-        Arc::new(Clock::new(limit, Arc::new(Semaphore::new(pauses))))
+        Arc::new(Clock::new(limit, Pauses::new(pauses, 0), ""))
     }
 
     #[tokio::test]
@@ -167,7 +175,7 @@ mod tests {
             .expect("it runs again")
             .unwrap();
         assert!(clock.is_over());
-        assert_eq!(clock.pauses.available_permits(), 1);
+        assert_eq!(clock.pauses.free(), 1);
     }
 
     #[tokio::test]

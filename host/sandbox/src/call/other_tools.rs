@@ -132,8 +132,8 @@ mod tests {
     }
 
     fn clock() -> Arc<dyn CallClock> {
-        let pauses = Arc::new(tokio::sync::Semaphore::new(1));
-        Arc::new(Clock::new(Duration::from_secs(5), pauses))
+        let pauses = crate::engine::Pauses::new(1, 0);
+        Arc::new(Clock::new(Duration::from_secs(5), pauses, ""))
     }
 
     #[tokio::test]

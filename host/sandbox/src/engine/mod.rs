@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
 use ticker::Ticker;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use toolhold_admission::{FairQueue, MemoryCeiling, Rate};
+use toolhold_admission::{FairQueue, FairRate, MemoryCeiling};
 use toolhold_policy::limits::{Limits, MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
@@ -39,17 +39,20 @@ struct EngineShared {
 /// The queue for calls: a lane for each module (by its number) and each tenant that calls it.
 pub(crate) type CallQueue = FairQueue<u64, String>;
 
+/// Permits for calls whose clock stands still ([`Clock`](crate::call::Clock)), which tenants share.
+pub(crate) type Pauses = FairQueue<String>;
+
 /// What siblings share.
 struct Family {
     config: EngineConfig,
     admission: Arc<CallQueue>,
-    rate: Rate,
+    /// Of calls, which tenants share.
+    rate: FairRate<String>,
     /// What the host keeps for running calls.
     kept: MemoryCeiling,
     /// One permit for each module that is asked for its tools.
     listing: Semaphore,
-    /// One permit for each call whose clock stands still ([`Clock`](crate::call::Clock)).
-    pauses: Arc<Semaphore>,
+    pauses: Arc<Pauses>,
     /// What guests may have open together.
     descriptors: Arc<DescriptorShare>,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
@@ -72,18 +75,18 @@ impl Engine {
     /// # Errors
     /// [`LoadError::Compile`] if this machine cannot reserve the address space or lacks a feature.
     pub fn new(config: EngineConfig) -> Result<Self, LoadError> {
-        let admission = FairQueue::new(
+        let admission = CallQueue::of_members(
             config.concurrent_calls as usize,
             config.waiting_calls as usize,
         );
         let family = Arc::new(Family {
             admission,
-            rate: Rate::per_minute(config.calls_per_minute.into()),
+            rate: FairRate::per_minute(config.calls_per_minute.into()),
             kept: MemoryCeiling::new(config.kept_bytes),
             listing: Semaphore::new(LISTING_PLACES as usize),
             // A call that waits for a person keeps its instance, and with it its permit. The other half of the
             // permits is left to calls that need nobody.
-            pauses: Arc::new(Semaphore::new(config.concurrent_calls as usize / 2)),
+            pauses: Pauses::new(config.concurrent_calls as usize / 2, 0),
             config,
             descriptors: DescriptorShare::of_guests(),
             siblings: Mutex::default(),
@@ -154,7 +157,7 @@ impl Engine {
     }
 
     /// Permits for calls whose clock stands still.
-    pub(crate) fn pauses(&self) -> &Arc<Semaphore> {
+    pub(crate) fn pauses(&self) -> &Arc<Pauses> {
         &self.inner.family.pauses
     }
 
@@ -170,7 +173,7 @@ impl Engine {
     }
 
     /// The rate of calls over all modules.
-    pub(crate) fn rate(&self) -> &Rate {
+    pub(crate) fn rate(&self) -> &FairRate<String> {
         &self.inner.family.rate
     }
 

@@ -59,7 +59,7 @@ impl Module {
                 self.engine.config().calls_per_minute.into(),
             ),
         ] {
-            rate.take()
+            rate.take(invocation.caller.tenant)
                 .map_err(|retry_after| CallError::Rate { limit, retry_after })?;
         }
         let limit = effective.limits.argument_bytes;

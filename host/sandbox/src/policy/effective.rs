@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use toolhold_admission::Rate;
+use toolhold_admission::FairRate;
 use toolhold_policy::CallError;
 use toolhold_policy::CallReport;
 use toolhold_policy::limits::Limits;
@@ -22,7 +22,8 @@ use toolhold_policy::{Grant, Standing};
 pub(crate) struct EffectivePolicy {
     pub limits: Limits,
     pub granted: PreparedGrant,
-    pub rate: Arc<Rate>,
+    /// Of the module's calls, which tenants share.
+    pub rate: Arc<FairRate<String>>,
     /// Narrowed grants, by [`GrantRestrictions::key`].
     narrowed: Mutex<HashMap<String, Arc<NarrowedPolicy>>>,
     /// Why the module cannot be given its grant. It then does not run, neither with less nor with its old grant.
@@ -83,7 +84,7 @@ impl NarrowedPolicy {
 impl EffectivePolicy {
     pub fn new(limits: Limits, granted: PreparedGrant) -> Self {
         Self {
-            rate: Arc::new(Rate::per_minute(limits.calls_per_minute)),
+            rate: Arc::new(FairRate::per_minute(limits.calls_per_minute)),
             limits,
             granted,
             narrowed: Mutex::default(),

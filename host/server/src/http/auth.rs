@@ -6,8 +6,8 @@ use crate::settings::Keys;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use std::net::{IpAddr, Ipv4Addr};
-use toolhold_connections::{Connection, bearer};
+use std::net::IpAddr;
+use toolhold_connections::{bearer, source};
 use toolhold_json::hex::sha256;
 use toolhold_policy::Permit;
 use toolhold_storage::{Permits, Scope};
@@ -85,9 +85,8 @@ impl FromRequestParts<App> for Client {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let connection = parts.extensions.get::<Connection>();
-        let peer = connection.map_or(Ipv4Addr::UNSPECIFIED.into(), |it| it.peer);
-        let mut client = client(&parts.headers, peer, app).await?;
+        let source = source(&parts.extensions);
+        let mut client = client(&parts.headers, source, app).await?;
         client.trace = telemetry::client_context(&parts.headers);
         app.key_rate.take(&client.name).map_err(|wait| {
             let what = "more requests than this key may make in a minute";
@@ -97,7 +96,7 @@ impl FromRequestParts<App> for Client {
     }
 }
 
-async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, ApiError> {
+async fn client(headers: &HeaderMap, source: IpAddr, app: &App) -> Result<Client, ApiError> {
     let store = app.dispatcher.store();
     store.readable()?;
     let is_open = match app.keys {
@@ -122,14 +121,13 @@ async fn client(headers: &HeaderMap, peer: IpAddr, app: &App) -> Result<Client, 
         ));
     };
     let digest = digest(key.as_bytes());
-    app.auth_throttle.admit(peer, &digest)?;
+    app.auth_throttle.admit(store, source, &digest).await?;
     let Some(key) = store.key(&digest).await? else {
-        app.auth_throttle.is_unknown(peer, &digest);
+        app.auth_throttle.is_unknown(source);
         return Err(ApiError::unauthenticated(
             "this key is unknown here, or was revoked, or is too old",
         ));
     };
-    app.auth_throttle.is_known(&digest);
     Ok(Client {
         name: key.name,
         permits: key.permits,

@@ -12,13 +12,16 @@ use crate::serve::service::Service;
 use crate::serve::unread::RequestMemory;
 use crate::serve::work::{Batch, RequestOutcome, RequestTask};
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::header::RETRY_AFTER;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde_json::{Map, Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::runtime::Handle;
+use toolhold_connections::source;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// The first revision whose clients accept an event without a message.
@@ -26,21 +29,21 @@ const PRIMED: &str = "2025-11-25";
 
 pub async fn post(
     endpoint: &Arc<HttpEndpoint>,
-    headers: &HeaderMap,
+    head: &Parts,
     message: Message,
     memory: RequestMemory,
 ) -> Response {
     if let Message::Request(request) = &message
         && request.method == "initialize"
     {
-        return initialize(endpoint, request);
+        return initialize(endpoint, head, request);
     }
-    let held = match held(endpoint, headers) {
+    let held = match held(endpoint, &head.headers) {
         Ok(held) => held,
         Err(refused) => return refused.into_response(),
     };
     match message {
-        Message::Request(request) => request_of(endpoint, &held, headers, request, memory).await,
+        Message::Request(request) => request_of(endpoint, &held, head, request, memory).await,
         Message::Notification { method, params } => {
             notified(&held, &method, params);
             StatusCode::ACCEPTED.into_response()
@@ -55,10 +58,11 @@ pub async fn post(
 /// A batch of messages, which only some revisions have.
 pub async fn batch(
     endpoint: &Arc<HttpEndpoint>,
-    headers: &HeaderMap,
+    head: &Parts,
     messages: Vec<Result<Message, InvalidMessage>>,
     memory: &RequestMemory,
 ) -> Response {
+    let headers = &head.headers;
     let held = match held(endpoint, headers) {
         Ok(held) => held,
         Err(refused) => return refused.into_response(),
@@ -75,7 +79,7 @@ pub async fn batch(
                 let id = request.id.clone();
                 let work = batch.may_hold(&request).and_then(|()| {
                     let begun =
-                        StartedRequest::new(endpoint, &held, headers, request, memory.clone())?;
+                        StartedRequest::new(endpoint, &held, head, request, memory.clone())?;
                     let client_sender = client_sender.clone();
                     Ok(RequestTask::spawn(
                         &Handle::current(),
@@ -101,17 +105,24 @@ pub async fn batch(
     }
 }
 
-fn initialize(endpoint: &HttpEndpoint, request: &RpcRequest) -> Response {
-    let held = match endpoint.sessions.begin(request) {
+fn initialize(endpoint: &HttpEndpoint, head: &Parts, request: &RpcRequest) -> Response {
+    let held = match endpoint.sessions.begin(request, source(&head.extensions)) {
         Ok(held) => held,
         Err(SessionRefusal::Request(error)) => {
             return reply::error(StatusCode::BAD_REQUEST, Some(&request.id), error);
         }
-        Err(SessionRefusal::Full) => {
-            let reason =
-                "every session that this server has room for is busy (mcp_server.sessions)";
+        Err(SessionRefusal::Full { retry_after }) => {
+            let seconds = retry_after.as_secs() + 1;
+            let reason = format!(
+                "every session that this server has room for is in use (mcp_server.sessions); end one with DELETE, or \
+                 try again in {seconds} s"
+            );
             let error = RpcError::new(INTERNAL_ERROR, reason);
-            return reply::error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+            let mut refused =
+                reply::error(StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error);
+            let headers = refused.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            return refused;
         }
     };
     let welcome = rpc::reply(Some(&request.id), &Ok(held.session.welcome()));
@@ -122,16 +133,16 @@ fn initialize(endpoint: &HttpEndpoint, request: &RpcRequest) -> Response {
 async fn request_of(
     endpoint: &HttpEndpoint,
     held: &Arc<HeldSession>,
-    headers: &HeaderMap,
+    head: &Parts,
     request: RpcRequest,
     memory: RequestMemory,
 ) -> Response {
     let id = request.id.clone();
-    let begun = match StartedRequest::new(endpoint, held, headers, request, memory) {
+    let begun = match StartedRequest::new(endpoint, held, head, request, memory) {
         Ok(begun) => begun,
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
-    let streams = accepts(headers, "text/event-stream");
+    let streams = accepts(&head.headers, "text/event-stream");
     let answers = &endpoint.service.answers;
     let work = RequestWork::begin(id, answers, streams, false, |client_sender| {
         begun.work(client_sender)
@@ -155,15 +166,16 @@ impl StartedRequest {
     fn new(
         endpoint: &HttpEndpoint,
         held: &Arc<HeldSession>,
-        headers: &HeaderMap,
+        head: &Parts,
         request: RpcRequest,
         memory: RequestMemory,
     ) -> Result<Self, RpcError> {
+        held.uses();
         let flight = held.session.in_flight.begin(&request.id)?;
         let mut metadata = held.session.metadata(&request.params);
-        remote(&mut metadata, headers);
+        remote(&mut metadata, head);
         // A client that takes no streams cannot be asked questions.
-        metadata.elicits &= accepts(headers, "text/event-stream");
+        metadata.elicits &= accepts(&head.headers, "text/event-stream");
         Ok(Self {
             service: endpoint.service.clone(),
             held: held.clone(),
@@ -215,6 +227,7 @@ pub fn stream(endpoint: &HttpEndpoint, headers: &HeaderMap) -> Result<Response, 
     } else {
         first.extend_from_slice(b":\n\n");
     }
+    held.uses();
     // Only the newest stream of a session gets notifications.
     held.streams.send_modify(|streams| *streams += 1);
     let streams = held.streams.subscribe();

@@ -20,6 +20,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -27,7 +28,7 @@ use guard::HttpGuard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
-use toolhold_connections::is_too_slow;
+use toolhold_connections::{is_too_slow, source};
 use toolhold_telemetry as telemetry;
 
 /// The process is alive. It needs no token and tells nothing else.
@@ -63,7 +64,7 @@ async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> 
     }
     match head.method {
         Method::POST => match read(&endpoint, headers, body).await {
-            Ok(body) => post(&endpoint, headers, &body).await,
+            Ok(body) => post(&endpoint, &head, &body).await,
             Err(refused) => refused.into_response(),
         },
         Method::GET => legacy::stream(&endpoint, headers).into_response(),
@@ -116,7 +117,7 @@ async fn read(
 }
 
 /// The era of a message is in its header or in its `_meta`.
-async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Response {
     let takes = |tool: &str, bytes| endpoint.service.takes(tool, bytes);
     let memory = match endpoint.service.answers.reserve(body) {
         Ok(memory) => memory,
@@ -128,22 +129,23 @@ async fn post(endpoint: &Arc<HttpEndpoint>, headers: &HeaderMap, body: &[u8]) ->
     let message = match rpc::parse(body, &takes) {
         Ok(Transmission::One(message)) => message,
         Ok(Transmission::Batch(messages)) => {
-            return legacy::batch(endpoint, headers, messages, &memory).await;
+            return legacy::batch(endpoint, head, messages, &memory).await;
         }
         Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
     };
-    if modern::is_modern(headers, &message) {
-        modern::post(endpoint, headers, message, memory).await
+    if modern::is_modern(&head.headers, &message) {
+        modern::post(endpoint, head, message, memory).await
     } else {
-        legacy::post(endpoint, headers, message, memory).await
+        legacy::post(endpoint, head, message, memory).await
     }
 }
 
 /// Facts about the sender of a request over HTTP that the body does not hold.
-fn remote(metadata: &mut RequestMetadata, headers: &HeaderMap) {
+fn remote(metadata: &mut RequestMetadata, head: &Parts) {
     metadata.owner = OWNER;
+    metadata.source = source(&head.extensions);
     if !metadata.trace.has_active_span() {
-        metadata.trace = telemetry::client_context(headers);
+        metadata.trace = telemetry::client_context(&head.headers);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::rpc::{HEADER_MISMATCH, INVALID_REQUEST, Message, RpcError, RpcRequest
 use crate::serve::revision;
 use crate::serve::revision::{LEGACY, MODERN, unsupported};
 use crate::serve::unread::RequestMemory;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -32,10 +33,11 @@ pub fn is_modern(headers: &HeaderMap, message: &Message) -> bool {
 
 pub async fn post(
     endpoint: &Arc<HttpEndpoint>,
-    headers: &HeaderMap,
+    head: &Parts,
     message: Message,
     memory: RequestMemory,
 ) -> Response {
+    let headers = &head.headers;
     let request = match message {
         Message::Request(request) => request,
         // No notification has a meaning here: a client cancels by closing its stream.
@@ -64,7 +66,7 @@ pub async fn post(
         Ok(metadata) => metadata,
         Err(error) => return reply::error(reply::status(&error), Some(&request.id), error),
     };
-    remote(&mut metadata, headers);
+    remote(&mut metadata, head);
     let streams = accepts(headers, "text/event-stream");
     if request.method == "subscriptions/listen" && !streams {
         let error = RpcError::new(INVALID_REQUEST, "a subscription is a text/event-stream");

@@ -1,0 +1,253 @@
+//! A fair queue for a bounded number of permits.
+//!
+//! A first-come queue lets one party with a thousand waiting entries starve all others, and permits that are held for
+//! long are lost to others however they are queued. So entries wait in lanes, the parties that lanes belong to are
+//! counted, and `state` decides by these counts who gets a permit and who may wait.
+
+#[cfg(test)]
+mod properties;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use state::{QueueState, Shares, Waiter};
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+/// What tells lanes and groups apart.
+pub trait LaneKey: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
+
+impl<T: Clone + Eq + Hash + Debug + Send + Sync + 'static> LaneKey for T {}
+
+/// Where an entry waits: behind the others of its lane, and beside those of other lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lane<G, M = ()> {
+    /// What the limit of concurrent permits counts: a module, an owner.
+    pub group: G,
+    /// Members that should not starve each other, in one group and over all groups: the tenants that call modules.
+    pub member: M,
+}
+
+impl<G> Lane<G> {
+    /// The lane of a group whose members need not be told apart.
+    pub fn of(group: G) -> Self {
+        Self { group, member: () }
+    }
+}
+
+/// Why there is no permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueRefusal {
+    /// The deadline passed in the queue.
+    Deadline,
+    /// The queue is full, or has no more room for this lane's group or member.
+    Full,
+}
+
+/// A fixed number of permits and the queue for them.
+///
+/// - **Shares.** A free permit goes to the waiting lane whose member holds fewest permits; of equal ones, to the lane
+///   whose group holds fewest; then to the one that was served longest ago. This is max-min fairness, as far as permits
+///   cannot be taken back: when others wait, none gets a permit that a poorer one could use.
+/// - **Bound.** Every fourth permit goes to the lane that was served longest ago, of those that may take it. So the
+///   first entry of a lane that may take a permit gets one after at most four permits for each lane before it.
+/// - **Floor.** The last eighth of the permits is only for groups that hold none, and half of it, where members are
+///   told apart, only for members that hold none. A lone party uses all others. A queue of fewer than 16 permits keeps
+///   none back.
+/// - **Room.** A group may have as many waiting entries as it leaves free for others (the dynamic threshold of
+///   Choudhury and Hahne, 1998); so may a member, where members are told apart.
+#[derive(Debug)]
+pub struct FairQueue<G: LaneKey, M: LaneKey = ()> {
+    permits: usize,
+    max_waiting: usize,
+    state: Mutex<QueueState<G, M>>,
+}
+
+enum Admitted<G: LaneKey, M: LaneKey> {
+    Now(Permit<G, M>),
+    Later(QueueEntry<G, M>),
+}
+
+/// An entry in the queue; leaves it when dropped.
+struct QueueEntry<G: LaneKey, M: LaneKey> {
+    queue: Arc<FairQueue<G, M>>,
+    lane: Lane<G, M>,
+    number: u64,
+    permit: oneshot::Receiver<Permit<G, M>>,
+}
+
+/// The right to run; given back when dropped.
+#[derive(Debug)]
+pub struct Permit<G: LaneKey, M: LaneKey = ()> {
+    queue: Arc<FairQueue<G, M>>,
+    lane: Lane<G, M>,
+}
+
+impl FairQueue<()> {
+    /// A queue of one lane, which serves in the order of arrival and may be `max_waiting` entries long: there are
+    /// no others to leave room or permits for.
+    pub fn in_order(permits: usize, max_waiting: usize) -> Arc<Self> {
+        // A lone lane fills half of a queue.
+        Self::with_shares(permits, max_waiting.saturating_mul(2), Shares::none())
+    }
+}
+
+impl<G: LaneKey> FairQueue<G> {
+    /// A queue of at most `max_waiting` entries for `permits`, which groups share.
+    pub fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
+        Self::with_shares(permits, max_waiting, Shares::of_groups(permits))
+    }
+}
+
+impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
+    /// A queue of at most `max_waiting` entries for `permits`, which groups and members share.
+    pub fn of_members(permits: usize, max_waiting: usize) -> Arc<Self> {
+        Self::with_shares(permits, max_waiting, Shares::of_members(permits))
+    }
+
+    fn with_shares(permits: usize, max_waiting: usize, shares: Shares) -> Arc<Self> {
+        Arc::new(Self {
+            permits,
+            max_waiting,
+            state: Mutex::new(QueueState::new(permits, shares)),
+        })
+    }
+
+    /// All permits, held or not.
+    pub fn permits(&self) -> usize {
+        self.permits
+    }
+
+    /// Permits that are not held.
+    pub fn free(&self) -> usize {
+        self.lock().free()
+    }
+
+    /// Entries in the queue.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting()
+    }
+
+    /// Waits for a permit until `deadline`. The lane's group holds at most `group_limit` permits at a time.
+    ///
+    /// # Errors
+    /// [`QueueRefusal::Full`] at once if the queue has no room for the lane, [`QueueRefusal::Deadline`] if no permit came
+    /// in time.
+    pub async fn enter(
+        self: &Arc<Self>,
+        lane: Lane<G, M>,
+        group_limit: usize,
+        deadline: Instant,
+    ) -> Result<Permit<G, M>, QueueRefusal> {
+        match self.ask(lane, group_limit, self.max_waiting)? {
+            Admitted::Now(permit) => Ok(permit),
+            Admitted::Later(mut waiting) => match timeout_at(deadline, &mut waiting.permit).await {
+                Ok(Ok(permit)) => Ok(permit),
+                Ok(Err(_)) | Err(_) => Err(QueueRefusal::Deadline),
+            },
+        }
+    }
+
+    /// A permit, if one is free for the lane and the lane has no earlier entry.
+    pub fn try_enter(
+        self: &Arc<Self>,
+        lane: Lane<G, M>,
+        group_limit: usize,
+    ) -> Option<Permit<G, M>> {
+        match self.ask(lane, group_limit, 0) {
+            Ok(Admitted::Now(permit)) => Some(permit),
+            Ok(Admitted::Later(_)) | Err(_) => None,
+        }
+    }
+
+    /// Waits for a permit behind earlier entries of the lane, for a party that held one and gave it back: it is
+    /// never refused because the queue is full. The caller bounds the number of such parties.
+    pub async fn enter_again(
+        self: &Arc<Self>,
+        lane: Lane<G, M>,
+        group_limit: usize,
+    ) -> Permit<G, M> {
+        loop {
+            match self.ask(lane.clone(), group_limit, usize::MAX) {
+                Ok(Admitted::Now(permit)) => return permit,
+                Ok(Admitted::Later(mut waiting)) => {
+                    if let Ok(permit) = (&mut waiting.permit).await {
+                        return permit;
+                    }
+                }
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// A permit that was given to a waiter and not taken (the caller left, the deadline passed) comes back when
+    /// the channel drops it.
+    fn ask(
+        self: &Arc<Self>,
+        lane: Lane<G, M>,
+        group_limit: usize,
+        max_waiting: usize,
+    ) -> Result<Admitted<G, M>, QueueRefusal> {
+        let mut state = self.lock();
+        if state.take_now(&lane, group_limit) {
+            return Ok(Admitted::Now(self.permit(lane)));
+        }
+        if !state.has_room(&lane, max_waiting) {
+            return Err(QueueRefusal::Full);
+        }
+        let (permit, receiver) = oneshot::channel();
+        let number = state.wait(&lane, group_limit, permit);
+        Ok(Admitted::Later(QueueEntry {
+            queue: self.clone(),
+            lane,
+            number,
+            permit: receiver,
+        }))
+    }
+
+    fn permit(self: &Arc<Self>, lane: Lane<G, M>) -> Permit<G, M> {
+        Permit {
+            queue: self.clone(),
+            lane,
+        }
+    }
+
+    /// Hands out the permits that a change set free.
+    fn changed(self: &Arc<Self>, change: impl FnOnce(&mut QueueState<G, M>)) {
+        let mut served = Vec::new();
+        {
+            let mut state = self.lock();
+            change(&mut state);
+            while let Some((lane, waiter)) = state.next() {
+                served.push((lane, waiter));
+            }
+        }
+        // Outside the lock: a caller that has just left drops its permit here, which locks again.
+        for (lane, waiter) in served {
+            let Waiter { permit, .. } = waiter;
+            drop(permit.send(self.permit(lane)));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<G, M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<G: LaneKey, M: LaneKey> Drop for QueueEntry<G, M> {
+    /// A waiter behind this one may have another group limit, and run now.
+    fn drop(&mut self) {
+        let (lane, number) = (&self.lane, self.number);
+        self.queue.changed(|state| state.forget(lane, number));
+    }
+}
+
+impl<G: LaneKey, M: LaneKey> Drop for Permit<G, M> {
+    fn drop(&mut self) {
+        let lane = &self.lane;
+        self.queue.changed(|state| state.give_back(lane));
+    }
+}

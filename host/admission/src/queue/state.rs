@@ -1,0 +1,288 @@
+//! What the queue decides: who gets a free permit, and who may wait.
+
+use super::{Lane, LaneKey, Permit};
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use tokio::sync::oneshot;
+
+/// One of so many permits goes to the lane that was served longest ago, whatever its parties hold. The others go to
+/// the parties that hold fewest: alone, that would let newcomers pass by the lane of a busy group without end.
+pub(super) const TURN: u64 = 4;
+
+/// A queue of fewer permits keeps none for newcomers: it would cost the others too much.
+const LEAST_WITH_RESERVE: usize = 16;
+
+/// Permits that are kept for parties that hold none.
+fn reserved(permits: usize) -> usize {
+    if permits < LEAST_WITH_RESERVE {
+        0
+    } else {
+        permits / 8
+    }
+}
+
+/// For whom permits and room are kept free.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shares {
+    /// The last permits, which are only for members that hold none.
+    for_members: usize,
+    /// The permits before these, which are also for groups that hold none.
+    for_groups: usize,
+    /// Whether members are told apart.
+    tells_members: bool,
+}
+
+impl Shares {
+    pub fn none() -> Self {
+        Self {
+            for_members: 0,
+            for_groups: 0,
+            tells_members: false,
+        }
+    }
+
+    pub fn of_groups(permits: usize) -> Self {
+        Self {
+            for_groups: reserved(permits),
+            ..Self::none()
+        }
+    }
+
+    pub fn of_members(permits: usize) -> Self {
+        let reserved = reserved(permits);
+        Self {
+            for_members: reserved / 2,
+            for_groups: reserved - reserved / 2,
+            tells_members: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct QueueState<G: LaneKey, M: LaneKey> {
+    shares: Shares,
+    free: usize,
+    waiting: usize,
+    /// The number of the next waiter.
+    number: u64,
+    /// Permits that waiters got.
+    served: u64,
+    groups: Parties<G>,
+    members: Parties<M>,
+    lanes: HashMap<Lane<G, M>, VecDeque<Waiter<G, M>>>,
+    /// Lanes that are not empty; the one that was served longest ago is in front.
+    round: VecDeque<Lane<G, M>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter<G: LaneKey, M: LaneKey> {
+    number: u64,
+    /// The group's limit when the waiter came.
+    group_limit: usize,
+    pub permit: oneshot::Sender<Permit<G, M>>,
+}
+
+/// What each party holds, and how many entries of it wait. Parties with neither are forgotten.
+#[derive(Debug)]
+struct Parties<K>(HashMap<K, Counts>);
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    held: usize,
+    waiting: usize,
+}
+
+impl<K: Clone + Eq + Hash> Parties<K> {
+    fn of(&self, party: &K) -> Counts {
+        self.0.get(party).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, party: &K, change: impl FnOnce(&mut Counts)) {
+        let Some(counts) = self.0.get_mut(party) else {
+            let mut counts = Counts::default();
+            change(&mut counts);
+            self.0.insert(party.clone(), counts);
+            return;
+        };
+        change(counts);
+        if *counts == Counts::default() {
+            self.0.remove(party);
+        }
+    }
+}
+
+impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
+    pub fn new(permits: usize, shares: Shares) -> Self {
+        Self {
+            shares,
+            free: permits,
+            waiting: 0,
+            number: 0,
+            served: 0,
+            groups: Parties(HashMap::new()),
+            members: Parties(HashMap::new()),
+            lanes: HashMap::new(),
+            round: VecDeque::new(),
+        }
+    }
+
+    pub fn free(&self) -> usize {
+        self.free
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Whether nothing is kept of any party.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.groups.0.is_empty() && self.members.0.is_empty() && self.lanes.is_empty()
+    }
+
+    /// Takes a permit, if the lane may have one and has no earlier entry. An entry of another lane that may have it
+    /// was served before: [`Self::next`] leaves none.
+    pub fn take_now(&mut self, lane: &Lane<G, M>, group_limit: usize) -> bool {
+        let may_take = !self.lanes.contains_key(lane) && self.may_take(lane, group_limit);
+        if may_take {
+            self.take(lane);
+        }
+        may_take
+    }
+
+    /// Whether there is a free permit for the lane.
+    fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
+        let Shares {
+            for_members,
+            for_groups,
+            ..
+        } = self.shares;
+        let held = self.groups.of(&lane.group).held;
+        if self.free == 0 || held >= group_limit {
+            return false;
+        }
+        self.free > for_members + for_groups
+            || (self.free > for_members && held == 0)
+            || self.members.of(&lane.member).held == 0
+    }
+
+    /// Whether one more entry of the lane may wait, in a queue of `max_waiting`.
+    pub fn has_room(&self, lane: &Lane<G, M>, max_waiting: usize) -> bool {
+        let room = max_waiting.saturating_sub(self.waiting);
+        let has_room = |waiting: usize| waiting < room;
+        has_room(self.groups.of(&lane.group).waiting)
+            && (!self.shares.tells_members || has_room(self.members.of(&lane.member).waiting))
+    }
+
+    /// Adds an entry to the lane. Returns its number.
+    pub fn wait(
+        &mut self,
+        lane: &Lane<G, M>,
+        group_limit: usize,
+        permit: oneshot::Sender<Permit<G, M>>,
+    ) -> u64 {
+        let number = self.number;
+        self.number += 1;
+        self.counts_waiting(lane, |waiting| waiting + 1);
+        let queue = self.lanes.entry(lane.clone()).or_default();
+        if queue.is_empty() {
+            self.round.push_back(lane.clone());
+        }
+        queue.push_back(Waiter {
+            number,
+            group_limit,
+            permit,
+        });
+        number
+    }
+
+    pub fn give_back(&mut self, lane: &Lane<G, M>) {
+        self.free += 1;
+        self.counts_held(lane, |held| held - 1);
+    }
+
+    /// The next waiter that gets a permit, which is taken for it. Called until there is none.
+    pub fn next(&mut self) -> Option<(Lane<G, M>, Waiter<G, M>)> {
+        loop {
+            let place = self.next_place()?;
+            let lane = self.round.remove(place)?;
+            let queue = self.lanes.get_mut(&lane)?;
+            let waiter = queue.pop_front()?;
+            if queue.is_empty() {
+                self.lanes.remove(&lane);
+            } else {
+                self.round.push_back(lane.clone());
+            }
+            self.counts_waiting(&lane, |waiting| waiting - 1);
+            // It left, and has not been forgotten yet.
+            if waiter.permit.is_closed() {
+                continue;
+            }
+            self.served += 1;
+            self.take(&lane);
+            return Some((lane, waiter));
+        }
+    }
+
+    /// The lane to be served, by its place in the round.
+    fn next_place(&self) -> Option<usize> {
+        if self.free == 0 {
+            return None;
+        }
+        let mut may_take = self.round.iter().enumerate().filter(|(_, lane)| {
+            let first = self.lanes.get(lane).and_then(VecDeque::front);
+            first.is_some_and(|waiter| self.may_take(lane, waiter.group_limit))
+        });
+        if self.served % TURN == TURN - 1 {
+            return may_take.next().map(|(place, _)| place);
+        }
+        let mut poorest = None;
+        for (place, lane) in may_take {
+            let held = (
+                self.members.of(&lane.member).held,
+                self.groups.of(&lane.group).held,
+            );
+            if held == (0, 0) {
+                return Some(place);
+            }
+            if poorest.is_none_or(|(_, least)| held < least) {
+                poorest = Some((place, held));
+            }
+        }
+        poorest.map(|(place, _)| place)
+    }
+
+    /// Removes a waiter that left, unless it was served meanwhile.
+    pub fn forget(&mut self, lane: &Lane<G, M>, number: u64) {
+        let Some(queue) = self.lanes.get_mut(lane) else {
+            return;
+        };
+        let Some(at) = queue.iter().position(|waiter| waiter.number == number) else {
+            return;
+        };
+        queue.remove(at);
+        if queue.is_empty() {
+            self.lanes.remove(lane);
+            self.round.retain(|other| other != lane);
+        }
+        self.counts_waiting(lane, |waiting| waiting - 1);
+    }
+
+    fn take(&mut self, lane: &Lane<G, M>) {
+        self.free -= 1;
+        self.counts_held(lane, |held| held + 1);
+    }
+
+    fn counts_held(&mut self, lane: &Lane<G, M>, change: impl Fn(usize) -> usize) {
+        let change = |counts: &mut Counts| counts.held = change(counts.held);
+        self.groups.change(&lane.group, change);
+        self.members.change(&lane.member, change);
+    }
+
+    fn counts_waiting(&mut self, lane: &Lane<G, M>, change: impl Fn(usize) -> usize) {
+        self.waiting = change(self.waiting);
+        let change = |counts: &mut Counts| counts.waiting = change(counts.waiting);
+        self.groups.change(&lane.group, change);
+        self.members.change(&lane.member, change);
+    }
+}
