@@ -124,7 +124,7 @@ pub enum CallError {
         message: String,
         data: Option<Value>,
     },
-    #[error("{places} for {} ms; try again later", waited.as_millis())]
+    #[error("{places}; the call waited {} ms; try again later", waited.as_millis())]
     Busy {
         places: TakenPlaces,
         waited: Duration,
@@ -143,9 +143,9 @@ pub enum TakenPlaces {
         "this module already ran the {0} calls that it may run at a time (limits.concurrent_calls)"
     )]
     Module(usize),
-    /// All of the host, by calls of this and other modules.
+    /// All of the host that this module and caller may have, by their own calls or those of others.
     #[error(
-        "calls of this and other modules took the {0} places for running calls that this host has (modules.concurrent_calls)"
+        "none of the {0} places for running calls was free for this module and caller (modules.concurrent_calls)"
     )]
     Host(usize),
     /// So many calls wait for a place already that no more may.

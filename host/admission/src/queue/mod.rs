@@ -43,6 +43,8 @@ impl<G> Lane<G> {
 pub enum QueueRefusal {
     /// The deadline passed in the queue.
     Deadline,
+    /// The deadline passed while the lane's group held as many permits as it may.
+    GroupLimit,
     /// The queue is full, or has no more room for this lane's group or member.
     Full,
 }
@@ -134,8 +136,8 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
     /// Waits for a permit until `deadline`. The lane's group holds at most `group_limit` permits at a time.
     ///
     /// # Errors
-    /// [`QueueRefusal::Full`] at once if the queue has no room for the lane, [`QueueRefusal::Deadline`] if no permit came
-    /// in time.
+    /// [`QueueRefusal::Full`] at once if the queue has no room for the lane, [`QueueRefusal::Deadline`] or
+    /// [`QueueRefusal::GroupLimit`] if no permit came in time.
     pub async fn enter(
         self: &Arc<Self>,
         lane: Lane<G, M>,
@@ -146,8 +148,17 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
             Admitted::Now(permit) => Ok(permit),
             Admitted::Later(mut waiting) => match timeout_at(deadline, &mut waiting.permit).await {
                 Ok(Ok(permit)) => Ok(permit),
-                Ok(Err(_)) | Err(_) => Err(QueueRefusal::Deadline),
+                Ok(Err(_)) | Err(_) => Err(self.late(&waiting.lane, group_limit)),
             },
+        }
+    }
+
+    /// Why a lane got no permit until its deadline.
+    fn late(&self, lane: &Lane<G, M>, group_limit: usize) -> QueueRefusal {
+        if self.lock().held(&lane.group) < group_limit {
+            QueueRefusal::Deadline
+        } else {
+            QueueRefusal::GroupLimit
         }
     }
 

@@ -134,6 +134,11 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         self.waiting
     }
 
+    /// Permits that the group holds.
+    pub fn held(&self, group: &G) -> usize {
+        self.groups.of(group).held
+    }
+
     /// Whether nothing is kept of any party.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {

@@ -46,7 +46,7 @@ async fn a_group_at_its_limit_leaves_permits_to_others() {
     let early = Instant::now() + Duration::from_millis(20);
     assert_eq!(
         queue.enter(lane(1), 1, early).await.unwrap_err(),
-        QueueRefusal::Deadline
+        QueueRefusal::GroupLimit
     );
     let _other = queue.enter(lane(2), 1, soon()).await.unwrap();
     assert_eq!(queue.free(), 2);
@@ -90,7 +90,7 @@ async fn a_waiter_that_left_blocks_no_other() {
     let _held = queue.enter(lane(1), 1, soon()).await.unwrap();
     let early = Instant::now() + Duration::from_millis(10);
     let late = queue.enter(lane(1), 1, early).await;
-    assert_eq!(late.unwrap_err(), QueueRefusal::Deadline);
+    assert_eq!(late.unwrap_err(), QueueRefusal::GroupLimit);
     assert_eq!(queue.waiting(), 0);
     let gone = waits(&queue, lane(1)).await;
     assert_eq!(queue.waiting(), 1);

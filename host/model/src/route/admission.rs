@@ -136,7 +136,9 @@ impl Admission {
             QueueRefusal::Full => NotAdmitted::Queue {
                 waiting: self.limits.waiting_requests,
             },
-            QueueRefusal::Deadline => NotAdmitted::Timeout { wait: None },
+            QueueRefusal::Deadline | QueueRefusal::GroupLimit => {
+                NotAdmitted::Timeout { wait: None }
+            }
         })
     }
 

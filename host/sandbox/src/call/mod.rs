@@ -16,8 +16,6 @@ mod log_sink;
 pub(crate) mod meter;
 mod open_files;
 mod other_tools;
-#[cfg(test)]
-mod revocation_tests;
 mod state;
 mod verdict;
 
@@ -186,11 +184,10 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
             let queue = engine.admission();
             let places = match refusal {
                 QueueRefusal::Full => TakenPlaces::Queue(queue.permits()),
-                // With places left, it was the module's own limit.
-                QueueRefusal::Deadline if most < queue.permits() && queue.free() > 0 => {
-                    TakenPlaces::Module(most)
+                QueueRefusal::GroupLimit if most < queue.permits() => TakenPlaces::Module(most),
+                QueueRefusal::GroupLimit | QueueRefusal::Deadline => {
+                    TakenPlaces::Host(queue.permits())
                 }
-                QueueRefusal::Deadline => TakenPlaces::Host(queue.permits()),
             };
             let busy = CallError::Busy {
                 places,
@@ -259,7 +256,10 @@ fn lifted_bytes(limits: &Limits) -> u64 {
     limits.output_bytes.saturating_mul(4).max(16 << 20)
 }
 
-fn fresh_store(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Store<CallState>, CallError> {
+pub(crate) fn fresh_store(
+    context: CallContext<'_>,
+    clock: Arc<Clock>,
+) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
     let state = CallState::new(context, clock).map_err(|error| CallError::Grant {

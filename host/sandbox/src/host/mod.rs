@@ -12,6 +12,8 @@ mod metadata;
 mod open;
 mod output;
 mod random;
+#[cfg(test)]
+mod revocation_tests;
 
 pub(crate) use random::{MAX_RANDOM_BYTES, TooMuchRandomness};
 

@@ -317,7 +317,7 @@ impl Dispatcher {
             () = inner.closing.cancelled() => Err(RunRefusal::Closing),
             place = entered => place.map_err(|refusal| match refusal {
                 QueueRefusal::Full => RunRefusal::Full,
-                QueueRefusal::Deadline => RunRefusal::Late,
+                QueueRefusal::Deadline | QueueRefusal::GroupLimit => RunRefusal::Late,
             }),
         };
         inner.telemetry.waited_for_place(asked.elapsed());

@@ -1,7 +1,7 @@
 //! Every function by which a guest reaches a granted directory, called after what the call may use was taken back.
 
-use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
 use crate::Storage;
+use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
 use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::egress::SystemResolver;
 use crate::engine::{Engine, EngineConfig};
@@ -362,7 +362,7 @@ async fn ends(
         log_sink: GuestLogSink::default(),
         timeout,
     };
-    let clock = Arc::new(Clock::new(timeout, engine.pauses().clone()));
+    let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), ""));
     let mut store = fresh_store(context, clock).unwrap();
     let linker = crate::host::linker(engine.wasmtime()).unwrap();
     let instance = linker
