@@ -52,6 +52,14 @@ pub struct KeptBytes {
     bytes: u64,
 }
 
+/// Most random bytes of one host call: the host makes them all before the guest gets one.
+pub const MAX_RANDOM_BYTES: u64 = 1 << 20;
+
+/// The guest asked for more than [`MAX_RANDOM_BYTES`]. Ends it: the interface has no error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more than {MAX_RANDOM_BYTES} random bytes were asked for at once")]
+pub struct TooMuchRandomness;
+
 /// The host may not keep so much more. Ends the guest, unless the host call has an error that says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeptTooMuch {

@@ -1,8 +1,9 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
-use super::meter::{KeptTooMuch, RefusedResource, TooManyBytes};
+use super::meter::{
+    KeptTooMuch, MAX_RANDOM_BYTES, RefusedResource, TooManyBytes, TooMuchRandomness,
+};
 use super::{CallState, lifted_bytes};
-use crate::host::{MAX_RANDOM_BYTES, TooMuchRandomness};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::text;

@@ -15,8 +15,6 @@ mod random;
 #[cfg(test)]
 mod revocation_tests;
 
-pub(crate) use random::{MAX_RANDOM_BYTES, TooMuchRandomness};
-
 use crate::bindings;
 use crate::call::CallState;
 use wasmtime::Result;

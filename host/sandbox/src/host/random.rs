@@ -2,19 +2,12 @@
 
 use super::files::Store;
 use crate::call::CallState;
+use crate::call::meter::{MAX_RANDOM_BYTES, TooMuchRandomness};
 use wasmtime::Result;
 use wasmtime::component::Linker;
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::p2::bindings::random::insecure::Host as _;
 use wasmtime_wasi::p2::bindings::random::random::Host as _;
-
-/// Most random bytes of one host call: the host makes them all before the guest gets one.
-pub(crate) const MAX_RANDOM_BYTES: u64 = 1 << 20;
-
-/// The guest asked for more than [`MAX_RANDOM_BYTES`]. Ends it: the interface has no error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("more than {MAX_RANDOM_BYTES} random bytes were asked for at once")]
-pub(crate) struct TooMuchRandomness;
 
 /// Puts the counted functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
