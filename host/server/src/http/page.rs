@@ -63,6 +63,7 @@ const FILES: &[File] = files! {
     "diff.js": SCRIPT,
     "docs.js": SCRIPT,
     "dom.js": SCRIPT,
+    "exact.js": SCRIPT,
     "form.js": SCRIPT,
     "format.js": SCRIPT,
     "graph.js": SCRIPT,

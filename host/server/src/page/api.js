@@ -1,5 +1,7 @@
 // The API of this server. Events are read from a fetched stream, because an EventSource cannot send a key.
 
+import { parse, stringify } from "./exact.js";
+
 const KEY = "toolhold.key";
 
 let askForKey = null;
@@ -35,7 +37,7 @@ export const remove = (path) => json("DELETE", path);
 async function json(method, path, body, options) {
   const response = await request(method, path, body, options);
   const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  return text ? parse(text) : null;
 }
 
 async function request(method, path, body, { signal, headers, quiet } = {}) {
@@ -46,7 +48,7 @@ async function request(method, path, body, { signal, headers, quiet } = {}) {
     if (body !== undefined) own["content-type"] = "application/json";
     let response;
     try {
-      response = await fetch(path, { method, headers: own, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+      response = await fetch(path, { method, headers: own, signal, body: body === undefined ? undefined : stringify(body) });
     } catch (error) {
       if (signal?.aborted) throw error;
       throw new ApiError(0, "The server cannot be reached.");
@@ -79,8 +81,8 @@ export async function begin(path, body) {
   // The run goes on without this connection; the view of the run watches it by its id.
   for await (const event of events(response.body)) {
     abort.abort();
-    if (event.event === "error") throw new ApiError(500, JSON.parse(event.data).error.message);
-    return JSON.parse(event.data).run;
+    if (event.event === "error") throw new ApiError(500, parse(event.data).error.message);
+    return parse(event.data).run;
   }
   throw new ApiError(0, "The run ended before it began.");
 }
@@ -96,8 +98,8 @@ export async function* watch(run, signal, onState = () => {}) {
       if (response.status === 204) return;
       onState("live");
       for await (const event of events(response.body)) {
-        if (event.event === "error") throw new ApiError(500, JSON.parse(event.data).error.message);
-        const read = JSON.parse(event.data);
+        if (event.event === "error") throw new ApiError(500, parse(event.data).error.message);
+        const read = parse(event.data);
         last = read.seq;
         pause = 250;
         yield read;

@@ -2,6 +2,7 @@
 
 import { get, post } from "./api.js";
 import { action, empty, escaped, failed, fill, h, noProblem, problem } from "./dom.js";
+import { parse, stringify } from "./exact.js";
 import { shown } from "./json.js";
 
 export class ApprovalForm {
@@ -32,13 +33,13 @@ export class ApprovalForm {
   /** JSON that is checked while it is written. */
   edit(what) {
     const isArguments = what === "arguments";
-    const given = escaped(JSON.stringify(isArguments ? this.waiting.arguments : null, null, 2));
+    const given = escaped(stringify(isArguments ? this.waiting.arguments : null, 2));
     const fault = h("p", { class: "field-fault", role: "status" });
     const area = h("textarea", { class: "code", rows: Math.min(16, given.split("\n").length + 1), spellcheck: "false", "aria-label": isArguments ? "Arguments" : "Result" });
     area.value = given;
     const read = () => {
       try {
-        const value = JSON.parse(area.value);
+        const value = parse(area.value);
         if (isArguments && (value === null || typeof value !== "object" || Array.isArray(value))) throw new Error("Arguments are an object: { … }");
         fault.textContent = "";
         send.disabled = false;

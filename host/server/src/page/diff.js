@@ -1,6 +1,7 @@
 // What changed between two texts, line by line.
 
 import { h } from "./dom.js";
+import { parse, stringify } from "./exact.js";
 
 /** Beyond this the middle is shown as all old, then all new: the table of a diff grows with the square. */
 const MOST_LINES = 600;
@@ -34,8 +35,8 @@ export function shownDiff(before, after) {
 function readable(text) {
   if (text === null || text === undefined) return null;
   try {
-    const value = JSON.parse(text);
-    return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+    const value = parse(text);
+    return typeof value === "string" ? value : stringify(value, 2);
   } catch {
     return text;
   }

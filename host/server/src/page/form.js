@@ -1,6 +1,7 @@
 // A form from a JSON Schema. What has no field of its own is written as JSON; the server checks all of it.
 
 import { fill, h } from "./dom.js";
+import { parse, stringify } from "./exact.js";
 
 const MAX_DEPTH = 6;
 let made = 0;
@@ -148,14 +149,14 @@ function list(schema, value, context) {
 
 function jsonField(value, context, schema) {
   const area = h("textarea", { class: "code", rows: 5, spellcheck: "false" });
-  area.value = value === undefined ? "" : JSON.stringify(value, null, 2);
+  area.value = value === undefined ? "" : stringify(value, 2);
   return { element: labelled(schema, context, area), read: () => {
     if (!area.value.trim()) {
       if (context.isRequired) throw missing(context);
       return undefined;
     }
     try {
-      return JSON.parse(area.value);
+      return parse(area.value);
     } catch (error) {
       throw new Error(`${context.label ?? "The input"} is no JSON: ${error.message}`);
     }

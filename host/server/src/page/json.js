@@ -1,6 +1,7 @@
 // JSON as a tree that can be folded, and as one line.
 
 import { fold, h } from "./dom.js";
+import { ExactNumber, stringify } from "./exact.js";
 import { oneLine } from "./format.js";
 
 /** Deeper and longer than this is shown when asked for. */
@@ -25,18 +26,18 @@ export function text(value) {
 export function preview(value, most = 120) {
   if (value === undefined) return "";
   if (typeof value === "string") return oneLine(value, most);
-  if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+  if (value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof ExactNumber)) {
     const parts = [];
     let length = 0;
     for (const [name, inner] of Object.entries(value)) {
-      const part = `${name}: ${oneLine(JSON.stringify(inner) ?? "", most)}`;
+      const part = `${name}: ${oneLine(stringify(inner) ?? "", most)}`;
       length += part.length;
       parts.push(part);
       if (length > most) break;
     }
     return oneLine(parts.join(", "), most);
   }
-  return oneLine(JSON.stringify(value) ?? "", most);
+  return oneLine(stringify(value) ?? "", most);
 }
 
 function tree(value, depth) {
@@ -45,7 +46,7 @@ function tree(value, depth) {
     if (value.length > LONG) return text(value);
     return h("span", { class: "j-string" }, JSON.stringify(value));
   }
-  if (typeof value !== "object") return h("span", { class: "j-number" }, String(value));
+  if (typeof value !== "object" || value instanceof ExactNumber) return h("span", { class: "j-number" }, String(value));
   const isList = Array.isArray(value);
   const entries = isList ? value.map((inner, index) => [index, inner]) : Object.entries(value);
   if (!entries.length) return h("span", { class: "j-null" }, isList ? "[]" : "{}");

@@ -2,6 +2,7 @@
 
 import { CallView } from "./call.js";
 import { fill, fold, h, setText } from "./dom.js";
+import { parse } from "./exact.js";
 import { cost, count, duration } from "./format.js";
 import { shown, text } from "./json.js";
 
@@ -80,7 +81,7 @@ export class StepView {
 
 function reply(content) {
   try {
-    return shown(JSON.parse(content));
+    return shown(parse(content));
   } catch {
     return text(content);
   }
