@@ -344,7 +344,7 @@ async fn ends(
         &pins,
     );
     let revocation = Arc::<Revocation>::default();
-    let timeout = Duration::from_secs(60);
+    let timeout = Duration::from_mins(1);
     let context = CallContext {
         engine,
         limits: &Limits::default(),
