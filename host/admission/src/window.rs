@@ -9,7 +9,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 /// Amounts of the last minute, which together stay within a limit.
 ///
-/// It is exact, because an operator copies the limit that the other side enforces: a bucket ([`Rate`](crate::Rate))
+/// It is exact, because an operator copies the limit that the other side enforces: a bucket ([`FairRate`](crate::FairRate))
 /// would let twice as much pass in its first minute.
 #[derive(Debug)]
 pub struct SlidingWindow {
