@@ -27,6 +27,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::Attack("fields_in_a_loop"),
     ),
     (
+        "fields of one HTTP message",
+        Proof::File("host/sandbox/src/registry/limit_tests.rs"),
+    ),
+    (
         "methods, authorities, paths and bodies of requests that are not sent",
         Proof::File("host/sandbox/src/call/http_memory.rs"),
     ),
