@@ -4,7 +4,7 @@ use crate::attack::{Attack, Company};
 use crate::command::{Bounds, CommandFolder};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
-use crate::lab::{Lab, PLACES, kind, ms};
+use crate::lab::{Lab, kind, ms};
 use crate::serving::{Answered, Served};
 use futures_util::future::{join, join_all};
 use serde_json::json;
@@ -53,7 +53,9 @@ const fn caller<'a>(tenant: &'a str, session: &'a str) -> Caller<'a> {
 
 async fn wish_for_all_places(lab: &Lab) -> Result<String, AttackFailure> {
     const SLEEP: Duration = Duration::from_secs(4);
-    const CROWD: usize = 64;
+    /// As many as by default: of these, some are kept for newcomers.
+    const PLACES: u32 = 64;
+    const CROWD: usize = 2 * PLACES as usize;
     // No caller waits for a sleeper to wake.
     let most = SLEEP / 4;
     let tenants: Vec<String> = (0..CROWD).map(|number| format!("t{number}")).collect();
@@ -68,7 +70,7 @@ async fn wish_for_all_places(lab: &Lab) -> Result<String, AttackFailure> {
             true,
         ),
     ] {
-        let mut arena = lab.arena(|policy| {
+        let mut arena = lab.arena_of(PLACES, |policy| {
             let module = policy.modules.entry("bad".into()).or_default();
             module.limits.timeout_ms = Some(120_000);
             module.limits.concurrent_calls = wish;

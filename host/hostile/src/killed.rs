@@ -114,7 +114,15 @@ fn killed_server(folder: &CommandFolder) -> Result<(), AttackFailure> {
         served.kill_now();
         written
     })?;
-    served.kill()
+    served.kill()?;
+    // A call over HTTP is a run, which the next server goes on with.
+    let mut next = Served::start(folder, &serve)?;
+    let search = [&CONFIG[..], &["audit", "search"]].concat();
+    let started = Instant::now();
+    while !folder.run(&search, BOUNDS)?.stdout.contains(TOOL) && started.elapsed() < BOUNDS.time {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    next.kill()
 }
 
 fn killed_mcp_server(folder: &CommandFolder) -> Result<(), AttackFailure> {

@@ -55,10 +55,6 @@ impl Lab {
             Scale::Quick => Duration::from_secs(1),
             Scale::Full => Duration::from_millis(250),
         };
-        let engine = EngineConfig {
-            concurrent_calls: PLACES,
-            ..engine
-        };
         let cache = std::env::var_os(CACHE).and_then(|folder| {
             let folder = Path::new(&folder);
             Cache::open(&folder.join("compiled"), &folder.join("own/key")).ok()
@@ -107,7 +103,14 @@ impl Lab {
     }
 
     pub(crate) fn engine(&self) -> Result<Engine, AttackFailure> {
-        Ok(Engine::new(self.engine.clone())?)
+        self.engine_of(PLACES)
+    }
+
+    fn engine_of(&self, places: u32) -> Result<Engine, AttackFailure> {
+        Ok(Engine::new(EngineConfig {
+            concurrent_calls: places,
+            ..self.engine.clone()
+        })?)
     }
 
     /// This host's own executable, if it compiles in a process of its own: that process is it.
@@ -133,15 +136,25 @@ impl Lab {
         }
     }
 
-    /// An arena with the benign module alone. `change` sets what every other module gets.
+    /// An arena without modules. `change` sets what they get.
     pub(crate) fn arena(&self, change: impl FnOnce(&mut Policy)) -> Result<Arena, AttackFailure> {
+        self.arena_of(PLACES, change)
+    }
+
+    /// An arena in which so many calls may run at the same time.
+    pub(crate) fn arena_of(
+        &self,
+        places: u32,
+        change: impl FnOnce(&mut Policy),
+    ) -> Result<Arena, AttackFailure> {
         let mut policy = Policy::default();
         policy.limits.timeout_ms = 5_000;
         change(&mut policy);
-        let engine = self.engine()?;
+        let engine = self.engine_of(places)?;
         Ok(Arena {
             registry: Registry::new(engine.clone(), self.cache.clone(), policy),
             engine,
+            places: places as usize,
             grace: self.grace,
         })
     }
@@ -195,13 +208,14 @@ pub(crate) fn runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Calls that may run at the same time in an arena.
+/// Calls that may run at the same time in an arena. Of so few, none are kept for newcomers.
 pub(crate) const PLACES: u32 = 8;
 
 /// A registry of one attack, on an engine of its own.
 pub(crate) struct Arena {
     pub registry: Registry,
     pub engine: Engine,
+    places: usize,
     grace: Duration,
 }
 
@@ -270,8 +284,8 @@ impl Arena {
     /// All places are free, and a benign call works at once.
     pub async fn unharmed(&self) -> Result<(), AttackFailure> {
         let free = self.engine.free_places();
-        ensure(free == PLACES as usize, || {
-            format!("{} places were not given back", PLACES as usize - free)
+        ensure(free == self.places, || {
+            format!("{} places were not given back", self.places - free)
         })?;
         let started = Instant::now();
         let counted = self.value("benign.count", json!({})).await?;
