@@ -139,7 +139,7 @@ impl World {
         prop_assert_eq!(free + self.running.len(), permits, "no permit is lost");
         prop_assert_eq!(self.queue.waiting(), self.waiting.len());
         let reserve = if permits < 16 { 0 } else { permits / 8 };
-        let for_members = reserve / 2;
+        let (for_both, for_members) = (reserve / 4, reserve / 2);
         for group in 0..GROUPS {
             let limit = self.limits[usize::from(group)];
             prop_assert!(self.held(Some(group), None) <= limit);
@@ -151,12 +151,11 @@ impl World {
                 self.held(None, Some(lane.member)),
             );
             // No permit is free that an entry may have.
-            let may_have = if member == 0 {
-                0
-            } else if group == 0 {
-                for_members
-            } else {
-                reserve
+            let may_have = match (member, group) {
+                (0, 0) => 0,
+                (0, _) => for_both,
+                (_, 0) => for_members,
+                _ => reserve,
             };
             prop_assert!(
                 !self.is_below_its_limit(lane) || free <= may_have,

@@ -24,7 +24,9 @@ fn reserved(permits: usize) -> usize {
 /// For whom permits and room are kept free.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shares {
-    /// The last permits, which are only for members that hold none.
+    /// The last permits, which are only for a member and a group that both hold none.
+    for_both: usize,
+    /// The permits before these, which are for members that hold none.
     for_members: usize,
     /// The permits before these, which are also for groups that hold none.
     for_groups: usize,
@@ -35,6 +37,7 @@ pub(super) struct Shares {
 impl Shares {
     pub fn none() -> Self {
         Self {
+            for_both: 0,
             for_members: 0,
             for_groups: 0,
             tells_members: false,
@@ -50,9 +53,11 @@ impl Shares {
 
     pub fn of_members(permits: usize) -> Self {
         let reserved = reserved(permits);
+        let (for_both, half) = (reserved / 4, reserved / 2);
         Self {
-            for_members: reserved / 2,
-            for_groups: reserved - reserved / 2,
+            for_both,
+            for_members: half - for_both,
+            for_groups: reserved - half,
             tells_members: true,
         }
     }
@@ -158,6 +163,7 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
     /// Whether there is a free permit for the lane.
     fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
         let Shares {
+            for_both,
             for_members,
             for_groups,
             ..
@@ -166,9 +172,12 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         if self.free == 0 || held >= group_limit {
             return false;
         }
-        self.free > for_members + for_groups
-            || (self.free > for_members && held == 0)
-            || self.members.of(&lane.member).held == 0
+        let is_new_group = held == 0;
+        let is_new_member = self.members.of(&lane.member).held == 0;
+        self.free > for_both + for_members + for_groups
+            || (self.free > for_both + for_members && is_new_group)
+            || (self.free > for_both && is_new_member)
+            || (is_new_group && is_new_member)
     }
 
     /// Whether one more entry of the lane may wait, in a queue of `max_waiting`.

@@ -192,12 +192,15 @@ fn greedy<M: LaneKey>(queue: &Arc<FairQueue<u64, M>>, lane: Lane<u64, M>) -> Vec
 
 #[test]
 fn a_lone_party_leaves_a_reserve_to_newcomers() {
-    for (permits, groups, members) in [(8, 0, 0), (16, 1, 1), (17, 1, 1), (64, 4, 4)] {
+    for (permits, groups, members, both) in
+        [(8, 0, 0, 0), (16, 1, 1, 0), (32, 2, 1, 1), (64, 4, 2, 2)]
+    {
         let queue = FairQueue::of_members(permits, 8);
         let lane = |group, member| Lane { group, member };
         let hoard = greedy(&queue, lane(1, 1));
-        assert_eq!(hoard.len(), permits - groups - members, "{permits}");
-        // Other modules of the same key get the first half of the reserve, and other keys all of it.
+        assert_eq!(hoard.len(), permits - groups - members - both, "{permits}");
+        // Other modules of the same key get the first half of the reserve, other keys half of the rest, and keys that
+        // come with another module all of it.
         let others: Vec<_> = (2..9)
             .filter_map(|n| queue.try_enter(lane(n, 1), 9))
             .collect();
@@ -206,7 +209,11 @@ fn a_lone_party_leaves_a_reserve_to_newcomers() {
             .filter_map(|n| queue.try_enter(lane(1, n), usize::MAX))
             .collect();
         assert_eq!(keys.len(), members, "{permits}");
-        drop((hoard, others, keys));
+        let strangers: Vec<_> = (20..30)
+            .filter_map(|n| queue.try_enter(lane(n, n), 9))
+            .collect();
+        assert_eq!(strangers.len(), both, "{permits}");
+        drop((hoard, others, keys, strangers));
         assert_eq!(queue.free(), permits);
     }
     let owners = FairQueue::new(64, 8);
