@@ -57,8 +57,9 @@ pub enum QueueRefusal {
 /// - **Bound.** Every fourth permit goes to the lane that was served longest ago, of those that may take it. So the
 ///   first entry of a lane that may take a permit gets one after at most four permits for each lane before it.
 /// - **Floor.** The last eighth of the permits is only for groups that hold none. Where members are told apart, half of
-///   it is only for members that hold none, and half of that for a member and a group that both do. A lone party uses all others. A queue of fewer than 16 permits keeps
-///   none back.
+///   it is only for members that hold none, and half of that for a member and a group that both do; of a group's own
+///   limit, the last eighth is only for members that hold none. A lone party uses all others. A queue, or a limit, of
+///   fewer than 16 permits keeps none back.
 /// - **Room.** A group may have as many waiting entries as it leaves free for others (the dynamic threshold of
 ///   Choudhury and Hahne, 1998); so may a member, where members are told apart.
 #[derive(Debug)]

@@ -56,7 +56,13 @@ impl World {
     }
 
     fn is_below_its_limit(&self, lane: Lane<u8, u8>) -> bool {
-        self.held(Some(lane.group), None) < self.limit(lane)
+        let (held, limit) = (self.held(Some(lane.group), None), self.limit(lane));
+        let kept = if limit < 16 || self.held(None, Some(lane.member)) == 0 {
+            0
+        } else {
+            limit / 8
+        };
+        held < limit - kept
     }
 
     fn step(&mut self, step: Step) -> Result<(), TestCaseError> {

@@ -174,6 +174,12 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
         let is_new_group = held == 0;
         let is_new_member = self.members.of(&lane.member).held == 0;
+        if self.shares.tells_members
+            && !is_new_member
+            && held >= group_limit - reserved(group_limit)
+        {
+            return false;
+        }
         self.free > for_both + for_members + for_groups
             || (self.free > for_both + for_members && is_new_group)
             || (self.free > for_both && is_new_member)

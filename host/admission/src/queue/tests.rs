@@ -225,6 +225,23 @@ fn a_lone_party_leaves_a_reserve_to_newcomers() {
     assert_eq!(hoard.len(), 64, "there is no other");
 }
 
+/// A lone member leaves a part of its group's limit to other members.
+#[test]
+fn a_group_limit_is_shared_by_its_members() {
+    for (limit, kept) in [(8, 0), (16, 2), (32, 4)] {
+        let queue = FairQueue::of_members(64, 8);
+        let of = |member| {
+            let lane = Lane { group: 1, member };
+            std::iter::from_fn(|| queue.try_enter(lane, limit)).collect::<Vec<_>>()
+        };
+        let lone = of(1);
+        assert_eq!(lone.len(), limit - kept, "{limit}");
+        let others: Vec<_> = (2..9).map(of).collect();
+        let got = others.iter().map(Vec::len).sum::<usize>();
+        assert_eq!(got, kept, "{limit}");
+    }
+}
+
 /// A member with many groups, and a group with many members, fill no more of the queue than a lone lane.
 #[tokio::test]
 async fn no_party_fills_the_queue_by_many_lanes() {
