@@ -140,7 +140,7 @@ pub enum CallError {
 pub enum TakenPlaces {
     /// All that the module itself may have.
     #[error(
-        "this module already ran the {0} calls that it may run at a time (limits.concurrent_calls)"
+        "this module already ran as many calls as it may for this caller, of {0} at a time (limits.concurrent_calls)"
     )]
     Module(usize),
     /// All of the host that this module and caller may have, by their own calls or those of others.

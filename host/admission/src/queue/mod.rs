@@ -43,7 +43,7 @@ impl<G> Lane<G> {
 pub enum QueueRefusal {
     /// The deadline passed in the queue.
     Deadline,
-    /// The deadline passed while the lane's group held as many permits as it may.
+    /// The deadline passed while the lane's group held as many permits as it may, or as it may for the lane's member.
     GroupLimit,
     /// The queue is full, or has no more room for this lane's group or member.
     Full,
@@ -156,10 +156,10 @@ impl<G: LaneKey, M: LaneKey> FairQueue<G, M> {
 
     /// Why a lane got no permit until its deadline.
     fn late(&self, lane: &Lane<G, M>, group_limit: usize) -> QueueRefusal {
-        if self.lock().held(&lane.group) < group_limit {
-            QueueRefusal::Deadline
-        } else {
+        if self.lock().is_at_limit(lane, group_limit) {
             QueueRefusal::GroupLimit
+        } else {
+            QueueRefusal::Deadline
         }
     }
 

@@ -139,11 +139,6 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         self.waiting
     }
 
-    /// Permits that the group holds.
-    pub fn held(&self, group: &G) -> usize {
-        self.groups.of(group).held
-    }
-
     /// Whether nothing is kept of any party.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {
@@ -160,6 +155,17 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         may_take
     }
 
+    /// Whether the lane's group holds as many permits as it may, or as it may for this member.
+    pub fn is_at_limit(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
+        let is_newcomer = !self.shares.tells_members || self.members.of(&lane.member).held == 0;
+        let kept = if is_newcomer {
+            0
+        } else {
+            reserved(group_limit)
+        };
+        self.groups.of(&lane.group).held >= group_limit - kept
+    }
+
     /// Whether there is a free permit for the lane.
     fn may_take(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
         let Shares {
@@ -168,18 +174,11 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
             for_groups,
             ..
         } = self.shares;
-        let held = self.groups.of(&lane.group).held;
-        if self.free == 0 || held >= group_limit {
+        if self.free == 0 || self.is_at_limit(lane, group_limit) {
             return false;
         }
-        let is_new_group = held == 0;
+        let is_new_group = self.groups.of(&lane.group).held == 0;
         let is_new_member = self.members.of(&lane.member).held == 0;
-        if self.shares.tells_members
-            && !is_new_member
-            && held >= group_limit - reserved(group_limit)
-        {
-            return false;
-        }
         self.free > for_both + for_members + for_groups
             || (self.free > for_both + for_members && is_new_group)
             || (self.free > for_both && is_new_member)

@@ -225,6 +225,20 @@ fn a_lone_party_leaves_a_reserve_to_newcomers() {
     assert_eq!(hoard.len(), 64, "there is no other");
 }
 
+/// What kept a call waiting was the group's limit, also where the rest of it is for other members.
+#[tokio::test]
+async fn a_member_is_told_of_its_groups_limit() {
+    let queue = FairQueue::of_members(64, 100);
+    let mut held = Vec::new();
+    while let Some(permit) = queue.try_enter(lane(1), 32) {
+        held.push(permit);
+    }
+    assert_eq!(held.len(), 28);
+    let early = Instant::now() + Duration::from_millis(10);
+    let late = queue.enter(lane(1), 32, early).await;
+    assert_eq!(late.unwrap_err(), QueueRefusal::GroupLimit);
+}
+
 /// A lone member leaves a part of its group's limit to other members.
 #[test]
 fn a_group_limit_is_shared_by_its_members() {
