@@ -1,6 +1,7 @@
 //! What the queue decides: who gets a free permit, and who may wait.
 
 use super::{Lane, LaneKey, Permit};
+use foldhash::quality::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use tokio::sync::oneshot;
@@ -74,7 +75,7 @@ pub(super) struct QueueState<G: LaneKey, M: LaneKey> {
     served: u64,
     groups: Parties<G>,
     members: Parties<M>,
-    lanes: HashMap<Lane<G, M>, VecDeque<Waiter<G, M>>>,
+    lanes: HashMap<Lane<G, M>, VecDeque<Waiter<G, M>>, RandomState>,
     /// Lanes that are not empty; the one that was served longest ago is in front.
     round: VecDeque<Lane<G, M>>,
 }
@@ -87,14 +88,34 @@ pub(super) struct Waiter<G: LaneKey, M: LaneKey> {
     pub permit: oneshot::Sender<Permit<G, M>>,
 }
 
-/// What each party holds, and how many entries of it wait. Parties with neither are forgotten.
+/// What each party holds, and how many entries of it wait. Parties with neither are forgotten, so that there are no
+/// more than permits and places in the queue.
 #[derive(Debug)]
-struct Parties<K>(HashMap<K, Counts>);
+struct Parties<K>(HashMap<K, Counts, RandomState>);
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     held: usize,
     waiting: usize,
+}
+
+/// Permits that the parties of a lane hold.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    by_group: usize,
+    by_member: usize,
+}
+
+impl Held {
+    fn is_at_limit(self, shares: Shares, group_limit: usize) -> bool {
+        let is_newcomer = !shares.tells_members || self.by_member == 0;
+        let kept = if is_newcomer {
+            0
+        } else {
+            reserved(group_limit)
+        };
+        self.by_group >= group_limit - kept
+    }
 }
 
 impl<K: Clone + Eq + Hash> Parties<K> {
@@ -124,9 +145,9 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
             waiting: 0,
             number: 0,
             served: 0,
-            groups: Parties(HashMap::new()),
-            members: Parties(HashMap::new()),
-            lanes: HashMap::new(),
+            groups: Parties(HashMap::default()),
+            members: Parties(HashMap::default()),
+            lanes: HashMap::default(),
             round: VecDeque::new(),
         }
     }
@@ -157,13 +178,14 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
 
     /// Whether the lane's group holds as many permits as it may, or as it may for this member.
     pub fn is_at_limit(&self, lane: &Lane<G, M>, group_limit: usize) -> bool {
-        let is_newcomer = !self.shares.tells_members || self.members.of(&lane.member).held == 0;
-        let kept = if is_newcomer {
-            0
-        } else {
-            reserved(group_limit)
-        };
-        self.groups.of(&lane.group).held >= group_limit - kept
+        self.held(lane).is_at_limit(self.shares, group_limit)
+    }
+
+    fn held(&self, lane: &Lane<G, M>) -> Held {
+        Held {
+            by_group: self.groups.of(&lane.group).held,
+            by_member: self.members.of(&lane.member).held,
+        }
     }
 
     /// Whether there is a free permit for the lane.
@@ -174,15 +196,17 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
             for_groups,
             ..
         } = self.shares;
-        if self.free == 0 || self.is_at_limit(lane, group_limit) {
+        if self.free == 0 {
             return false;
         }
-        let is_new_group = self.groups.of(&lane.group).held == 0;
-        let is_new_member = self.members.of(&lane.member).held == 0;
+        let held = self.held(lane);
+        if held.is_at_limit(self.shares, group_limit) {
+            return false;
+        }
         self.free > for_both + for_members + for_groups
-            || (self.free > for_both + for_members && is_new_group)
-            || (self.free > for_both && is_new_member)
-            || (is_new_group && is_new_member)
+            || (self.free > for_both + for_members && held.by_group == 0)
+            || (self.free > for_both && held.by_member == 0)
+            || (held.by_group == 0 && held.by_member == 0)
     }
 
     /// Whether one more entry of the lane may wait, in a queue of `max_waiting`.
@@ -257,10 +281,11 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
         let mut poorest = None;
         for (place, lane) in may_take {
-            let held = (
-                self.members.of(&lane.member).held,
-                self.groups.of(&lane.group).held,
-            );
+            let Held {
+                by_member,
+                by_group,
+            } = self.held(lane);
+            let held = (by_member, by_group);
             if held == (0, 0) {
                 return Some(place);
             }

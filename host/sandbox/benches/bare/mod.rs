@@ -67,7 +67,7 @@ impl Bare {
         let engine = Engine::new(config).unwrap();
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
-        // The modules of the bench import no more than these of the world.
+        // Components import these of the world whether they use them or not.
         toolhold::module::log::add_to_linker::<BareState, HasSelf<BareState>>(
             &mut linker,
             |state| state,
@@ -79,6 +79,8 @@ impl Bare {
         )
         .unwrap();
         let component = Component::from_binary(&engine, bytes).unwrap();
+        // Python imports the whole world.
+        linker.define_unknown_imports_as_traps(&component).unwrap();
         let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
         Self { engine, pre }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Clock {
     /// Bounds the number of clocks of the engine that stand still.
     pauses: Arc<Pauses>,
     /// For whom the call is made.
-    tenant: String,
+    tenant: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ struct Pause {
     since: Instant,
     /// Guards that are held.
     guards: usize,
-    _permit: Permit<String>,
+    _permit: Permit<Arc<str>>,
 }
 
 /// A guard of the pause; the last one that is dropped ends it.
@@ -45,7 +45,7 @@ struct PauseGuard(Arc<Clock>);
 
 impl Clock {
     /// A clock that runs for `limit` from now.
-    pub fn new(limit: Duration, pauses: Arc<Pauses>, tenant: &str) -> Self {
+    pub fn new(limit: Duration, pauses: Arc<Pauses>, tenant: Arc<str>) -> Self {
         let started = Instant::now();
         Self {
             started,
@@ -56,7 +56,7 @@ impl Clock {
             }),
             resumed: Notify::new(),
             pauses,
-            tenant: tenant.to_owned(),
+            tenant,
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(40);
 
     fn clock(limit: Duration, pauses: usize) -> Arc<Clock> {
-        Arc::new(Clock::new(limit, Pauses::new(pauses, 0), ""))
+        Arc::new(Clock::new(limit, Pauses::new(pauses, 0), "".into()))
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use toolhold_policy::{Invocation, ToolSpec};
 
-/// A module's descriptions of its own tools, by full name.
+/// A module's descriptions of its own tools, by their names in the module.
 pub(crate) trait DescribeTools: Debug + Send + Sync {
     fn describe(&self, tool: &str) -> Option<&ToolSpec>;
 }
@@ -33,14 +33,14 @@ enum Schema {
 }
 
 impl CurrentCall {
-    /// `tool` is the full name by which `module` knows the tool that is called.
-    pub fn new(module: Arc<dyn DescribeTools>, tool: String, invocation: &Invocation<'_>) -> Self {
+    /// `tool` is the name by which `module` knows the tool that is called.
+    pub fn new(module: Arc<dyn DescribeTools>, tool: &str, invocation: &Invocation<'_>) -> Self {
         Self(Some(CurrentTool {
             name: invocation.tool.to_owned(),
             reserved: invocation.reserved.cloned().unwrap_or_default(),
             schema: match &invocation.tool_schema {
                 Some(schema) => Schema::CallPolicy(schema.clone()),
-                None => Schema::Own(module, tool),
+                None => Schema::Own(module, tool.to_owned()),
             },
         }))
     }

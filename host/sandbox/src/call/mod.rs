@@ -155,9 +155,9 @@ pub(crate) struct CallContext<'a> {
 /// Runs `call` in a fresh instance and returns within the timeout.
 pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> CallOutcome<C::Return> {
     let CallContext { engine, limits, .. } = context;
-    let tenant = context.caller.tenant;
+    let tenant: Arc<str> = context.caller.tenant.into();
     let pauses = engine.pauses().clone();
-    let clock = Arc::new(Clock::new(context.timeout, pauses, tenant));
+    let clock = Arc::new(Clock::new(context.timeout, pauses, tenant.clone()));
 
     let (number, module) = context.module;
     let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
@@ -166,7 +166,7 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     } else {
         let lane = Lane {
             group: number,
-            member: tenant.to_owned(),
+            member: tenant,
         };
         let deadline = clock.deadline().into();
         let permit = engine.admission().enter(lane, most, deadline).await;

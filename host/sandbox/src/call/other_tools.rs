@@ -133,7 +133,7 @@ mod tests {
 
     fn clock() -> Arc<dyn CallClock> {
         let pauses = crate::engine::Pauses::new(1, 0);
-        Arc::new(Clock::new(Duration::from_secs(5), pauses, ""))
+        Arc::new(Clock::new(Duration::from_secs(5), pauses, "".into()))
     }
 
     #[tokio::test]

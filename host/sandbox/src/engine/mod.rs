@@ -37,10 +37,10 @@ struct EngineShared {
 }
 
 /// The queue for calls: a lane for each module (by its number) and each tenant that calls it.
-pub(crate) type CallQueue = FairQueue<u64, String>;
+pub(crate) type CallQueue = FairQueue<u64, Arc<str>>;
 
 /// Permits for calls whose clock stands still ([`Clock`](crate::call::Clock)), which tenants share.
-pub(crate) type Pauses = FairQueue<String>;
+pub(crate) type Pauses = FairQueue<Arc<str>>;
 
 /// What siblings share.
 struct Family {

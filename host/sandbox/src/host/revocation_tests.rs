@@ -362,7 +362,7 @@ async fn ends(
         log_sink: GuestLogSink::default(),
         timeout,
     };
-    let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), ""));
+    let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
     let mut store = fresh_store(context, clock).unwrap();
     let linker = crate::host::linker(engine.wasmtime()).unwrap();
     let instance = linker

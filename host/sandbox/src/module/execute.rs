@@ -143,7 +143,7 @@ impl Module {
             revocation,
             caller: invocation.caller,
             other_tools,
-            current: CurrentCall::new(self.clone(), format!("{}.{tool}", self.name), invocation),
+            current: CurrentCall::new(self.clone(), tool, invocation),
             log_sink: GuestLogSink::new(
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),

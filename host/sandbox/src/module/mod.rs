@@ -346,6 +346,9 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 impl DescribeTools for Module {
     fn describe(&self, tool: &str) -> Option<&ToolSpec> {
-        self.tools.iter().find(|spec| spec.name == tool)
+        self.tools.iter().find(|spec| {
+            let own = spec.name.strip_prefix(&self.name);
+            own.and_then(|own| own.strip_prefix('.')) == Some(tool)
+        })
     }
 }
