@@ -1,6 +1,7 @@
 //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
 //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
 
+use toolhold::module::key_value::KeyValueError;
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
@@ -20,13 +21,28 @@ impl WasiView for BareState {
     }
 }
 
-// Python imports log and progress whether it uses them or not.
+// Python imports these whether it uses them or not.
 impl toolhold::module::types::Host for BareState {}
 impl toolhold::module::log::Host for BareState {
     fn write(&mut self, _: toolhold::module::log::Level, _: String) {}
 }
 impl toolhold::module::progress::Host for BareState {
     fn report(&mut self, _: u64, _: u64, _: String) {}
+}
+
+impl toolhold::module::key_value::Host for BareState {
+    fn get(&mut self, _: String) -> Result<Option<Vec<u8>>, KeyValueError> {
+        Ok(None)
+    }
+    fn set(&mut self, _: String, _: Vec<u8>) -> Result<(), KeyValueError> {
+        Err(KeyValueError::Denied)
+    }
+    fn delete(&mut self, _: String) -> Result<bool, KeyValueError> {
+        Ok(false)
+    }
+    fn keys(&mut self, _: String) -> Result<Vec<String>, KeyValueError> {
+        Ok(Vec::new())
+    }
 }
 
 pub fn config() -> Config {
@@ -78,9 +94,12 @@ impl Bare {
             |state| state,
         )
         .unwrap();
+        toolhold::module::key_value::add_to_linker::<BareState, HasSelf<BareState>>(
+            &mut linker,
+            |state| state,
+        )
+        .unwrap();
         let component = Component::from_binary(&engine, bytes).unwrap();
-        // Python imports the whole world.
-        linker.define_unknown_imports_as_traps(&component).unwrap();
         let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
         Self { engine, pre }
     }
