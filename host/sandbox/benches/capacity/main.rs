@@ -10,6 +10,7 @@
 
 #[path = "../bare/mod.rs"]
 mod bare;
+mod call;
 mod crowd;
 mod head_of_line;
 mod image;
@@ -21,7 +22,8 @@ mod shelf;
 /// A part of the table and what measures it.
 type Section = (&'static str, fn());
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
+    ("call", call::run),
     ("native", native::run),
     ("crowd", crowd::run),
     ("head-of-line", head_of_line::run),
