@@ -2,6 +2,7 @@
 //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
 
 use toolhold::module::key_value::KeyValueError;
+use toolhold::module::types::ToolError;
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
@@ -21,7 +22,6 @@ impl WasiView for BareState {
     }
 }
 
-// Python imports these whether it uses them or not.
 impl toolhold::module::types::Host for BareState {}
 impl toolhold::module::log::Host for BareState {
     fn write(&mut self, _: toolhold::module::log::Level, _: String) {}
@@ -42,6 +42,25 @@ impl toolhold::module::key_value::Host for BareState {
     }
     fn keys(&mut self, _: String) -> Result<Vec<String>, KeyValueError> {
         Ok(Vec::new())
+    }
+}
+
+impl toolhold::module::secrets::Host for BareState {
+    fn available(&mut self) -> Vec<toolhold::module::secrets::Secret> {
+        Vec::new()
+    }
+}
+impl toolhold::module::other_tools::Host for BareState {
+    fn call(&mut self, _: String, _: String) -> Result<String, ToolError> {
+        unreachable!("the bench's tools call no others")
+    }
+}
+impl toolhold::module::current_call::Host for BareState {
+    fn reserved_properties(&mut self) -> String {
+        "{}".into()
+    }
+    fn tool_schema(&mut self) -> String {
+        "{}".into()
     }
 }
 
@@ -83,22 +102,9 @@ impl Bare {
         let engine = Engine::new(config).unwrap();
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
-        // Components import these of the world whether they use them or not.
-        toolhold::module::log::add_to_linker::<BareState, HasSelf<BareState>>(
-            &mut linker,
-            |state| state,
-        )
-        .unwrap();
-        toolhold::module::progress::add_to_linker::<BareState, HasSelf<BareState>>(
-            &mut linker,
-            |state| state,
-        )
-        .unwrap();
-        toolhold::module::key_value::add_to_linker::<BareState, HasSelf<BareState>>(
-            &mut linker,
-            |state| state,
-        )
-        .unwrap();
+        // Python imports the whole world, whether it uses it or not.
+        ToolModule::add_to_linker::<BareState, HasSelf<BareState>>(&mut linker, |state| state)
+            .unwrap();
         let component = Component::from_binary(&engine, bytes).unwrap();
         let pre = ToolModulePre::new(linker.instantiate_pre(&component).unwrap()).unwrap();
         Self { engine, pre }
