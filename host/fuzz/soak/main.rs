@@ -9,6 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toolhold_fuzz::soak::{self, SoakPlan};
 use toolhold_sandbox::{Compiler, CompilerProcess};
 
+/// The product's: how much memory a process keeps that freed all is its allocator's matter.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Seconds to run
