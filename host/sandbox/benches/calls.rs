@@ -21,6 +21,11 @@ use toolhold_sandbox::{Engine, EngineConfig, Policy, Registry};
 mod bare;
 mod typed;
 
+/// The product's, for both sides.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// A module of the repository with one cheap call.
 struct Case {
     module: &'static str,

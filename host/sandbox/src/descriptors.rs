@@ -19,31 +19,39 @@ pub struct DescriptorShare {
 }
 
 impl DescriptorShare {
-    pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self {
+    pub fn new(most: usize) -> Self {
+        Self {
             most,
             held: AtomicUsize::new(0),
-        })
+        }
     }
 
     /// What all guests of a process share, by the limit that holds now.
     pub fn of_guests() -> Arc<Self> {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        Self::new(usize::try_from(limit).unwrap_or(usize::MAX) / 2)
+        Arc::new(Self::new(usize::try_from(limit).unwrap_or(usize::MAX) / 2))
     }
 
     /// What the calls of one module share.
     pub fn of_module(guests: &Self) -> Arc<Self> {
-        Self::new((guests.most / 2).max(LEAST_OF_A_CALL))
+        Arc::new(Self::new((guests.most / 2).max(LEAST_OF_A_CALL)))
     }
 
-    fn take(self: &Arc<Self>) -> Option<Held> {
+    fn take(&self) -> bool {
         let taken = self
             .held
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
                 (held < self.most).then_some(held + 1)
             });
-        taken.is_ok().then(|| Held(self.clone()))
+        taken.is_ok()
+    }
+
+    fn give_back(&self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn hold(self: &Arc<Self>) -> Option<Held> {
+        self.take().then(|| Held(self.clone()))
     }
 }
 
@@ -53,48 +61,65 @@ struct Held(Arc<DescriptorShare>);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.0.held.fetch_sub(1, Ordering::Relaxed);
+        self.0.give_back();
     }
 }
 
 /// A descriptor that a call may have open.
 #[derive(Debug)]
 pub struct DescriptorPermit {
-    _held: [Held; 3],
+    _held: [Held; 2],
+    call: CallDescriptors,
+}
+
+impl Drop for DescriptorPermit {
+    fn drop(&mut self) {
+        self.call.0.call.give_back();
+    }
 }
 
 /// What one call may have open. Clones share the count.
 #[derive(Debug, Clone)]
-pub struct CallDescriptors {
+pub struct CallDescriptors(Arc<CallShares>);
+
+#[derive(Debug)]
+struct CallShares {
     guests: Arc<DescriptorShare>,
     module: Arc<DescriptorShare>,
-    call: Arc<DescriptorShare>,
+    call: DescriptorShare,
 }
 
 impl CallDescriptors {
     pub fn new(guests: Arc<DescriptorShare>, module: Arc<DescriptorShare>) -> Self {
         let call = DescriptorShare::new((guests.most / 8).max(LEAST_OF_A_CALL));
-        Self {
+        Self(Arc::new(CallShares {
             guests,
             module,
             call,
-        }
+        }))
     }
 
     /// As many as the test says.
     #[cfg(test)]
     pub fn at_most(most: usize) -> Self {
-        Self {
-            guests: DescriptorShare::new(most),
-            module: DescriptorShare::new(most),
+        Self(Arc::new(CallShares {
+            guests: Arc::new(DescriptorShare::new(most)),
+            module: Arc::new(DescriptorShare::new(most)),
             call: DescriptorShare::new(most),
-        }
+        }))
     }
 
     /// One more, or nothing if the call, its module or all guests together have no more.
     pub fn take(&self) -> Option<DescriptorPermit> {
-        Some(DescriptorPermit {
-            _held: [self.call.take()?, self.module.take()?, self.guests.take()?],
+        let CallShares {
+            guests,
+            module,
+            call,
+        } = &*self.0;
+        let held = [module.hold()?, guests.hold()?];
+        call.take().then(|| DescriptorPermit {
+            _held: held,
+            call: self.clone(),
         })
     }
 }
@@ -109,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_call_a_module_and_all_guests_have_shares() {
-        let guests = DescriptorShare::new(400);
+        let guests = Arc::new(DescriptorShare::new(400));
         let module = DescriptorShare::of_module(&guests);
         let call = || CallDescriptors::new(guests.clone(), module.clone());
         let first = count(&call());

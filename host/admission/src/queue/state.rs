@@ -2,6 +2,7 @@
 
 use super::{Lane, LaneKey, Permit};
 use foldhash::quality::RandomState;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use tokio::sync::oneshot;
@@ -99,11 +100,11 @@ struct Counts {
     waiting: usize,
 }
 
-/// Permits that the parties of a lane hold.
-#[derive(Debug, Clone, Copy)]
+/// Permits that the parties of a lane hold. Ordered by what its member holds, then by what its group does.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct HeldPermits {
-    by_group: usize,
     by_member: usize,
+    by_group: usize,
 }
 
 impl HeldPermits {
@@ -124,15 +125,13 @@ impl<K: Clone + Eq + Hash> Parties<K> {
     }
 
     fn change(&mut self, party: &K, change: impl FnOnce(&mut Counts)) {
-        let Some(counts) = self.0.get_mut(party) else {
-            let mut counts = Counts::default();
-            change(&mut counts);
-            self.0.insert(party.clone(), counts);
-            return;
+        let mut counts = match self.0.entry(party.clone()) {
+            Entry::Occupied(counts) => counts,
+            Entry::Vacant(place) => place.insert_entry(Counts::default()),
         };
-        change(counts);
-        if *counts == Counts::default() {
-            self.0.remove(party);
+        change(counts.get_mut());
+        if *counts.get() == Counts::default() {
+            counts.remove();
         }
     }
 }
@@ -281,12 +280,8 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
         let mut poorest = None;
         for (place, lane) in may_take {
-            let HeldPermits {
-                by_member,
-                by_group,
-            } = self.held(lane);
-            let held = (by_member, by_group);
-            if held == (0, 0) {
+            let held = self.held(lane);
+            if held == HeldPermits::default() {
                 return Some(place);
             }
             if poorest.is_none_or(|(_, least)| held < least) {

@@ -19,6 +19,11 @@ mod measure;
 mod native;
 mod shelf;
 
+/// The product's, for both sides.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// A part of the table and what measures it.
 type Section = (&'static str, fn());
 

@@ -15,12 +15,26 @@ use toolhold_policy::Captured;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-/// One end of a bounded pipe; clones share the buffer.
-#[derive(Debug, Clone)]
-pub struct CapturePipe {
+/// What a guest prints to either stream, kept up to a limit for each.
+#[derive(Debug)]
+pub struct Captures {
     limit: usize,
     gauge: Gauge,
-    buffer: Arc<Mutex<Buffer>>,
+    stdout: Mutex<Buffer>,
+    stderr: Mutex<Buffer>,
+}
+
+/// One of the guest's streams; clones share the buffer.
+#[derive(Debug, Clone)]
+pub struct CapturePipe {
+    captures: Arc<Captures>,
+    stream: PrintStream,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrintStream {
+    Stdout,
+    Stderr,
 }
 
 #[derive(Debug, Default)]
@@ -29,28 +43,47 @@ struct Buffer {
     dropped: u64,
 }
 
-impl CapturePipe {
-    pub fn new(limit: u64, gauge: Gauge) -> Self {
-        Self {
-            gauge,
+impl Captures {
+    /// Keeps `limit` bytes of each stream.
+    pub fn new(limit: u64, gauge: Gauge) -> Arc<Self> {
+        Arc::new(Self {
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            buffer: Arc::default(),
+            gauge,
+            stdout: Mutex::default(),
+            stderr: Mutex::default(),
+        })
+    }
+
+    pub fn pipe(self: &Arc<Self>, stream: PrintStream) -> CapturePipe {
+        CapturePipe {
+            captures: self.clone(),
+            stream,
         }
     }
 
-    pub fn captured(&self) -> Captured {
-        let buffer = self.buffer.lock();
+    pub fn captured(&self, stream: PrintStream) -> Captured {
+        let buffer = self.buffer(stream).lock();
         Captured {
             text: String::from_utf8_lossy(&buffer.kept).into_owned(),
             dropped_bytes: buffer.dropped,
         }
     }
 
+    fn buffer(&self, stream: PrintStream) -> &Mutex<Buffer> {
+        match stream {
+            PrintStream::Stdout => &self.stdout,
+            PrintStream::Stderr => &self.stderr,
+        }
+    }
+}
+
+impl CapturePipe {
     /// Keeps what fits. Dropped bytes count as moved too: a flood ends at its limit.
     fn accept(&self, bytes: &[u8]) -> Result<(), TooManyBytes> {
-        self.gauge.moved(bytes.len() as u64)?;
-        let mut buffer = self.buffer.lock();
-        let room = self
+        let captures = &self.captures;
+        captures.gauge.moved(bytes.len() as u64)?;
+        let mut buffer = captures.buffer(self.stream).lock();
+        let room = captures
             .limit
             .saturating_sub(buffer.kept.len())
             .min(bytes.len());
@@ -131,17 +164,19 @@ mod tests {
             host_bytes: 9,
             ..Limits::default()
         };
-        let pipe = CapturePipe::new(5, Gauge::new(&limits, MemoryCeiling::new(0)));
+        let captures = Captures::new(5, Gauge::new(&limits, MemoryCeiling::new(0)));
+        let pipe = captures.pipe(PrintStream::Stderr);
         pipe.accept(b"abc").unwrap();
         pipe.accept(b"defg").unwrap();
         pipe.accept(b"h").unwrap();
         pipe.accept(b"ij").unwrap_err();
         assert_eq!(
-            pipe.captured(),
+            captures.captured(PrintStream::Stderr),
             Captured {
                 text: "abcde".into(),
                 dropped_bytes: 3
             }
         );
+        assert_eq!(captures.captured(PrintStream::Stdout), Captured::default());
     }
 }

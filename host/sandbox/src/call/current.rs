@@ -28,19 +28,19 @@ struct CurrentTool {
 enum Schema {
     /// What the caller said.
     CallPolicy(Arc<Value>),
-    /// What the module says of its tool of this name.
-    Own(Arc<dyn DescribeTools>, String),
+    /// What the module says of its tool.
+    Own(Arc<dyn DescribeTools>),
 }
 
 impl CurrentCall {
-    /// `tool` is the name by which `module` knows the tool that is called.
-    pub fn new(module: Arc<dyn DescribeTools>, tool: &str, invocation: &Invocation<'_>) -> Self {
+    /// `module` is the one of the tool that is called.
+    pub fn new(module: Arc<dyn DescribeTools>, invocation: &Invocation<'_>) -> Self {
         Self(Some(CurrentTool {
             name: invocation.tool.to_owned(),
             reserved: invocation.reserved.cloned().unwrap_or_default(),
             schema: match &invocation.tool_schema {
                 Some(schema) => Schema::CallPolicy(schema.clone()),
-                None => Schema::Own(module, tool.to_owned()),
+                None => Schema::Own(module),
             },
         }))
     }
@@ -58,13 +58,16 @@ impl CurrentCall {
 
     /// The tool's schema as JSON text.
     pub fn tool_schema(&self) -> String {
-        match self.0.as_ref().map(|told| &told.schema) {
-            Some(Schema::CallPolicy(schema)) => schema.to_string(),
-            Some(Schema::Own(module, name)) => {
-                let spec = module.describe(name);
+        let Some(told) = &self.0 else {
+            return "{}".into();
+        };
+        match &told.schema {
+            Schema::CallPolicy(schema) => schema.to_string(),
+            Schema::Own(module) => {
+                let own_name = told.name.rsplit('.').next().unwrap_or_default();
+                let spec = module.describe(own_name);
                 spec.map_or_else(|| "{}".into(), |spec| schema(spec).to_string())
             }
-            None => "{}".into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Bounds of JSON: its depth and its size.
 
 use serde_json::{Map, Value};
+use std::string::FromUtf8Error;
 
 /// Refuses JSON that is nested deeper than `limit`: later readers recurse.
 pub(crate) fn shallow(value: &Value, limit: u64) -> Result<(), String> {
@@ -35,18 +36,37 @@ fn too_deep(limit: u64) -> String {
     format!("the JSON is nested deeper than {limit} levels")
 }
 
-/// Counts bytes without keeping them, and fails beyond its limit, so that serialising stops there.
-pub(crate) struct Counter {
-    pub bytes: u64,
-    pub limit: u64,
+/// JSON text that is written up to a limit: serialising stops where it would be longer.
+pub(crate) struct LimitedText {
+    text: Vec<u8>,
+    limit: u64,
 }
 
-impl std::io::Write for Counter {
+impl LimitedText {
+    /// Of at most `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        let text = Vec::with_capacity(128);
+        Self { text, limit }
+    }
+
+    /// How many bytes more there may be.
+    pub fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.text.len() as u64)
+    }
+
+    /// # Errors
+    /// What was written is no UTF-8.
+    pub fn into_text(self) -> Result<String, FromUtf8Error> {
+        String::from_utf8(self.text)
+    }
+}
+
+impl std::io::Write for LimitedText {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes += bytes.len() as u64;
-        if self.bytes > self.limit {
+        if bytes.len() as u64 > self.room() {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
+        self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -21,7 +21,7 @@ mod verdict;
 
 pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
-pub(crate) use json::{Counter, shallow, shallow_members};
+pub(crate) use json::{LimitedText, shallow, shallow_members};
 pub(crate) use log_sink::GuestLogSink;
 pub(crate) use open_files::OpenFile;
 pub(crate) use other_tools::OtherTools;
@@ -32,6 +32,7 @@ use crate::egress::EndedExchange;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use crate::revocation::{Revocation, Revoked};
+use capture::PrintStream;
 use meter::RefusedResource;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,24 +156,32 @@ pub(crate) struct CallContext<'a> {
 /// Runs `call` in a fresh instance and returns within the timeout.
 pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> CallOutcome<C::Return> {
     let CallContext { engine, limits, .. } = context;
-    let tenant: Arc<str> = context.caller.tenant.into();
+    let tenant: Arc<str> = match context.caller.tenant {
+        // Most calls that people make have none: theirs is not allocated.
+        "" => Arc::default(),
+        tenant => tenant.into(),
+    };
     let pauses = engine.pauses().clone();
     let clock = Arc::new(Clock::new(context.timeout, pauses, tenant.clone()));
 
     let (number, module) = context.module;
     let most = usize::try_from(limits.concurrent_calls).unwrap_or(usize::MAX);
-    let permit = if context.is_listing {
-        Ok(None)
+    let (permit, queued) = if context.is_listing {
+        (Ok(None), Duration::ZERO)
     } else {
         let lane = Lane {
             group: number,
             member: tenant,
         };
-        let deadline = clock.deadline().into();
-        let permit = engine.admission().enter(lane, most, deadline).await;
-        permit.map(Some)
+        let queue = engine.admission();
+        match queue.try_enter(lane.clone(), most) {
+            Some(permit) => (Ok(Some(permit)), Duration::ZERO),
+            None => {
+                let permit = queue.enter(lane, most, clock.deadline().into()).await;
+                (permit.map(Some), clock.elapsed())
+            }
+        }
     };
-    let queued = clock.elapsed();
     let waited = || CallUsage {
         duration: clock.elapsed(),
         queued,
@@ -241,8 +250,8 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
             memory_bytes: state.meter.memory,
             host_bytes: state.gauge.total(),
         },
-        stdout: state.stdout.captured(),
-        stderr: state.stderr.captured(),
+        stdout: state.printed.captured(PrintStream::Stdout),
+        stderr: state.printed.captured(PrintStream::Stderr),
         redactions: state.outbound.redactions(),
         http: state.outbound.fired(),
         logs: state.logs.lines,

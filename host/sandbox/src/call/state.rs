@@ -1,6 +1,6 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
-use super::capture::CapturePipe;
+use super::capture::{Captures, PrintStream};
 use super::http_memory::HttpMemory;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
@@ -31,8 +31,7 @@ pub struct CallState {
     pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
-    pub stdout: CapturePipe,
-    pub stderr: CapturePipe,
+    pub printed: Arc<Captures>,
     pub logs: LogBook,
     pub(crate) clock: Arc<Clock>,
     /// Asked by host calls that reach something, before they do.
@@ -55,15 +54,14 @@ impl CallState {
             ..
         } = context;
         let gauge = Gauge::new(limits, engine.kept().clone());
-        let stdout = CapturePipe::new(limits.capture_bytes, gauge.clone());
-        let stderr = CapturePipe::new(limits.capture_bytes, gauge.clone());
+        let printed = Captures::new(limits.capture_bytes, gauge.clone());
         let mut wasi = WasiCtxBuilder::new();
-        wasi.stdout(stdout.clone())
-            .stderr(stderr.clone())
+        wasi.stdout(printed.pipe(PrintStream::Stdout))
+            .stderr(printed.pipe(PrintStream::Stderr))
             // No address is granted, so a socket would only hold a descriptor.
             .allow_tcp(false)
             .allow_udp(false);
-        let files = granted.apply(caller, &mut wasi)?;
+        let files = granted.apply(caller, clock.started(), &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
@@ -81,8 +79,7 @@ impl CallState {
             current,
             meter: Meter::new(limits, gauge.clone()),
             gauge,
-            stdout,
-            stderr,
+            printed,
             logs: LogBook {
                 room: limits.capture_bytes,
                 least: granted.grant.log_level,

@@ -1,5 +1,6 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
+use super::capture::PrintStream;
 use super::meter::{
     KeptTooMuch, MAX_RANDOM_BYTES, RefusedResource, TooManyBytes, TooMuchRandomness,
 };
@@ -138,7 +139,7 @@ pub(crate) fn classify(
     if let Some(end) = state.outbound.fired() {
         return end.into();
     }
-    let stderr = state.stderr.captured().text;
+    let stderr = state.printed.captured(PrintStream::Stderr).text;
     let last_words: Vec<_> = stderr
         .lines()
         .rev()

@@ -28,7 +28,7 @@ use meter::HttpMeter;
 use reqwest::Client;
 use resolve::CheckingResolver;
 use send::OutboundRequest;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thiserror::Error as ThisError;
 use toolhold_policy::egress::is_forbidden_header;
@@ -109,7 +109,9 @@ impl Egress {
         Hooks {
             revocation,
             egress: self.clone(),
-            meter: Arc::new(HttpMeter::new(limits.clone(), descriptors)),
+            limits: limits.clone(),
+            descriptors,
+            meter: OnceLock::new(),
         }
     }
 
@@ -170,13 +172,21 @@ pub struct Hooks {
     /// Nothing is sent after it.
     revocation: Arc<Revocation>,
     egress: Arc<Egress>,
-    meter: Arc<HttpMeter>,
+    limits: HttpLimits,
+    descriptors: CallDescriptors,
+    /// Made for the first request: most calls send none.
+    meter: OnceLock<Arc<HttpMeter>>,
 }
 
 impl Hooks {
+    fn meter(&self) -> &Arc<HttpMeter> {
+        let make = || HttpMeter::new(self.limits.clone(), self.descriptors.clone());
+        self.meter.get_or_init(|| Arc::new(make()))
+    }
+
     /// Why the host ended an exchange of this call: the first time.
     pub fn fired(&self) -> Option<EndedExchange> {
-        self.meter.fired()
+        self.meter.get()?.fired()
     }
 
     /// The secrets that requests of this call may carry.
@@ -186,7 +196,7 @@ impl Hooks {
 
     /// How many times a secret was taken out of what came back.
     pub fn redactions(&self) -> u64 {
-        self.meter.redactions()
+        self.meter.get().map_or(0, |meter| meter.redactions())
     }
 }
 
@@ -217,7 +227,7 @@ impl WasiHttpHooks for Hooks {
     ) -> ExchangeFuture {
         let exchange = OutboundRequest {
             egress: self.egress.clone(),
-            meter: self.meter.clone(),
+            meter: self.meter().clone(),
             options: options.unwrap_or_default(),
         };
         let revocation = self.revocation.clone();

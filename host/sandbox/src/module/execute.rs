@@ -5,7 +5,7 @@ use super::typed::{self, CallFunction};
 use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
-use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
+use crate::call::{self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools};
 use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
@@ -25,9 +25,9 @@ impl Module {
         let effective = policy.effective;
         let revocation = effective.revocation();
         let mut report = match self.admit(effective, invocation) {
-            Ok(()) => {
-                let performed = self.perform(policy, tool, invocation, other_tools, revocation);
-                performed.await
+            Ok(text) => {
+                let context = self.context(policy, invocation, other_tools, revocation);
+                self.perform(context, tool, invocation, text).await
             }
             Err(error) => CallReport::refused(error),
         };
@@ -39,12 +39,12 @@ impl Module {
         report
     }
 
-    /// Everything that is checked before a call waits for a permit.
+    /// Everything that is checked before a call waits for a permit. Returns the arguments as JSON text.
     fn admit(
         &self,
         effective: &EffectivePolicy,
         invocation: &Invocation<'_>,
-    ) -> Result<(), CallError> {
+    ) -> Result<String, CallError> {
         effective.check()?;
         if !effective.may_run() {
             return Err(CallError::NotApproved {
@@ -67,19 +67,19 @@ impl Module {
         let depth = effective.limits.json_depth;
         // First: serialising recurses.
         call::shallow(invocation.arguments, depth).map_err(wrong)?;
-        let mut size = Counter { bytes: 0, limit };
-        serde_json::to_writer(&mut size, invocation.arguments)
+        let mut text = LimitedText::new(limit);
+        serde_json::to_writer(&mut text, invocation.arguments)
             .map_err(|_| wrong(format!("they have more bytes than the limit of {limit}")))?;
-        let Some(reserved) = invocation.reserved else {
-            return Ok(());
-        };
-        let theirs = |reason| wrong(format!("of the call's reserved properties, {reason}"));
-        call::shallow_members(reserved, depth).map_err(theirs)?;
-        serde_json::to_writer(&mut size, reserved).map_err(|_| {
-            wrong(format!(
-                "with the call's reserved properties they have more bytes than the limit of {limit}"
-            ))
-        })
+        if let Some(reserved) = invocation.reserved {
+            let theirs = |reason| wrong(format!("of the call's reserved properties, {reason}"));
+            call::shallow_members(reserved, depth).map_err(theirs)?;
+            serde_json::to_writer(LimitedText::new(text.room()), reserved).map_err(|_| {
+                wrong(format!(
+                    "with the call's reserved properties they have more bytes than the limit of {limit}"
+                ))
+            })?;
+        }
+        text.into_text().map_err(|error| wrong(error.to_string()))
     }
 
     /// Has a shield screen something, in a fresh instance.
@@ -101,13 +101,13 @@ impl Module {
         let effective = self.policy();
         let revocation = effective.revocation();
         let mut report: CallReport = match self.admit(&effective, &invocation) {
-            Ok(()) => {
+            Ok(_) => {
                 let policy = CallPolicy {
                     effective: &effective,
                     narrow: None,
                 };
                 let none = OtherTools::default();
-                let context = self.context(policy, "", &invocation, none, revocation);
+                let context = self.context(policy, &invocation, none, revocation);
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
                 ran.and_then(|returned| shield::output(returned, &effective.limits))
@@ -123,7 +123,6 @@ impl Module {
     fn context<'a>(
         self: &'a Arc<Self>,
         policy: CallPolicy<'a>,
-        tool: &'a str,
         invocation: &Invocation<'a>,
         other_tools: OtherTools,
         revocation: Arc<Revocation>,
@@ -143,7 +142,7 @@ impl Module {
             revocation,
             caller: invocation.caller,
             other_tools,
-            current: CurrentCall::new(self.clone(), tool, invocation),
+            current: CurrentCall::new(self.clone(), invocation),
             log_sink: GuestLogSink::new(
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),
@@ -152,13 +151,13 @@ impl Module {
         }
     }
 
+    /// `text` are the arguments as JSON.
     async fn perform(
-        self: &Arc<Self>,
-        policy: CallPolicy<'_>,
+        &self,
+        context: CallContext<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        other_tools: OtherTools,
-        revocation: Arc<Revocation>,
+        text: String,
     ) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
@@ -168,14 +167,13 @@ impl Module {
                 available,
             })
         };
-        let context = self.context(policy, tool, invocation, other_tools, revocation);
-        let limits = &policy.effective.limits;
+        let limits = context.limits;
         match &self.code {
             Code::World(pre) => {
                 let guest = types::Invocation {
                     id: invocation.id.to_owned(),
                     tool: tool.to_owned(),
-                    arguments: invocation.arguments.to_string(),
+                    arguments: text,
                     context: invocation
                         .context
                         .iter()

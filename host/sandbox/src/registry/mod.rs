@@ -255,7 +255,8 @@ impl RegistryState {
     }
 
     async fn invoke(self: &Arc<Self>, invocation: &Invocation<'_>) -> CallReport {
-        let Some((module, tool)) = self.snapshot().find(invocation.tool) else {
+        let found = self.snapshot.read().find(invocation.tool);
+        let Some((module, tool)) = found else {
             let tools = self.snapshot().tools();
             let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
             let available = if names.is_empty() {
@@ -286,7 +287,7 @@ impl RegistryState {
                 };
                 let tools = &given.granted().grant.tools;
                 let other_tools = OtherTools::new(tools, invocation);
-                module.call(given, &tool, invocation, other_tools).await
+                module.call(given, tool, invocation, other_tools).await
             }
             Err(error) => CallReport::refused(error),
         };

@@ -3,6 +3,7 @@
 use super::folder::CandidateStamp;
 use crate::error::LoadError;
 use crate::module::Module;
+use foldhash::quality::RandomState;
 use semver::VersionReq;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -55,7 +56,7 @@ impl ModuleEntry {
 pub(crate) struct ModuleSnapshot {
     entries: BTreeMap<String, ModuleEntry>,
     /// The modules of each name, for the calls: made by [`Self::indexed`].
-    names: HashMap<String, Vec<Arc<Module>>>,
+    names: HashMap<String, Vec<Arc<Module>>, RandomState>,
 }
 
 impl ModuleSnapshot {
@@ -265,9 +266,9 @@ impl ModuleSnapshot {
     }
 
     /// The module of a tool's full name, and the tool's name in it.
-    pub fn find(&self, tool: &str) -> Option<(Arc<Module>, String)> {
+    pub fn find<'a>(&self, tool: &'a str) -> Option<(Arc<Module>, &'a str)> {
         let (module, tool) = tool.rsplit_once('.')?;
-        Some((self.resolve(module)?, tool.to_owned()))
+        Some((self.resolve(module)?, tool))
     }
 
     pub fn tools(&self) -> Vec<ToolSpec> {
