@@ -21,6 +21,7 @@ mod fallback;
 mod foreign;
 mod foreign_script;
 mod grants;
+mod http_modules;
 mod interpreters;
 mod many_runs;
 mod markdown;

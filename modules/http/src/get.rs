@@ -1,0 +1,47 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolhold_guest::http::Request;
+use toolhold_guest::{Annotations, Error, Tool};
+
+use crate::body::{Answer, Form, MAX_BYTES, default_characters};
+
+pub fn tool() -> Tool {
+    Tool::new(
+        "get",
+        "Fetches a URL and returns its status and content. Only addresses that an operator granted can be reached. A web \
+         page is shorter and easier to read with `\"as\": \"markdown\"`.",
+        get,
+    )
+    .title("Fetch a URL")
+    .annotations(Annotations::READ_ONLY | Annotations::IDEMPOTENT | Annotations::OPEN_WORLD)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Get {
+    /// The absolute URL: `https://…`.
+    url: String,
+    /// Headers of the request, by name. Secrets are put in by the host: write none.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The form of `content`.
+    #[serde(default, rename = "as")]
+    form: Form,
+    /// The most characters of `content`.
+    #[serde(default = "default_characters")]
+    max_characters: u32,
+}
+
+fn get(arguments: Get) -> Result<Answer, Error> {
+    let mut request = Request::get(arguments.url);
+    request.headers = arguments.headers.into_iter().collect();
+    let response = request.send(MAX_BYTES)?;
+    Answer::of(
+        &request.url,
+        response,
+        arguments.form,
+        arguments.max_characters,
+    )
+}
