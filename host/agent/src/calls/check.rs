@@ -281,7 +281,8 @@ impl CallChecks {
     /// Remembers a call that was refused, and tells whether it was refused before for the same reason. What may work
     /// later, and what was interrupted, is no reason to do something else.
     pub fn refuse(&mut self, call: &Call, failure: &ToolFailure, step: u32) -> bool {
-        let may_work_later = failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
+        let may_work_later =
+            failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
         !may_work_later && self.refusals.record(call, &failure.message, step)
     }
 

@@ -8,6 +8,7 @@
 //! [`DEFAULTS`] is the documentation of every key.
 
 mod agents;
+mod common_models;
 mod configuration;
 mod endpoint;
 mod fallback;

@@ -116,7 +116,9 @@ fn without_text(kind: &mut EventKind) {
         // So may these.
         EventKind::Fallback { tool, stage, .. } => match stage {
             Stage::Failed { reason, .. } => reason.clear(),
-            Stage::Begun { first_error, .. } | Stage::Exhausted { first_error } if tool.is_none() => {
+            Stage::Begun { first_error, .. } | Stage::Exhausted { first_error }
+                if tool.is_none() =>
+            {
                 first_error.clear();
             }
             _ => {}

@@ -157,7 +157,9 @@ impl Machine {
         } else {
             let first = self.fallbacks.first_of_replies();
             let first = first.filter(|first| *first != last.reason);
-            let first = first.map_or(String::new(), |first| format!(", the first because {first}"));
+            let first = first.map_or(String::new(), |first| {
+                format!(", the first because {first}")
+            });
             format!(
                 "{first}, the last because {}; it wrote {:?}",
                 last.reason, last.reply
@@ -192,7 +194,8 @@ impl Machine {
         let (answered, refusal) = refused.find(|(_, refusal)| refusal.times > most)?;
         let tool = cut(&answered.call.tool, MAX_NAME_CHARS);
         let why = if self.withholds() {
-            "the reason is in the run's record alone, because shields stand on its output".to_owned()
+            "the reason is in the run's record alone, because shields stand on its output"
+                .to_owned()
         } else {
             let message = &refusal.message;
             cut(message, self.privacy.clear(message, MAX_ERROR_CHARS))
@@ -205,8 +208,7 @@ impl Machine {
 
     fn due_fallback(&self) -> Option<Due> {
         let settings = &self.request.settings;
-        self.fallbacks
-            .due(settings, self.own_steps())
+        self.fallbacks.due(settings, self.own_steps())
     }
 
     /// Asks the candidate whose turn it is, or the first after it that can be asked. Returns whether the run

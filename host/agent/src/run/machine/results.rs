@@ -20,7 +20,8 @@ const MAX_NAMED_INSTANCES: usize = 20;
 pub(super) const WRITE: &str = "write";
 
 /// What the model is told besides the reason, where it made a refused call once more.
-const REFUSED_BEFORE: &str = "The same call was refused before, for the same reason: change it or do something else.";
+const REFUSED_BEFORE: &str =
+    "The same call was refused before, for the same reason: change it or do something else.";
 
 /// How a call ended, before the result is passed on.
 pub(super) struct Ending {
