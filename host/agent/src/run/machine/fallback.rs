@@ -252,14 +252,15 @@ impl Machine {
 
     /// A candidate's reply was carried out; `calls` are its calls with their results.
     pub(super) fn attempted(&mut self, calls: &[Answered], effects: &mut Effects) {
-        if self.fallbacks.is_made() {
-            self.managed(effects);
-            return self.next(effects);
-        }
         let tool = self.fallbacks.key().map(|(tool, _)| tool.as_str());
         let mut of_tool = calls
             .iter()
             .filter(|answered| tool.is_none_or(|tool| answered.call.tool == tool));
+        // A call in the background has no outcome yet.
+        if self.fallbacks.is_made() || of_tool.clone().any(|answered| !answered.failed) {
+            self.managed(effects);
+            return self.next(effects);
+        }
         let reason = of_tool.next_back().map_or_else(
             || "the reply holds no call of the tool".to_owned(),
             |answered| answered.text.clone(),
