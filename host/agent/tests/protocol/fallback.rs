@@ -510,11 +510,9 @@ async fn a_thousand_tools_that_fail_are_each_told() {
         .iter()
         .map(|name| (name.as_str(), json!({})))
         .collect();
-    let events = run(
-        &driver(&script, activities),
-        request([super::support::tools(&tools)]),
-    )
-    .await;
+    let mut request = request([super::support::tools(&tools)]);
+    request.settings.fallback.tool_errors = true;
+    let events = run(&driver(&script, activities), request).await;
     assert_eq!(end(&events).0, "output");
     let exhausted = stages(&events)
         .iter()
