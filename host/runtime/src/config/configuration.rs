@@ -232,10 +232,9 @@ impl Configuration {
             .map_or(&self.endpoint, |endpoint| &endpoint.base_url)
     }
 
-    /// The models that `[fallback]` lists, or those that are asked because it lists none.
-    pub fn candidates(&self) -> Vec<&str> {
-        let tables = &self.tables;
-        tables.fallback.names(&tables.endpoints, &self.endpoint)
+    /// The models that `[fallback]` lists.
+    pub fn candidates(&self) -> impl Iterator<Item = &str> {
+        self.tables.fallback.names().iter().map(String::as_str)
     }
 
     /// The configuration of one candidate of `[fallback]`.

@@ -1,6 +1,5 @@
 //! `[fallback]`: models that make a call which the run's own model keeps getting wrong.
 
-use crate::config::common_models;
 use crate::config::endpoint::EndpointTable;
 use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
@@ -49,16 +48,8 @@ impl FallbackTable {
         }
     }
 
-    /// The models that are listed; if none is, those of `endpoints` that the run's own endpoint may be replaced by.
-    pub fn names<'a>(
-        &'a self,
-        endpoints: &'a BTreeMap<String, EndpointTable>,
-        own: &str,
-    ) -> Vec<&'a str> {
-        if self.models.is_empty() {
-            return common_models::configured(endpoints, own);
-        }
-        self.models.iter().map(String::as_str).collect()
+    pub fn names(&self) -> &[String] {
+        &self.models
     }
 
     /// The candidates in the order in which they are asked: first those of the run's own provider. If the
@@ -71,7 +62,7 @@ impl FallbackTable {
         counts_money: bool,
         is_set: &dyn Fn(&str) -> bool,
     ) -> Fallback {
-        let names = self.names(endpoints, own).into_iter();
+        let names = self.models.iter();
         let found = names.filter_map(|name| Some((name, named(name, endpoints, own)?)));
         let mut found: Vec<_> = found.collect();
         let own = endpoints.get(own);
@@ -83,7 +74,7 @@ impl FallbackTable {
                     endpoint, model, ..
                 },
             )| Candidate {
-                name: name.to_owned(),
+                name: name.clone(),
                 model,
                 contract: endpoint.contract.fixed().unwrap_or_default(),
                 forcing: Forcing::default(),
@@ -190,48 +181,5 @@ mod tests {
         ];
         let expected = expected.map(|(name, model, missing)| (name.into(), model.into(), missing));
         assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn without_a_list_common_models_of_the_same_host_and_this_machine_are_asked() {
-        let model = |base_url: &str, model: &str| {
-            let text = format!("base_url = {base_url:?}\nmodel = {model:?}\napi_key_env = \"\"");
-            EndpointTable::of_test(&text).unwrap()
-        };
-        let endpoints = BTreeMap::from([
-            ("own".to_owned(), model("https://a.test/v1", "gpt-4o-mini")),
-            (
-                "same".to_owned(),
-                model("https://a.test/other/v1/", "gpt-4o-mini"),
-            ),
-            (
-                "best".to_owned(),
-                model("https://a.test/v1", "openai/gpt-4.1"),
-            ),
-            ("rare".to_owned(), model("https://a.test/v1", "my-own-tune")),
-            (
-                "local".to_owned(),
-                model("http://127.0.0.1:8000/v1", "Qwen3:8b"),
-            ),
-            (
-                "elsewhere".to_owned(),
-                model("https://b.test/v1", "gpt-4.1"),
-            ),
-            ("like".to_owned(), model("https://a.test/v1", "gpt-4.1x")),
-        ]);
-        let table: FallbackTable = toml::from_str(
-            "enabled = true\nmax_tool_failures = 3\nattempts = 3\ntool_errors = false\nmodels = []",
-        )
-        .unwrap();
-        let names = |own: &str| table.names(&endpoints, own);
-        assert_eq!(names("own"), ["best", "same", "local"]);
-        // Nothing that runs on this machine alone is sent to another.
-        assert_eq!(names("local"), Vec::<&str>::new());
-        assert_eq!(names("a pool"), Vec::<&str>::new());
-        let named = FallbackTable {
-            models: vec!["elsewhere".into()],
-            ..table.clone()
-        };
-        assert_eq!(named.names(&endpoints, "own"), ["elsewhere"]);
     }
 }

@@ -8,7 +8,6 @@
 //! [`DEFAULTS`] is the documentation of every key.
 
 mod agents;
-mod common_models;
 mod configuration;
 mod endpoint;
 mod fallback;
