@@ -367,7 +367,7 @@ fn retries_repairs_and_fallbacks_are_counted() {
     let host = host(&format!(
         "[run]\nreasons = false\n[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\nbackoff_ms = 1\n\
          [endpoints.other]\nbase_url = \"{}\"\nmodel = \"big\"\n\
-         [fallback]\nmodels = [\"other\"]\nmax_tool_failures = 1\n",
+         [fallback]\ntool_errors = true\nmodels = [\"other\"]\nmax_tool_failures = 1\n",
         own.base_url(),
         other.base_url()
     ));

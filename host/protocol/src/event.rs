@@ -210,10 +210,13 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_host: bool,
     },
-    /// Another model is asked to make a call that the run's own kept getting wrong.
+    /// Another model is asked to make a call that the run's own kept getting wrong, or to give a reply of which
+    /// something can be used.
     Fallback {
         step: u32,
-        tool: String,
+        /// Absent: replies as a whole could not be used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<String>,
         #[serde(flatten)]

@@ -1,7 +1,7 @@
 //! Checks of a call and its result against the tool's description: the tool exists, the arguments fit, the
 //! call is no repetition, the result fits (docs/protocol.md).
 
-use crate::calls::{Repeats, compiled};
+use crate::calls::{Refusal, Refusals, Repeats, compiled};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use thiserror::Error;
 use toolhold_json::coerce::coerce;
 use toolhold_json::repair::Repair;
 use toolhold_json::validate::{CheckError, SchemaFault, Validator, Violation, cut};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
@@ -151,6 +152,7 @@ pub struct CallChecks {
     names: Vec<String>,
     tools: HashMap<String, Arc<ToolCheck>>,
     repeats: Repeats,
+    refusals: Refusals,
 }
 
 impl CallChecks {
@@ -173,6 +175,7 @@ impl CallChecks {
             names: tools.iter().map(|tool| tool.name.clone()).collect(),
             tools: checks,
             repeats: Repeats::default(),
+            refusals: Refusals::default(),
         })
     }
 
@@ -275,8 +278,25 @@ impl CallChecks {
         Ok(output)
     }
 
-    /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
-    /// it costs nothing and tells the model what to change.
+    /// Remembers a call that was refused, and tells whether it was refused before for the same reason. What may work
+    /// later, and what was interrupted, is no reason to do something else.
+    pub fn refuse(&mut self, call: &Call, failure: &ToolFailure, step: u32) -> bool {
+        let may_work_later =
+            failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
+        !may_work_later && self.refusals.record(call, &failure.message, step)
+    }
+
+    /// How often a call was refused, if it was.
+    pub fn refused(&self, call: &Call) -> Option<&Refusal> {
+        self.refusals.of(call)
+    }
+
+    /// Forgets the refused calls: another model has shown how it is done.
+    pub fn forgive(&mut self) {
+        self.refusals = Refusals::default();
+    }
+
+    /// Remembers the text that the model is given for a call that ran.
     pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
         self.repeats.record(call, arguments, text);
     }

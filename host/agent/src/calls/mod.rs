@@ -42,5 +42,5 @@ pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
-pub use repeats::Repeats;
+pub use repeats::{Refusal, Refusals, Repeats};
 pub use tools::{CallableTool, CallableTools};

@@ -1,6 +1,7 @@
 //! The guard against repetition: weak models make the same call again and again. The third
 //! identical call with an identical result is not made, and the model receives the earlier result
-//! (docs/security.md, row 28).
+//! (docs/security.md, row 28). A call that was refused, and is made again in the same way, is remembered with
+//! its reason: a run does not go on with it without end (docs/protocol.md, 7.8).
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -44,6 +45,50 @@ impl Repeats {
             };
         }
         seen.times += 1;
+    }
+}
+
+/// The refused calls of one run.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    refused: HashMap<String, Refusal>,
+}
+
+/// A call that was refused, and how often for the same reason.
+#[derive(Debug)]
+pub struct Refusal {
+    pub message: String,
+    pub times: u32,
+    /// The last step that was counted.
+    step: u32,
+}
+
+impl Refusals {
+    /// Remembers a refused call, and tells whether a step before had refused it for the same reason. Another
+    /// reason starts a new count; the same call of the same step is counted once.
+    pub fn record(&mut self, call: &Call, message: &str, step: u32) -> bool {
+        let refusal = self
+            .refused
+            .entry(key(call, &call.arguments))
+            .or_insert_with(|| Refusal {
+                message: String::new(),
+                times: 0,
+                step,
+            });
+        if refusal.message != message {
+            message.clone_into(&mut refusal.message);
+            refusal.times = 0;
+        }
+        if refusal.times == 0 || refusal.step != step {
+            refusal.step = step;
+            refusal.times += 1;
+        }
+        refusal.times > 1
+    }
+
+    /// How often a call was refused, if it was.
+    pub fn of(&self, call: &Call) -> Option<&Refusal> {
+        self.refused.get(&key(call, &call.arguments))
     }
 }
 
@@ -108,5 +153,26 @@ mod tests {
             repeats.record(&call(), &json!({}), text);
             assert_eq!(repeats.intercept(&call(), &json!({})), None);
         }
+    }
+
+    #[test]
+    fn a_refused_call_is_counted_once_a_step_and_reason() {
+        let mut refusals = Refusals::default();
+        let other = Call {
+            arguments: json!({"a": 1}),
+            ..call()
+        };
+        assert!(refusals.of(&call()).is_none());
+        for (message, step, is_again, times) in [
+            ("no", 1, false, 1),
+            ("no", 1, false, 1),
+            ("no", 2, true, 2),
+            ("something else", 3, false, 1),
+            ("something else", 5, true, 2),
+        ] {
+            assert_eq!(refusals.record(&call(), message, step), is_again);
+            assert_eq!(refusals.of(&call()).unwrap().times, times);
+        }
+        assert!(!refusals.record(&other, "no", 5));
     }
 }

@@ -11,6 +11,7 @@ mod approval;
 mod client_calls;
 mod costs;
 mod fallback;
+mod fallback_causes;
 mod instances;
 mod leaks;
 mod messages;

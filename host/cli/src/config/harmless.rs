@@ -183,6 +183,7 @@ mod tests {
         "router.",
         "fallback.models",
         "fallback.max_tool_failures",
+        "fallback.tool_errors",
         // What prices mean.
         "run.currency",
         // Off by default only to measure.

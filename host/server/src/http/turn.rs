@@ -65,6 +65,9 @@ pub struct ToolholdFields {
     /// Why the run ended.
     #[schema(value_type = Option<String>)]
     reason: Option<StopReason>,
+    /// Why there is no answer, or not all of it, where the run knows a reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 impl Turn {
@@ -185,6 +188,7 @@ impl Turn {
         ToolholdFields {
             run: self.answer.id,
             reason: self.answer.reason,
+            error: self.answer.error.clone(),
         }
     }
 }

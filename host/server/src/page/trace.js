@@ -208,7 +208,7 @@ const HANDLERS = {
     this.note(event, "notice", event.message, "warn");
   },
   fallback(event) {
-    this.note(event, "fallback", `${event.tool}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,
+    this.note(event, "fallback", `${event.tool ?? "replies"}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,
       event.stage === "succeeded" ? "good" : "warn");
   },
   routing(event) {
@@ -252,10 +252,10 @@ const OWN = new Set(["event", "run", "seq", "at_ms", "seal", "decision", "step"]
 const STAGES = {
   begun: (it) => `failed ${it.failures} times in a row, first with: ${it.first_error}`,
   skipped: (it) => `${it.candidate} is not asked: ${it.reason}`,
-  asked: (it) => `${it.candidate} is asked to make the call (attempt ${it.attempt})`,
+  asked: (it) => `${it.candidate} is asked instead (attempt ${it.attempt})`,
   failed: (it) => `attempt ${it.attempt} of ${it.candidate} failed: ${it.reason}`,
-  succeeded: (it) => `${it.candidate} made the call`,
-  exhausted: () => "no other model managed it",
+  succeeded: (it) => `${it.candidate} managed it`,
+  exhausted: (it) => `no other model managed it; the first error was: ${it.first_error}`,
 };
 
 function plain(value) {

@@ -24,6 +24,12 @@ impl Machine {
         message: String,
         effects: &mut Effects,
     ) {
+        // What came first is the error, and not the limit that the run met because of it.
+        let original = self.original_error();
+        let message = match original.filter(|_| reason != StopReason::Unusable) {
+            Some(original) => format!("{message}; {original}"),
+            None => message,
+        };
         let failure = RunFailure::new(class, message);
         self.finish(reason, Value::Null, Some(failure), effects);
     }

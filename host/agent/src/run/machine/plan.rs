@@ -52,7 +52,7 @@ impl Machine {
             calls: checked.calls.clone(),
         });
         self.step.planned = checked.calls;
-        self.replies.usable();
+        self.reply_used(effects);
         if let Some(output) = output {
             return self.deliver(StopReason::Planned, output, None, effects);
         }

@@ -13,6 +13,16 @@ pub(super) struct ReplyCounts {
     unusable: u32,
     /// In a row, that broke off before anything was done.
     broken: u32,
+    /// The last reply, if nothing of it could be used.
+    last: Option<UnusedReply>,
+}
+
+/// A reply of which nothing could be used.
+#[derive(Debug)]
+pub(super) struct UnusedReply {
+    pub reason: String,
+    /// What it said, cut.
+    pub reply: String,
 }
 
 impl ReplyCounts {
@@ -23,6 +33,7 @@ impl ReplyCounts {
             usable: 0,
             unusable: 0,
             broken: 0,
+            last: None,
         }
     }
 
@@ -40,16 +51,28 @@ impl ReplyCounts {
     pub fn usable(&mut self) {
         self.unusable = 0;
         self.usable += 1;
+        self.last = None;
     }
 
-    /// A reply could not be used.
+    /// A reply could not be used as a whole; some of its calls were made.
     pub fn unusable(&mut self) {
         self.unusable += 1;
+        self.last = None;
     }
 
-    /// How many in a row could not be used, where these are too many.
-    pub fn too_many(&self) -> Option<u32> {
-        (self.unusable >= self.max_unusable).then_some(self.unusable)
+    /// Nothing of a reply could be used.
+    pub fn unused(&mut self, reason: &str, reply: String) {
+        self.unusable += 1;
+        self.last = Some(UnusedReply {
+            reason: reason.to_owned(),
+            reply,
+        });
+    }
+
+    /// How many in a row could not be used, where these are too many and nothing of the last could be.
+    pub fn too_many(&self) -> Option<(u32, &UnusedReply)> {
+        let last = self.last.as_ref()?;
+        (self.unusable >= self.max_unusable).then_some((self.unusable, last))
     }
 
     /// Whether one more that cannot be used is too many.
@@ -89,9 +112,11 @@ mod tests {
         counts.usable();
         assert!(!counts.is_first());
         for too_many in [None, Some(2)] {
-            counts.unusable();
-            assert_eq!(counts.too_many(), too_many);
+            counts.unused("no JSON", "x".into());
+            assert_eq!(counts.too_many().map(|(count, _)| count), too_many);
         }
+        counts.unusable();
+        assert!(counts.too_many().is_none(), "something of it was done");
     }
 
     #[test]

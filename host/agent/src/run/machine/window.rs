@@ -130,7 +130,7 @@ impl Machine {
 
     /// Whether the endpoint that is asked next counts. A candidate of the fallback is another one.
     fn is_counted(&self) -> bool {
-        self.request.settings.window.counted && self.forced().is_none()
+        self.request.settings.window.counted && !self.is_aside()
     }
 
     /// Requests the counts of texts that have none yet, if the endpoint can count.
@@ -171,7 +171,7 @@ impl Machine {
         let before = *self.step.fitting.before.get_or_insert(tokens);
         // The window is the own model's; a candidate is shown a copy of its history. Of a Request that
         // fits with a shorter reply nothing is dropped.
-        if self.forced().is_none() && self.reply_limit.left(self.steps).is_none() {
+        if !self.is_aside() && self.reply_limit.left(self.steps).is_none() {
             composed = self.drop_history(composed, effects);
         }
         if self.counts(&composed, effects) {
@@ -188,7 +188,7 @@ impl Machine {
         }
         let reply = self.reply_tokens(&composed);
         composed.request.max_tokens = Some(reply);
-        if self.forced().is_none() {
+        if !self.is_aside() {
             self.window.sent(&composed);
             self.reply_limit.sent(reply);
         }
@@ -205,7 +205,7 @@ impl Machine {
 
     /// The token limit of the reply to this Request.
     fn reply_tokens(&self, composed: &Composed) -> u32 {
-        if self.forced().is_some() {
+        if self.is_aside() {
             return self.reply_limit.base();
         }
         let budget = self.request.settings.token_budget.map(|budget| {
@@ -222,9 +222,10 @@ impl Machine {
 
     /// The token limit of the reply to the last Request.
     pub(super) fn sent_reply_tokens(&self) -> u32 {
-        match self.forced() {
-            Some(_) => self.reply_limit.base(),
-            None => self.reply_limit.last(),
+        if self.is_aside() {
+            self.reply_limit.base()
+        } else {
+            self.reply_limit.last()
         }
     }
 

@@ -185,7 +185,8 @@ impl EventPrinter {
                 self.dim(&format!("  hidden from the model: {}", counts.join(", ")));
             }
             EventKind::Fallback { tool, stage, .. } => {
-                self.marked(&warn("↻"), &line(&format!("{tool}: {stage}")));
+                let what = tool.as_deref().unwrap_or("replies");
+                self.marked(&warn("↻"), &line(&format!("{what}: {stage}")));
             }
             EventKind::Summarized {
                 turns,
