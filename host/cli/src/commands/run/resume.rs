@@ -70,10 +70,10 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         parent: telemetry::recorded_trace(&store, run.id).await,
         ..subject(run.id)
     });
-    let exit = watch(run, Some(&store), observer, means.shown()).await;
+    let watched = watch(run, Some(&store), observer, means.shown()).await;
     telemetry.close().await;
     servers.close().await;
-    exit
+    Ok(watched?.exit())
 }
 
 fn began_with(events: &[Event]) -> &str {

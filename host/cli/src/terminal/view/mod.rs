@@ -1,6 +1,9 @@
 //! What a person sees of a run, from its events alone. Progress goes to stderr, the answer to
-//! stdout, so that a pipe gets the answer.
+//! stdout, so that a pipe gets the answer. Each call is a line, and the model's prose is text; `-v` shows what the
+//! model writes as it writes it, and each step.
 
+mod calls;
+mod prose;
 mod words;
 
 pub use words::{answer, cost, name};
@@ -8,9 +11,11 @@ pub use words::{answer, cost, name};
 use crate::terminal::style::{
     bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
 };
+use calls::OpenCalls;
+use prose::Prose;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_protocol::advisor::{Council, VoteOutcome};
+use std::time::Duration;
 use toolhold_protocol::approval::{Pending, Verdict};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::cost::Amount;
@@ -18,12 +23,25 @@ use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::routing::Routing;
-use toolhold_protocol::shield::{Judgement, Ruling};
 use toolhold_protocol::solution::Call;
-use words::{budget, cut, plain_json, shown, side, tokens};
+use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
 
 /// Most lines shown of a guest's output.
 const MAX_GUEST_LINES: usize = 10;
+
+/// Time without an event after which a person wants to know what runs.
+pub const QUIET_PERIOD: Duration = Duration::from_secs(2);
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OutputOptions {
+    /// One JSON event per line.
+    pub json: bool,
+    /// Replies as they are written, and what each step and call took.
+    pub verbose: bool,
+    /// What each part of a request takes.
+    pub budget: bool,
+}
 
 /// Prints events as they come.
 #[derive(Debug, Default)]
@@ -32,6 +50,13 @@ pub struct EventPrinter {
     open_line: bool,
     /// Only this view was asked for: it goes to stdout.
     is_all: bool,
+    /// Whether replies are shown as the model writes them, and steps and calls with what they took.
+    has_detail: bool,
+    /// Without detail: the replies' prose, and the calls that run.
+    prose: Prose,
+    calls: OpenCalls,
+    /// Without detail: the begin of a reply, which is shown if it cannot be used.
+    reply: String,
     /// Whether the answer is data and not text.
     is_typed: bool,
     /// Currency of the run's costs.
@@ -47,12 +72,25 @@ impl EventPrinter {
     pub fn of_record() -> Self {
         Self {
             is_all: true,
+            has_detail: true,
             ..Self::default()
         }
     }
 
-    pub fn show_budget(&mut self, is_wanted: bool) {
-        self.has_budget = is_wanted;
+    /// For runs that go on.
+    pub fn of_run(shown: OutputOptions) -> Self {
+        Self {
+            has_detail: shown.verbose,
+            has_budget: shown.budget,
+            ..Self::default()
+        }
+    }
+
+    /// Names the calls that run, when nothing happened for [`QUIET_PERIOD`].
+    pub fn quiet(&mut self) {
+        for text in self.calls.slow() {
+            self.dim(&format!("  {text}"));
+        }
     }
 
     pub fn show(&mut self, event: &Event) {
@@ -77,12 +115,26 @@ impl EventPrinter {
                     Some(plan) => format!("a saved plan of {}", plural(plan.len() as u64, "step")),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
                 };
+                self.prose = Prose::of(request, self.is_typed);
                 let tools = plural(tools.len() as u64, "tool");
                 self.dim(&line(&format!("{who}, {tools}")));
             }
             EventKind::Request { step, .. } => {
                 self.failure = None;
-                self.line(&bold(&format!("step {step}")));
+                self.reply.clear();
+                if self.has_detail {
+                    self.line(&bold(&format!("step {step}")));
+                } else {
+                    self.end_line();
+                    self.prose.restart();
+                }
+            }
+            EventKind::Delta {
+                delta: Delta::Content(text),
+                ..
+            } if !self.has_detail => {
+                self.end_reasoning();
+                self.prose.push(text);
             }
             EventKind::Delta {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
@@ -105,13 +157,28 @@ impl EventPrinter {
                     self.dim(&budget(*window, *reply, parts, exact));
                 }
             }
-            EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
+            EventKind::Reply { completion, .. } => {
+                self.end_reasoning();
+                self.reply = cut(&line(completion.content.trim()));
+            }
+            EventKind::Plan { .. } => {
+                self.end_line();
+                let prose = self.prose.beside_calls();
+                if !prose.trim().is_empty() {
+                    self.dim(&format!("  {}", block(prose.trim())));
+                }
+            }
             EventKind::ModelFailed { failure, .. } => {
                 self.marked(&bad("✗"), &block(&failure.message));
                 self.failure = Some(failure.message.clone());
             }
-            EventKind::Council { council, .. } => self.council(council),
+            EventKind::Council { council, .. } => {
+                for text in said_by(council) {
+                    self.dim(&format!("  ◦ {text}"));
+                }
+            }
             EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
+            EventKind::ToolWaits { .. } if !self.has_detail => {}
             EventKind::ToolWaits { call, .. } => {
                 let tool = line(&call.tool);
                 self.dim(&format!("  … {tool} waits for what it reads"));
@@ -138,6 +205,22 @@ impl EventPrinter {
             }
             EventKind::Resumed { .. } => self.dim("resumed"),
             EventKind::Sub { what, .. } => self.sub(what),
+            EventKind::ToolStart { call, filled, .. } if !self.has_detail => {
+                self.calls.begin(call, filled.as_ref());
+            }
+            EventKind::ToolResult {
+                id,
+                tool,
+                outcome,
+                written,
+                usage,
+                by_host,
+                ..
+            } if !self.has_detail => {
+                let took = (!by_host).then_some(usage.duration_us);
+                let text = self.calls.end(id, tool, outcome, written, took);
+                self.line(&format!("  {text}"));
+            }
             EventKind::ToolStart { call, filled, .. } => self.started(call, filled.as_ref()),
             EventKind::ToolResult {
                 tool,
@@ -152,6 +235,7 @@ impl EventPrinter {
                 self.result(tool, outcome, written, &cost);
                 self.printed(printed);
             }
+            EventKind::Tokens { .. } if !self.has_detail => {}
             EventKind::Tokens {
                 prompt,
                 completion,
@@ -174,9 +258,17 @@ impl EventPrinter {
             }
             EventKind::UnusableReply(reply) => {
                 self.marked(&warn("!"), &line(&reply.to_string()));
+                let wrote = std::mem::take(&mut self.reply);
+                if !self.has_detail && !wrote.is_empty() {
+                    self.dim(&format!("    it wrote {wrote}"));
+                }
             }
             EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
-            EventKind::Shield(judgement) => self.judged(judgement),
+            EventKind::Shield(judgement) => {
+                if let Some(text) = ruling(judgement) {
+                    self.marked(&warn("⛨"), &cut(&line(&text)));
+                }
+            }
             EventKind::Hidden { counts, .. } => {
                 let counts: Vec<String> = counts
                     .iter()
@@ -222,7 +314,7 @@ impl EventPrinter {
                 cost_nano,
                 duration_ms,
             } => {
-                self.end_line();
+                self.end_reasoning();
                 let summary = format!(
                     "{}, {}, {} tokens{}, {}",
                     plural(*steps, "step"),
@@ -249,6 +341,15 @@ impl EventPrinter {
     /// Events of a sub-agent, or of a nested call, one level further in.
     fn sub(&mut self, event: &EventKind) {
         match event {
+            EventKind::ToolStart { call, filled, .. } if !self.has_detail => {
+                self.calls.begin(call, filled.as_ref());
+            }
+            EventKind::ToolResult {
+                id, tool, outcome, ..
+            } if !self.has_detail => {
+                let text = self.calls.end(id, tool, outcome, &[], None);
+                self.dim(&format!("    {text}"));
+            }
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = shown(filled.as_ref().unwrap_or(&call.arguments));
                 self.dim(&format!("    → {} {arguments}", line(&call.tool)));
@@ -263,56 +364,6 @@ impl EventPrinter {
             EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
             EventKind::Sub { what, .. } => self.sub(what),
             _ => {}
-        }
-    }
-
-    /// A shield that lets something pass is not shown.
-    fn judged(&mut self, judgement: &Judgement) {
-        let said = match judgement.verdict {
-            Ruling::Pass => return,
-            Ruling::Redact => "redacted",
-            Ruling::Block => "blocked",
-            Ruling::FailedPass => "gave no verdict and let pass",
-            Ruling::FailedBlock => "gave no verdict and so blocked",
-        };
-        let place = judgement.place.name().replace('_', " ");
-        let tool = judgement.tool.as_deref();
-        let of = tool.map_or(String::new(), |tool| format!(" of {tool}"));
-        let text = format!(
-            "shield {} {said} the {place}{of}: {}",
-            judgement.shield, judgement.reason
-        );
-        self.marked(&warn("⛨"), &cut(&line(&text)));
-    }
-
-    /// Each advisor with its votes and its text, then the result.
-    fn council(&mut self, council: &Council) {
-        for opinion in &council.opinions {
-            let of = opinion.instance.as_ref();
-            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
-            let votes = opinion.votes.iter();
-            let votes: Vec<String> = votes
-                .map(|vote| format!("{} {}", vote.tool, vote.weight))
-                .collect();
-            let words = opinion.fields.iter().filter(|(name, _)| *name != "calls");
-            let words: Vec<String> = words
-                .map(|(name, value)| format!("{name}: {}", answer(value)))
-                .collect();
-            let text = format!("{}{of}: {}", opinion.advisor, votes.join(", "));
-            let words = words.join("; ");
-            self.dim(&format!("  ◦ {}  {}", line(&text), line(&words)));
-        }
-        for tally in council.tallies() {
-            let of = tally.instance.as_ref();
-            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
-            let outcome = match tally.outcome {
-                VoteOutcome::Winner { tool, sum } => format!("{tool} with {sum}"),
-                VoteOutcome::Tie { tools, sum } => {
-                    format!("{} with {sum} each", tools.join(" and "))
-                }
-                VoteOutcome::Undecided => "nothing".into(),
-            };
-            self.dim(&format!("  ◦ council{of}: {}", line(&outcome)));
         }
     }
 
@@ -357,6 +408,7 @@ impl EventPrinter {
     ) {
         let end = format!("{} after {summary}", name(reason));
         match (reason, error) {
+            (StopReason::Output, _) if self.prose.completes(&answer(output)) => self.dim(summary),
             (StopReason::Output | StopReason::Planned, _) => {
                 self.dim(summary);
                 if !self.is_all && std::io::stdout().is_terminal() {
@@ -398,6 +450,7 @@ impl EventPrinter {
 
     fn model_text(&mut self, text: &str) {
         if !self.open_line {
+            self.prose.end_line();
             self.put("  ");
         }
         self.open_line = true;
@@ -428,6 +481,11 @@ impl EventPrinter {
     }
 
     fn end_line(&mut self) {
+        self.prose.end_line();
+        self.end_reasoning();
+    }
+
+    fn end_reasoning(&mut self) {
         if std::mem::take(&mut self.open_line) {
             self.put("\n");
         }
