@@ -457,7 +457,10 @@ fn plan_run_finds_what_a_dry_run_saved_with_its_context() {
     );
     let missing = host.run(&["plan", "run", "last"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
-    assert!(missing.stderr.contains("there is no file last"), "{missing:?}");
+    assert!(
+        missing.stderr.contains("there is no file last"),
+        "{missing:?}"
+    );
     let call = json!({"_tool": "text.count", "_reasoningForCall": "r", "text": "†state.poem", "_outputPath": "†state.counted"});
     let endpoint = Endpoint::start(Scenario::new([
         Reply::solution(json!({"calls": [call], "output": null})),

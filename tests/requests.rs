@@ -457,11 +457,22 @@ fn a_request_is_found_by_its_name_and_by_its_file_name() {
     host.write("requests/mail/reply.json", r#"{"context": []}"#)
         .write("own.json", r#"{"context": []}"#);
     let endpoint = Endpoint::start(Scenario::new((0..9).map(|_| answers("positive"))));
-    for name in ["sentiment", "sentiment.json", "requests/sentiment.json", "./sentiment.json"] {
+    for name in [
+        "sentiment",
+        "sentiment.json",
+        "requests/sentiment.json",
+        "./sentiment.json",
+    ] {
         let done = printed(&host, &endpoint, &[name, "--input", r#"{"text": "fine"}"#]);
         assert_eq!(done.code, Some(0), "{name}: {done:?}");
     }
-    for name in ["mail/reply", "mail/reply.json", "./mail/reply.json", "own", "own.json"] {
+    for name in [
+        "mail/reply",
+        "mail/reply.json",
+        "./mail/reply.json",
+        "own",
+        "own.json",
+    ] {
         let done = printed(&host, &endpoint, &[name]);
         assert_eq!(done.code, Some(0), "{name}: {done:?}");
     }

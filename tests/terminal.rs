@@ -234,7 +234,10 @@ fn always_is_bound_to_the_tool_and_a_pattern_of_its_arguments() {
     );
     assert_eq!(done.code, Some(0), "{done:?}");
     let there = |path: &str| host.path().join("data").join(path).exists();
-    assert!(there("a1.txt") && there("a2.txt") && !there("b.txt"), "{done:?}");
+    assert!(
+        there("a1.txt") && there("a2.txt") && !there("b.txt"),
+        "{done:?}"
+    );
     let decided: Vec<Value> = recorded(&host)
         .into_iter()
         .filter(|event| event["event"] == "decided")
@@ -273,7 +276,10 @@ fn a_person_reads_prose_and_the_answer_once() {
     };
     let text = shown(&[]);
     assert_eq!(text.matches("It is\n\"42\".\n").count(), 1, "{text}");
-    assert!(!text.contains("\"calls\""), "no JSON of the contract: {text}");
+    assert!(
+        !text.contains("\"calls\""),
+        "no JSON of the contract: {text}"
+    );
     let lines = text.lines().filter(|line| line.contains("calculator"));
     let lines: Vec<&str> = lines.collect();
     assert_eq!(lines.len(), 1, "{text}");

@@ -8,7 +8,10 @@ use std::fmt::Write as _;
 /// The groups of the commands in the help, in its order.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Agents", &["run", "chat", "request", "plan", "resume"]),
-    ("Records of runs", &["runs", "show", "stats", "replay", "diff"]),
+    (
+        "Records of runs",
+        &["runs", "show", "stats", "replay", "diff"],
+    ),
     ("Modules", &["modules", "new-module", "build", "mcp"]),
     ("Server", &["serve", "keys", "approvals", "audit"]),
     (
@@ -37,7 +40,13 @@ const WITH_MODULES: [&str; 14] = [
 ];
 
 /// Ids of the flags in [`ModuleArgs`](crate::commands::module_flags::ModuleArgs), which stand at every command.
-const MODULE_FLAGS: [&str; 5] = ["folder", "directories", "environment", "trust_all", "offline"];
+const MODULE_FLAGS: [&str; 5] = [
+    "folder",
+    "directories",
+    "environment",
+    "trust_all",
+    "offline",
+];
 
 /// The definition of the whole command line.
 pub fn command() -> Command {
@@ -75,7 +84,9 @@ fn without_module_flags(command: Command) -> Command {
 fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, names) in GROUPS {
-        let found = names.iter().filter_map(|name| command.find_subcommand(name));
+        let found = names
+            .iter()
+            .filter_map(|name| command.find_subcommand(name));
         let mut group = Command::new("group")
             .disable_help_subcommand(true)
             .max_term_width(MAX_WIDTH)
@@ -131,7 +142,11 @@ mod tests {
         let command = Cli::command();
         let visible = command.get_subcommands().filter(|one| !one.is_hide_set());
         let mut visible: Vec<&str> = visible.map(Command::get_name).collect();
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
         visible.sort_unstable();
         grouped.sort_unstable();
         assert_eq!(grouped, visible);

@@ -46,9 +46,15 @@ pub fn warn_of_left_out(registry: &Registry) {
                 language: Some(_), ..
             } => unbuilt.push(quoted(&failed.origin.to_string())),
             LoadError::Missing { .. } => {
-                note(&dim("not built:"), &format!("{}: {}", failed.origin, failed.error));
+                note(
+                    &dim("not built:"),
+                    &format!("{}: {}", failed.origin, failed.error),
+                );
             }
-            _ => note(&warn("left out:"), &format!("{}: {}", failed.origin, failed.error)),
+            _ => note(
+                &warn("left out:"),
+                &format!("{}: {}", failed.origin, failed.error),
+            ),
         }
     }
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);

@@ -47,7 +47,9 @@ impl StandingApprovals {
             None => ArgumentPattern::Same(pending.arguments.clone()),
             Some(pattern @ Value::Object(_)) => ArgumentPattern::Fits(pattern),
             Some(_) => {
-                return Err("the pattern is no JSON object, such as {\"path\": \"notes/*\"}".into());
+                return Err(
+                    "the pattern is no JSON object, such as {\"path\": \"notes/*\"}".into(),
+                );
             }
         };
         let one = StandingApproval {
@@ -60,7 +62,9 @@ impl StandingApprovals {
         }
         let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if standing.len() >= MAX_STANDING {
-            return Err(format!("there are {MAX_STANDING} such answers already; say y"));
+            return Err(format!(
+                "there are {MAX_STANDING} such answers already; say y"
+            ));
         }
         standing.push(one);
         Ok(approved(pending))
@@ -153,7 +157,10 @@ mod tests {
             (write("notes/b.txt"), false),
             (write("notes/../b.md"), false),
             (write("b.md"), false),
-            (pending("files.write", json!({"content": "notes/b.md"})), false),
+            (
+                pending("files.write", json!({"content": "notes/b.md"})),
+                false,
+            ),
             (other, false),
             (nested, false),
         ] {

@@ -49,10 +49,8 @@ pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     // The run of a saved Request may use any module.
     let has_requests = named.clone().any(|tool| is_request(tool));
     let tools = args.tools.as_deref().filter(|_| !has_requests);
-    let needed = Loaded {
-        only: tools.map(loaded::modules_of),
-        ..loaded.clone()
-    };
+    let mut needed = loaded.clone();
+    needed.only = tools.map(loaded::modules_of);
     let loaded = &needed;
     let Started {
         registry,

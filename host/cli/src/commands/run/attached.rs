@@ -35,7 +35,8 @@ pub(super) async fn messages(
     let reading = tokio::task::spawn_blocking(move || read(&files, reads_stdin));
     let waiting = async {
         tokio::time::sleep(QUIET_PERIOD).await;
-        let text = "for the end of stdin, which is a part of the task; `< /dev/null` gives the task none";
+        let text =
+            "for the end of stdin, which is a part of the task; `< /dev/null` gives the task none";
         if reads_stdin {
             output::note(&style::dim("waiting:"), text);
         }
@@ -57,8 +58,9 @@ fn read(files: &[PathBuf], reads_stdin: bool) -> Result<Vec<Message>> {
         messages.push(Message::user(format!("{}:\n\n{text}", path.display())));
     }
     if reads_stdin {
-        let text = input::piped(&mut room)
-            .context("stdin, which is a part of the task, cannot be used; the task takes text in UTF-8")?;
+        let text = input::piped(&mut room).context(
+            "stdin, which is a part of the task, cannot be used; the task takes text in UTF-8",
+        )?;
         if !text.trim().is_empty() {
             messages.push(Message::user(text));
         }

@@ -101,7 +101,10 @@ fn saved(requests: &Requests, name: &str) -> Result<SavedRequest> {
         return file(name);
     }
     let below = format!("./{}", with_ending.trim_start_matches("./"));
-    if let Some(found) = [name, stem, &below].into_iter().find_map(|it| requests.find(it)) {
+    if let Some(found) = [name, stem, &below]
+        .into_iter()
+        .find_map(|it| requests.find(it))
+    {
         return found.map_err(|reason| anyhow!(reason));
     }
     if Path::new(&with_ending).is_file() {

@@ -1,9 +1,9 @@
 //! Shows a run until it is over or parked.
 
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bad, warn};
 use crate::terminal::view::{EventPrinter, OutputOptions, QUIET_PERIOD};
-use crate::terminal::output;
 use anyhow::Result;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -99,7 +99,10 @@ async fn park(run: Run, store: &Store, mut ctrl_c: Signal) -> Result<()> {
     }
     let text = format!("toolhold resume {id} goes on with the run; Ctrl-C again ends it");
     output::note(&format!("\n{}", warn("parked:")), &text);
-    if tokio::time::timeout(SECOND_CTRL_C, ctrl_c.recv()).await.is_ok() {
+    if tokio::time::timeout(SECOND_CTRL_C, ctrl_c.recv())
+        .await
+        .is_ok()
+    {
         cancel_orphan(store, id).await?;
         let text = format!("the run {id}; toolhold show {id} prints its steps");
         output::note(&bad("cancelled:"), &text);

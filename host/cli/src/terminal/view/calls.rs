@@ -61,9 +61,10 @@ impl OpenCalls {
         };
         let took = micros.map_or(String::new(), |it| dim(&format!("  {}", duration(it))));
         let (mark, result) = match outcome {
-            ToolOutcome::Output(output) => {
-                (good("→"), format!("= {}", beginning(&line(&output.to_string()))))
-            }
+            ToolOutcome::Output(output) => (
+                good("→"),
+                format!("= {}", beginning(&line(&output.to_string()))),
+            ),
             // What went wrong is worth more room than a result.
             ToolOutcome::Error(failure) => (
                 bad("✗"),
@@ -109,7 +110,10 @@ mod tests {
             &[],
             Some(1_500),
         );
-        assert!(line.contains("t.a {\"text\":\"xxx") && line.contains("…"), "{line}");
+        assert!(
+            line.contains("t.a {\"text\":\"xxx") && line.contains("…"),
+            "{line}"
+        );
         assert!(line.ends_with("= \"a\\nb\"  1.5 ms"), "{line}");
         assert!(!line.contains('\n') && line.chars().count() < 500, "{line}");
         assert!(calls.slow().is_empty(), "nothing is kept of it");
