@@ -453,7 +453,11 @@ fn plan_run_finds_what_a_dry_run_saved_with_its_context() {
     let host = Host::new();
     host.ship("text").write(
         "context.json",
-        json!([{"type": "state", "state": {"poem": "a rose is a rose"}}]).to_string(),
+        json!([
+            {"type": "plan", "plan": [], "mode": "lazy"},
+            {"type": "state", "state": {"poem": "a rose is a rose"}},
+        ])
+        .to_string(),
     );
     let missing = host.run(&["plan", "run", "last"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");

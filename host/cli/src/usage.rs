@@ -92,7 +92,8 @@ fn groups(command: &Command) -> String {
             .max_term_width(MAX_WIDTH)
             .help_template("{subcommands}")
             .subcommands(found.cloned());
-        let _ = write!(text, "{heading}:\n{}\n\n", group.render_help());
+        let listed = group.render_help().to_string();
+        let _ = write!(text, "{heading}:\n{}\n\n", listed.trim_end());
     }
     text
 }

@@ -3,7 +3,7 @@
 use crate::commands::run::watch;
 use crate::exit::Exit;
 use crate::terminal::style;
-use crate::terminal::view::OutputOptions;
+use crate::terminal::view::{EventPrinter, OutputOptions};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::PathBuf;
@@ -82,5 +82,7 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
         budget: false,
     };
     let observer = Telemetry::off().observe(ObservedRun::default());
-    Ok(watch(run, None, observer, shown).await?.exit())
+    Ok(watch(run, None, observer, EventPrinter::of_run(shown))
+        .await?
+        .exit())
 }

@@ -142,6 +142,8 @@ impl SavedPlan {
                 "the run {name} made no plan: name one of `toolhold run --dry-run`, or a file with a plan"
             );
         };
+        // What asked for a plan is no part of what the plan works with.
+        context.retain(|message| !matches!(message, Message::Plan(_) | Message::Text(_)));
         Ok(Self { plan, context })
     }
 }

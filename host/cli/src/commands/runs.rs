@@ -206,11 +206,7 @@ async fn watch(config: &Configuration, name: &str, shown: OutputOptions) -> Resu
         let page = store.events(run, next).await?;
         for event in &page {
             next = event.seq + 1;
-            if shown.json {
-                output::json_line(event)?;
-            } else {
-                view.show(event);
-            }
+            view.print(event)?;
             if let EventKind::Done { reason, .. } = event.kind {
                 return Ok(run::exit_of(reason));
             }

@@ -12,7 +12,7 @@ pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
 use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
-use crate::terminal::view::OutputOptions;
+use crate::terminal::view::{EventPrinter, OutputOptions};
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
@@ -188,7 +188,7 @@ pub async fn launch(
     let journal = store.journal(request.id, label);
     let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
     let id = run.id;
-    let watched = watch(run, Some(store), observer, shown).await?;
+    let watched = watch(run, Some(store), observer, EventPrinter::of_run(shown)).await?;
     if !shown.json && watched != Watched::Interrupted {
         output::remark(&format!("run {id}; toolhold show last prints its steps"));
     }

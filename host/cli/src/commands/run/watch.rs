@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bad, warn};
-use crate::terminal::view::{EventPrinter, OutputOptions, QUIET_PERIOD};
+use crate::terminal::view::{EventPrinter, QUIET_PERIOD};
 use anyhow::Result;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -40,7 +40,7 @@ pub async fn watch(
     mut run: Run,
     store: Option<&Store>,
     mut observer: Observer,
-    shown: OutputOptions,
+    mut view: EventPrinter,
 ) -> Result<Watched> {
     let mut ctrl_c = signal(SignalKind::interrupt())?;
     if let Some(store) = store.cloned() {
@@ -50,7 +50,6 @@ pub async fn watch(
             cancel.cancel();
         });
     }
-    let mut view = EventPrinter::of_run(shown);
     let mut exit = Exit::Failed;
     loop {
         let event = tokio::select! {
@@ -66,7 +65,7 @@ pub async fn watch(
                     continue;
                 }
             },
-            () = tokio::time::sleep(QUIET_PERIOD), if !shown.json => {
+            () = tokio::time::sleep(QUIET_PERIOD), if !view.is_json() => {
                 view.quiet();
                 continue;
             }
@@ -75,11 +74,7 @@ pub async fn watch(
             break;
         };
         observer.take(&event);
-        if shown.json {
-            output::json_line(&event)?;
-        } else {
-            view.show(&event);
-        }
+        view.print(&event)?;
         if let EventKind::Done { reason, .. } = event.kind {
             exit = exit_of(reason);
         }

@@ -8,6 +8,7 @@ mod words;
 
 pub use words::{answer, cost, name};
 
+use crate::terminal::output;
 use crate::terminal::style::{
     bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
 };
@@ -23,6 +24,7 @@ use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use toolhold_protocol::reference::Path;
 use toolhold_protocol::routing::Routing;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
 
@@ -48,6 +50,8 @@ pub struct OutputOptions {
 pub struct EventPrinter {
     /// Whether the last line on the screen is model text without a line break.
     open_line: bool,
+    /// Whether events are printed as JSON, and not for people.
+    is_json: bool,
     /// Only this view was asked for: it goes to stdout.
     is_all: bool,
     /// Whether replies are shown as the model writes them, and steps and calls with what they took.
@@ -80,10 +84,21 @@ impl EventPrinter {
     /// For runs that go on.
     pub fn of_run(shown: OutputOptions) -> Self {
         Self {
+            is_json: shown.json,
             has_detail: shown.verbose,
             has_budget: shown.budget,
             ..Self::default()
         }
+    }
+
+    /// What the events to come are about. A run's first event says it; a run that is resumed has no first event.
+    pub fn is_about(&mut self, request: &RunRequest) {
+        let schema = request.output_schema.as_ref();
+        let is_plan = request.plan.is_some() || request.settings.dry_run;
+        let is_text = |schema: &Value| schema.get("type").is_some_and(|ty| ty == "string");
+        self.is_typed = is_plan || schema.is_some_and(|schema| !is_text(schema));
+        self.currency.clone_from(&request.settings.currency);
+        self.prose = Prose::of(request, self.is_typed);
     }
 
     /// Names the calls that run, when nothing happened for [`QUIET_PERIOD`].
@@ -91,6 +106,19 @@ impl EventPrinter {
         for text in self.calls.slow() {
             self.dim(&format!("  {text}"));
         }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// As it was asked for: as JSON or for people.
+    pub fn print(&mut self, event: &Event) -> anyhow::Result<()> {
+        if self.is_json {
+            return output::json_line(event);
+        }
+        self.show(event);
+        Ok(())
     }
 
     pub fn show(&mut self, event: &Event) {
@@ -105,17 +133,11 @@ impl EventPrinter {
                 tools,
                 ..
             } => {
-                let schema = request.output_schema.as_ref();
-                self.currency.clone_from(&request.settings.currency);
-                let is_plan = request.plan.is_some() || request.settings.dry_run;
-                self.is_typed = is_plan
-                    || schema
-                        .is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
+                self.is_about(request);
                 let who = match &request.plan {
                     Some(plan) => format!("a saved plan of {}", plural(plan.len() as u64, "step")),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
                 };
-                self.prose = Prose::of(request, self.is_typed);
                 let tools = plural(tools.len() as u64, "tool");
                 self.dim(&line(&format!("{who}, {tools}")));
             }
