@@ -200,7 +200,7 @@ impl EventPrinter {
                 }
             }
             EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
-            EventKind::ToolWaits { .. } if !self.has_detail => {}
+            EventKind::ToolWaits { .. } | EventKind::Tokens { .. } if !self.has_detail => {}
             EventKind::ToolWaits { call, .. } => {
                 let tool = line(&call.tool);
                 self.dim(&format!("  … {tool} waits for what it reads"));
@@ -257,7 +257,6 @@ impl EventPrinter {
                 self.result(tool, outcome, written, &cost);
                 self.printed(printed);
             }
-            EventKind::Tokens { .. } if !self.has_detail => {}
             EventKind::Tokens {
                 prompt,
                 completion,
