@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::process::Stdio;
 use support::endpoint::{Endpoint, Reply, Scenario};
-use support::host::Host;
+use support::host::{Host, finish};
 use support::records::Records;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
@@ -108,6 +108,59 @@ fn one_bad_module_never_hides_the_others() {
         done.stderr.contains("not built: ") && done.stderr.contains("toolhold build"),
         "{done:?}"
     );
+}
+
+/// A server of one module reads no others, and what is not built is said once, with the command that builds it.
+#[test]
+fn only_the_modules_that_are_served_are_loaded() {
+    let host = Host::new();
+    host.ship("calculator").write("modules/broken.wasm", "text");
+    for name in ["one", "two"] {
+        let manifest = "[build]\nlanguage = \"python\"\n";
+        host.write(&format!("modules/{name}/module.toml"), manifest);
+    }
+    let served = |flags: &[&str]| {
+        let mut command = host.command(&[&["mcp"], flags].concat());
+        let done = command.stdin(Stdio::null()).output().expect("it runs");
+        let done = finish(done);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stderr
+    };
+    let all = served(&[]);
+    assert!(all.contains("broken.wasm"), "{all}");
+    let unbuilt: Vec<&str> = all
+        .lines()
+        .filter(|line| line.contains("not built"))
+        .collect();
+    let expected = "not built: toolhold build modules/one modules/two";
+    assert_eq!(unbuilt, [expected], "{all}");
+    let one = served(&["--tools", "calculator"]);
+    assert!(
+        !one.contains("broken") && !one.contains("not built"),
+        "{one}"
+    );
+}
+
+#[test]
+fn runs_are_listed_as_json() {
+    let host = Host::new();
+    let endpoint = Endpoint::start(Scenario::new(
+        (0..2).map(|_| Reply::solution(json!({"calls": [], "output": "done"}))),
+    ));
+    let url = endpoint.base_url();
+    for task in ["one", "two"] {
+        let done = host.run(&["run", task, "--base-url", &url, "--model", "m"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let tasks = |flags: &[&str]| -> Vec<Value> {
+        let done = host.run(&[&["runs"], flags].concat());
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let row = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["task"].clone();
+        done.stdout.lines().map(row).collect()
+    };
+    assert_eq!(tasks(&["--json"]), [json!("one"), json!("two")]);
+    assert_eq!(tasks(&["--json", "--last", "1"]), [json!("two")]);
+    assert_eq!(tasks(&["list", "--json"]).len(), 2);
 }
 
 /// The author of these modules decides what building them runs here; that needs the operator's consent.

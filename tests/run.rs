@@ -2,6 +2,7 @@
 //! an endpoint, a model or a module can spoil it.
 
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish, signal};
@@ -60,10 +61,8 @@ fn a_task_is_solved_by_calling_a_component() {
         "only the answer is on stdout"
     );
     for part in [
-        "→ calculator.evaluate {\"expression\":\"2^200 % 97\"}  because",
-        "{\"value\":\"62\"}",
-        "fuel",
-        "memory",
+        "→ calculator.evaluate {\"expression\":\"2^200 % 97\"} = {\"value\":\"62\"}",
+        "because",
     ] {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
@@ -422,6 +421,56 @@ fn calls_that_are_refused_are_audited() {
     );
 }
 
+/// What is piped in, and files, are messages before the task; what is no text, or too much, is refused.
+#[test]
+fn what_is_piped_in_and_files_go_with_the_task() {
+    let host = Host::new();
+    host.write("notes.md", "the notes of Monday")
+        .write("logo.png", b"\x89PNG\xff")
+        .write("large", vec![b'x'; 5 << 20]);
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("a summary"))]));
+    let url = endpoint.base_url();
+    let run = |flags: &[&str], piped: &[u8]| {
+        let task = ["run", "summarise", "--base-url", &url, "--model", "m"];
+        let mut child = host
+            .command(&[&task[..], flags].concat())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("runs");
+        // It may end without reading all of it.
+        let _ = child.stdin.take().expect("a pipe").write_all(piped);
+        finish(child.wait_with_output().expect("ends"))
+    };
+    let done = run(&["--file", "notes.md"], b"piped in from elsewhere");
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "a summary"),
+        "{done:?}"
+    );
+    let told = told(&endpoint, 0);
+    let places = [
+        "notes.md:",
+        "the notes of Monday",
+        "piped in from elsewhere",
+        "summarise",
+    ]
+    .map(|part| told.find(part).unwrap_or_else(|| panic!("{part}: {told}")));
+    assert!(places.is_sorted(), "{told}");
+    for (flags, piped, expect) in [
+        (&["--file", "logo.png"][..], &b""[..], "text in UTF-8"),
+        (&["--file", "large"], b"", "4 MiB"),
+        (&["--file", "none.md"], b"", "No such file"),
+        (&[], b"\xff\xfe", "stdin"),
+    ] {
+        let done = run(flags, piped);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.stderr.contains(expect), "{expect}: {done:?}");
+    }
+    assert_eq!(endpoint.requests().len(), 1, "nothing was asked for those");
+}
+
 /// Starts a run, sends it Ctrl-C as soon as its record has an event of this kind, and returns how it ended.
 fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
     let url = endpoint.base_url();
@@ -441,12 +490,17 @@ fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
         started.elapsed()
     );
     assert_eq!(done.code, Some(130), "{done:?}");
-    assert_eq!(events(&done).last().unwrap()["reason"], "cancelled");
+    assert!(done.stderr.contains("toolhold resume "), "{done:?}");
+    let ended = events(&done);
+    assert!(
+        ended.iter().all(|event| event["event"] != "done"),
+        "it is parked: {done:?}"
+    );
     done
 }
 
 #[test]
-fn ctrl_c_cancels_and_leaves_no_stream_open() {
+fn ctrl_c_parks_and_leaves_no_stream_open() {
     let endpoint = Endpoint::start(Scenario::new([Reply::endless()]));
     interrupted(&host(), &endpoint, "delta");
     assert!(

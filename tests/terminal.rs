@@ -167,16 +167,130 @@ fn at_the_end_of_input_the_decision_comes_from_elsewhere() {
     assert_eq!(written(&host), None);
 }
 
+/// The events of the last run.
+fn recorded(host: &Host) -> Vec<Value> {
+    let journal = host.run(&["show", "last", "--json"]).stdout;
+    let event = |line: &str| serde_json::from_str(line).expect("JSON");
+    journal.lines().map(event).collect()
+}
+
 #[test]
-fn ctrl_c_at_the_question_ends_the_run_and_makes_no_call() {
+fn ctrl_c_parks_a_run_that_resume_goes_on_with() {
     let (host, endpoint) = (host(), endpoint());
     let done = typing(&host, &endpoint, &[(QUESTION, "\u{3}")]);
     assert_eq!(done.code, Some(130), "{done:?}");
-    assert!(done.stdout.contains("cancelled"), "{done:?}");
+    assert!(done.stdout.contains("toolhold resume "), "{done:?}");
     assert_eq!((written(&host), endpoint.requests().len()), (None, 1));
-    let journal = host.run(&["show", "last", "--json"]).stdout;
-    let last: Value = serde_json::from_str(journal.lines().last().expect("a line")).expect("JSON");
-    assert_eq!(last["reason"], "cancelled", "{last}");
+    let events = recorded(&host);
+    assert!(events.iter().all(|event| event["event"] != "done"));
+    let url = endpoint.base_url();
+    let resume = ["resume", "last", "--base-url", &url, "--model", "m"];
+    let grant = ["--dir", "files=data:/data:rw"];
+    let resume = host.command(&[&resume[..], &grant].concat());
+    let done = at_terminal(&resume, &[(QUESTION, "y\n")]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(written(&host).as_deref(), Some("as the model wants"));
+    assert_eq!(
+        recorded(&host).last().map(|event| &event["reason"]),
+        Some(&json!("output"))
+    );
+}
+
+#[test]
+fn ctrl_c_twice_ends_a_run() {
+    let (host, endpoint) = (host(), endpoint());
+    let dialogue = [(QUESTION, "\u{3}"), ("Ctrl-C again ends it", "\u{3}")];
+    let done = typing(&host, &endpoint, &dialogue);
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert!(done.stdout.contains("cancelled: "), "{done:?}");
+    assert_eq!((written(&host), endpoint.requests().len()), (None, 1));
+    let events = recorded(&host);
+    assert_eq!(
+        events.last().map(|event| &event["reason"]),
+        Some(&json!("cancelled"))
+    );
+}
+
+#[test]
+fn always_is_bound_to_the_tool_and_a_pattern_of_its_arguments() {
+    let host = host();
+    let call = |path: &str| json!({"_tool": "files.write", "_reasoningForCall": "r", "path": path, "content": path});
+    let solution = |path| Reply::solution(json!({"calls": [call(path)], "output": null}));
+    let endpoint = Endpoint::start(Scenario::new([
+        solution("a1.txt"),
+        solution("a2.txt"),
+        solution("b.txt"),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let done = typing(
+        &host,
+        &endpoint,
+        &[
+            (QUESTION, "a {\"path\": \"c*\"}\n"),
+            ("does not fit", "a {\"path\": \"a*\"}\n"),
+            // The second call is not asked about, the third is.
+            (QUESTION, "n\n"),
+        ],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let there = |path: &str| host.path().join("data").join(path).exists();
+    assert!(
+        there("a1.txt") && there("a2.txt") && !there("b.txt"),
+        "{done:?}"
+    );
+    let decided: Vec<Value> = recorded(&host)
+        .into_iter()
+        .filter(|event| event["event"] == "decided")
+        .map(|event| json!([event["decision"]["verdict"], event["decision"]["by"]]))
+        .collect();
+    assert_eq!(
+        json!(decided),
+        json!([
+            ["approve", "terminal, always"],
+            ["approve", "terminal, always"],
+            ["refuse", "terminal"],
+        ]),
+    );
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+}
+
+/// The answer is text while it is written, and is not printed again; calls are a line each.
+#[test]
+fn a_person_reads_prose_and_the_answer_once() {
+    let host = Host::new();
+    host.ship("calculator");
+    let scenario = || {
+        let call = json!({"_tool": "calculator.evaluate", "_reasoningForCall": "because", "expression": "6 * 7"});
+        Endpoint::start(Scenario::new([
+            Reply::solution(json!({"calls": [call], "output": null})),
+            Reply::solution(json!({"calls": [], "output": "It is\n\"42\"."})),
+        ]))
+    };
+    let shown = |flags: &[&str]| {
+        let endpoint = scenario();
+        let url = endpoint.base_url();
+        let run = ["run", "t", "--base-url", &url, "--model", "m"];
+        let done = at_terminal(&host.command(&[&run[..], flags].concat()), &[]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout.replace("\r\n", "\n")
+    };
+    let text = shown(&[]);
+    assert_eq!(text.matches("It is\n\"42\".\n").count(), 1, "{text}");
+    assert!(
+        !text.contains("\"calls\""),
+        "no JSON of the contract: {text}"
+    );
+    let lines = text.lines().filter(|line| line.contains("calculator"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert!(
+        lines[0].contains(r#"→ calculator.evaluate {"expression":"6 * 7"} = {"value":"42"}"#),
+        "{text}"
+    );
+    let raw = shown(&["-v"]);
+    for part in ["\"calls\":[]", "step 2", "fuel"] {
+        assert!(raw.contains(part), "{part}: {raw}");
+    }
 }
 
 /// A call that was decided elsewhere is over, and what is typed then is for the next question.

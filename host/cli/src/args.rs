@@ -10,12 +10,15 @@ use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use toolhold_runtime::config::LogFormat;
 
+/// Most columns of help.
+pub const MAX_WIDTH: usize = 100;
+
 /// Runs LLM agents whose tools are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolhold",
     version,
-    max_term_width = 100,
+    max_term_width = MAX_WIDTH,
     after_help = "Exit codes: 0 done; 1 failed, or a check or comparison found a difference; 2 wrong usage; \
 3 the endpoint or its model failed; 4 a limit of the run was reached; 5 a tool failed; 6 a shield blocked the run \
 or call; 130 interrupted; 141 the reader of the output closed it."
@@ -41,7 +44,10 @@ pub enum Command {
     /// Resume a run whose process ended, with the limits and tools that it was started with.
     Resume(Box<run::ResumeArgs>),
     /// List, follow, stop and delete recorded runs.
+    #[command(args_conflicts_with_subcommands = true)]
     Runs {
+        #[command(flatten)]
+        list: runs::ListArgs,
         #[command(subcommand)]
         command: Option<runs::RunsCommand>,
     },
@@ -156,6 +162,7 @@ impl Command {
             Self::Chat(args) => args.put(flags),
             Self::Runs {
                 command: Some(command),
+                ..
             } => command.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),

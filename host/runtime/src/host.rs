@@ -72,6 +72,20 @@ pub async fn load(
         })
 }
 
+/// As [`load`]; with `only`, the modules whose tools those may call are loaded, too.
+pub async fn load_needed(
+    registry: &Registry,
+    config: &Configuration,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    load(registry, config, only, on_event).await?;
+    if only.is_some() {
+        load_callees(registry, config, on_event).await?;
+    }
+    Ok(())
+}
+
 /// Loads the modules whose tools loaded modules may call, recursively.
 pub async fn load_callees(
     registry: &Registry,

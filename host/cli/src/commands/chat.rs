@@ -5,8 +5,9 @@ use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::run::exit_of;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::approver::{InvalidAnswer, question, unclear, verdict};
-use crate::terminal::view::EventPrinter;
+use crate::terminal::approver::{InvalidAnswer, decision, question, unclear};
+use crate::terminal::standing::StandingApprovals;
+use crate::terminal::view::{EventPrinter, OutputOptions, QUIET_PERIOD};
 use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -38,6 +39,9 @@ pub struct ChatArgs {
     /// Continue this session: its id, the beginning of the id, or last [default: a new session].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
+    /// Show what the model writes as it writes it, and what each step and call took.
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     endpoint: EndpointArgs,
 }
@@ -84,6 +88,10 @@ pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
         session,
         prompt,
         telemetry: telemetry.clone(),
+        shown: OutputOptions {
+            verbose: args.verbose,
+            ..OutputOptions::default()
+        },
     };
     let exit = chat.talk().await;
     telemetry.close().await;
@@ -96,6 +104,7 @@ struct Chat {
     session: Session,
     prompt: Prompt,
     telemetry: Telemetry,
+    shown: OutputOptions,
 }
 
 impl Chat {
@@ -170,11 +179,12 @@ impl Chat {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
+            standing: StandingApprovals::default(),
         });
         let started = driver.start(request, Box::new(journal)).await;
         let (mut run, mut observer) = observer.begun(started)?;
         let (cancel, id) = (run.cancel.clone(), run.id);
-        let mut view = EventPrinter::default();
+        let mut view = EventPrinter::of_run(self.shown);
         let mut exit = Exit::Failed;
         let stopped = async {
             tokio::select! {
@@ -189,6 +199,10 @@ impl Chat {
             let event = tokio::select! {
                 event = run.events.recv() => event,
                 () = &mut stopped => None,
+                () = tokio::time::sleep(QUIET_PERIOD) => {
+                    view.quiet();
+                    continue;
+                }
             };
             let Some(event) = event else {
                 break;
@@ -345,25 +359,24 @@ struct PromptApprover {
     store: Store,
     /// Serializes questions: an answer belongs to the last question asked.
     asking: tokio::sync::Mutex<()>,
+    /// For the turn, which is a run.
+    standing: StandingApprovals,
 }
 
 impl PromptApprover {
     async fn asked(&self, pending: &Pending) -> Decision {
         let _alone = self.asking.lock().await;
+        if let Some(decision) = self.standing.decision(pending) {
+            return decision;
+        }
         question(pending);
         loop {
             let Ok(Some(answer)) = self.prompt.read("approve? ").await else {
                 // The input has ended, so the decision must come from elsewhere.
                 return std::future::pending().await;
             };
-            match verdict(answer.trim()) {
-                Ok(verdict) => {
-                    return Decision {
-                        digest: pending.digest.clone(),
-                        verdict,
-                        by: Some("terminal".into()),
-                    };
-                }
+            match decision(answer.trim(), pending, &self.standing) {
+                Ok(decision) => return decision,
                 Err(InvalidAnswer::Nothing) => question(pending),
                 Err(InvalidAnswer::Because(reason)) => unclear(&reason),
             }

@@ -71,17 +71,18 @@ impl LoadTask {
     }
 }
 
-/// Loads all modules. Those that take long are loaded on while the process serves.
+/// Loads all modules, or those that the command needs. Those that take long are loaded on while the process serves.
 pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
     let config = &loaded.configuration;
     let seen = ConfigStamps::now(&loaded.files());
     let registry = host::registry(config)?;
     let mut loading = LoadTask::default();
     loading.0.spawn({
-        let (registry, config) = (registry.clone(), config.clone());
+        let (registry, config, only) = (registry.clone(), config.clone(), loaded.only.clone());
         async move {
             let shown = Loading::default();
-            host::load(&registry, &config, None, &|event| shown.on_event(event)).await
+            let show = |event| shown.on_event(event);
+            host::load_needed(&registry, &config, only.as_deref(), &show).await
         }
     });
     let in_time = timeout(config.start_timeout(), loading.ended()).await;
@@ -93,7 +94,7 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
             ended?;
             if folder.exists() {
                 // Changes between loading and watching.
-                let again = registry.load_folder(folder, None, &|_| ());
+                let again = registry.load_folder(folder, loaded.only.as_deref(), &|_| ());
                 if let Ok(again) = timeout(config.start_timeout(), again).await {
                     again?;
                 }
@@ -285,7 +286,7 @@ async fn work<S: Serving>(
             None
         }
         ReloadTask::Changed(Changed::Modules) => {
-            renewal::reload_modules(&held.configuration, registry).await;
+            renewal::reload_modules(&held.configuration, registry, held.only.as_deref()).await;
             None
         }
         ReloadTask::Changed(Changed::Configuration) => reload(held, registry, serving).await,
@@ -299,7 +300,8 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
         now.servable()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
         let put = |made| serving.replace(made);
-        renewal::apply(before, configuration, registry, made, put).await?;
+        let only = held.only.as_deref();
+        renewal::apply(before, configuration, registry, only, made, put).await?;
         Ok::<_, anyhow::Error>(now)
     };
     match Box::pin(renewed).await {
@@ -318,7 +320,7 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
                 S::WHAT
             );
             // What changed in their folder, if this stopped a look at that.
-            renewal::reload_modules(&held.configuration, registry).await;
+            renewal::reload_modules(&held.configuration, registry, held.only.as_deref()).await;
             None
         }
     }

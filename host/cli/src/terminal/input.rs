@@ -4,6 +4,8 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 /// Fits a plan of ten thousand steps of three kilobytes.
@@ -34,6 +36,36 @@ pub fn json(path: &Path) -> Result<Value> {
     let text = File::open(path).map_err(Into::into).and_then(bounded);
     let text = text.with_context(|| format!("{at} cannot be read"))?;
     serde_json::from_str(&text).with_context(|| format!("{at} is not JSON"))
+}
+
+/// Whether something is piped in or redirected: stdin is a pipe, a socket or a file, and no terminal or /dev/null.
+pub fn is_piped() -> bool {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+    let metadata = stdin.and_then(|stdin| File::from(stdin).metadata());
+    metadata.is_ok_and(|it| {
+        let kind = it.file_type();
+        kind.is_fifo() || kind.is_socket() || kind.is_file()
+    })
+}
+
+/// The content of stdin, which is at most `room` bytes and takes its size of that.
+pub fn piped(room: &mut u64) -> Result<String> {
+    within(std::io::stdin(), room)
+}
+
+/// The content of a file, which is at most `room` bytes and takes its size of that.
+pub fn text_file(path: &Path, room: &mut u64) -> Result<String> {
+    within(File::open(path)?, room)
+}
+
+fn within(source: impl Read, room: &mut u64) -> Result<String> {
+    let mut text = String::new();
+    let read = source.take(*room + 1).read_to_string(&mut text)? as u64;
+    match room.checked_sub(read) {
+        Some(left) => *room = left,
+        None => bail!("it is larger than the {room} bytes that are left for it"),
+    }
+    Ok(text)
 }
 
 fn bounded(source: impl Read) -> Result<String> {

@@ -80,6 +80,14 @@ impl Run {
             }),
         }
     }
+
+    /// Stops the run where it is, without an end event, and waits until its journal is released: it can be resumed
+    /// from its record. Calls that run are dropped with their guests.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // It was aborted, or had ended.
+        let _ = (&mut self.task).await;
+    }
 }
 
 impl Drop for Run {

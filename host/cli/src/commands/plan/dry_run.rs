@@ -72,7 +72,7 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut finder = Finder::new(&registry, &servers, called.clone(), false);
     eprintln!("{}", bold("tools"));
-    for bound in called {
+    for bound in &called {
         let name = &bound.tool.name;
         let who = match &bound.runner {
             Runner::Module(_) | Runner::Activity(_) => match finder.find(name).await {
@@ -91,7 +91,14 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
         eprintln!("  {}  {}", line(name), line(&who));
     }
     servers.close().await;
-    eprintln!("nothing was run");
+    let needs_model = called
+        .iter()
+        .any(|bound| !matches!(bound.runner, Runner::Module(_) | Runner::Activity(_)));
+    if needs_model {
+        eprintln!("nothing was run");
+    } else {
+        eprintln!("nothing was run; toolhold plan run last runs it, with its context");
+    }
     Ok(())
 }
 

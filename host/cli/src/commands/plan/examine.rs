@@ -75,11 +75,12 @@ pub async fn examine(
     args: &PlanArgs,
     is_rehearsal: bool,
 ) -> Result<PlanReport> {
-    let plan = match Plan::parse(&args.plan()?) {
+    let saved = args.saved(config).await?;
+    let plan = match Plan::parse(&saved.plan) {
         Ok(plan) => plan,
         Err(error) => return Ok(unreadable(error)),
     };
-    let context = Context::new(args.messages()?)?;
+    let context = Context::new(saved.context)?;
     let registry = load(config, &plan.steps, !context.tools.is_empty()).await?;
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut faults = Vec::new();
