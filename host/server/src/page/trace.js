@@ -207,6 +207,9 @@ const HANDLERS = {
   notice(event) {
     this.note(event, "notice", event.message, "warn");
   },
+  tool_retry(event) {
+    this.note(event, "retry", `${event.tool}: attempt ${event.attempt} failed for now (${event.error}), again in ${event.wait_ms} ms`, "warn");
+  },
   fallback(event) {
     this.note(event, "fallback", `${event.tool}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,
       event.stage === "succeeded" ? "good" : "warn");

@@ -175,6 +175,9 @@ impl EventPrinter {
             EventKind::UnusableReply(reply) => {
                 self.marked(&warn("!"), &line(&reply.to_string()));
             }
+            EventKind::ToolRetry { retry, .. } => {
+                self.marked(&warn("↻"), &line(&retry.to_string()));
+            }
             EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
             EventKind::Shield(judgement) => self.judged(judgement),
             EventKind::Hidden { counts, .. } => {
