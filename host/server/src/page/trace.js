@@ -195,7 +195,7 @@ const HANDLERS = {
     this.step(event.step).budget = event;
   },
   repaired(event) {
-    const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "")).join(", ");
+    const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "") + (repair.change ? ` (${repair.change.from} → ${repair.change.to})` : "")).join(", ");
     this.note(event, "repaired", `${event.tool ? `${event.tool}: ` : ""}${what}`, "warn");
   },
   unusable_reply(event) {

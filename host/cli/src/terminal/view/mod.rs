@@ -263,7 +263,9 @@ impl EventPrinter {
                 };
                 self.dim(&format!("    ← {} {text}", line(tool)));
             }
-            EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
+            EventKind::Approval { .. } | EventKind::Shield(_) | EventKind::ToolRetry { .. } => {
+                self.show_kind(event);
+            }
             EventKind::Sub { what, .. } => self.sub(what),
             _ => {}
         }
