@@ -135,15 +135,13 @@ impl<'a> Coercion<'a> {
             return;
         };
         match reading {
-            None => {}
-            Some(Reading::Unclear(why)) => {
-                if self.unclear.len() < MAX_REPORTED_REPAIRS {
-                    self.unclear.push(match place {
-                        "" => why,
-                        place => format!("{place}: {why}"),
-                    });
-                }
+            Some(Reading::Unclear(why)) if self.unclear.len() < MAX_REPORTED_REPAIRS => {
+                self.unclear.push(match place {
+                    "" => why,
+                    place => format!("{place}: {why}"),
+                });
             }
+            None | Some(Reading::Unclear(_)) => {}
             Some(Reading::One(read)) => {
                 let read = match read {
                     Value::Number(number) if number.is_f64() && !is("number") => {
