@@ -20,6 +20,7 @@ use crate::settings::RunRequest;
 use crate::shield::{Judgement, ScreeningResult, ShieldPlace};
 use crate::side_request::SideRequest;
 use crate::solution::Call;
+use crate::tool_retry::ToolRetry;
 use crate::window::Counted;
 use crate::window::{Part, TokensByPart};
 use futures_util::future::BoxFuture;
@@ -209,6 +210,12 @@ pub enum EventKind {
         /// The host answered itself: the call was latent, or refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_host: bool,
+    },
+    /// An attempt of a call failed for now, and the call is made again after a wait.
+    ToolRetry {
+        step: u32,
+        #[serde(flatten)]
+        retry: ToolRetry,
     },
     /// Another model is asked to make a call that the run's own kept getting wrong, or to give a reply of which
     /// something can be used.

@@ -61,9 +61,12 @@ pub struct ToolUsage {
     /// Replies of a sub-agent's model whose cost is unknown.
     #[serde(skip_serializing_if = "is_nothing")]
     pub unpriced: u32,
-    /// Calls that a sub-agent made.
+    /// Calls that a sub-agent made, and further attempts of this one.
     #[serde(skip_serializing_if = "is_nothing")]
     pub calls: u32,
+    /// Further attempts of this call after one that failed for now. The other amounts are those of all attempts.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub retries: u32,
 }
 
 fn is_nothing<T: Default + PartialEq>(amount: &T) -> bool {

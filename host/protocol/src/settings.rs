@@ -8,6 +8,7 @@ use crate::cost::{Amount, Price};
 use crate::fallback::Fallback;
 use crate::privacy::Privacy;
 use crate::shield::Policy;
+use crate::tool_retry::ToolRetryPolicy;
 use crate::window::Window;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,6 +104,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// The most time of one call; a module may allow less.
     pub call_timeout: Duration,
+    /// Further attempts of calls that failed for now.
+    pub tool_retry: ToolRetryPolicy,
     /// Calls of one step that run at the same time.
     pub parallel_calls: usize,
     /// Calls in one solution.
@@ -154,6 +157,7 @@ impl Default for Settings {
             max_tool_calls: None,
             timeout: Duration::from_mins(10),
             call_timeout: Duration::from_mins(1),
+            tool_retry: ToolRetryPolicy::default(),
             parallel_calls: 4,
             max_calls: 8,
             wiring: Wiring::Auto,

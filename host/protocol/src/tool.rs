@@ -84,6 +84,13 @@ pub struct Annotations {
     pub fire_and_forget: bool,
 }
 
+impl Annotations {
+    /// Whether making a call twice does what making it once does.
+    pub fn may_be_repeated(self) -> bool {
+        self.read_only || self.idempotent
+    }
+}
+
 /// A worked example: small models imitate rather than deduce.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Example {

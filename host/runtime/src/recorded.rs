@@ -217,6 +217,9 @@ impl CallRecording for Recording {
             (EventKind::Shield(judgement), _) => {
                 tracing::debug!(?judgement, "a shield judged");
             }
+            (EventKind::ToolRetry { retry, .. }, _) => {
+                tracing::warn!(?retry, "a call failed for now and is made again");
+            }
             // The costs of a guard model belong to no budget here.
             _ => {}
         }
@@ -294,7 +297,7 @@ impl Recording {
         }
         let record = self.record.take()?;
         let id = record.id.clone();
-        let row = record.ended(outcome, usage.duration_us, module.as_deref(), end.by_host);
+        let row = record.ended(outcome, usage, module.as_deref(), end.by_host);
         Some((id, row))
     }
 

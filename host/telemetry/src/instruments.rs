@@ -31,6 +31,7 @@ pub struct Instruments {
     memory: Histogram<u64>,
     repairs: Counter<u64>,
     retries: Counter<u64>,
+    tool_retries: Counter<u64>,
     fallbacks: Counter<u64>,
     runs: Counter<u64>,
     endpoint_wait: Histogram<f64>,
@@ -105,6 +106,10 @@ impl Instruments {
                 "Faults of replies and arguments that were put right",
             ),
             retries: counter("toolhold.retries", "Requests that were sent again"),
+            tool_retries: counter(
+                "toolhold.tool.retries",
+                "Calls of tools that were made again",
+            ),
             fallbacks: counter(
                 "toolhold.fallbacks",
                 "Calls that another model was asked to make",
@@ -163,6 +168,9 @@ impl Instruments {
         self.tool_calls.add(1, &own);
         if error.is_some() {
             self.tool_errors.add(1, &attributes);
+        }
+        if usage.retries > 0 {
+            self.tool_retries.add(usage.retries.into(), &own);
         }
         if usage.fuel > 0 {
             self.fuel.add(usage.fuel, &own);

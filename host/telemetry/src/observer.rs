@@ -193,6 +193,7 @@ fn is_of_a_call(first: &EventKind) -> bool {
             | EventKind::Shield(_)
             | EventKind::SideRequest(_)
             | EventKind::Routing(_)
+            | EventKind::ToolRetry { .. }
     )
 }
 
@@ -315,6 +316,16 @@ impl AgentRun {
                 instruments.called(tool, error, usage);
                 spans::called(&span, usage, module.as_deref());
                 span.end(at_ms, error);
+            }
+            EventKind::ToolRetry { retry, .. } => {
+                if let Some(call) = self.calls.get(&retry.id) {
+                    let attributes = vec![
+                        KeyValue::new(names::ERROR_TYPE, retry.error.clone()),
+                        KeyValue::new(names::ATTEMPT, i64::from(retry.attempt)),
+                        spans::number(names::WAIT_MS, retry.wait_ms),
+                    ];
+                    call.span.event("retry", at_ms, attributes);
+                }
             }
             EventKind::Fallback {
                 stage: Stage::Asked { candidate, .. },

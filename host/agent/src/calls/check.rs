@@ -20,6 +20,8 @@ use toolhold_protocol::tool::Tool;
 pub struct ToolCheck {
     is_latent: bool,
     parameters: Value,
+    /// Whether a parameter is a date or a time: in another notation, it may be valid and still not what the tool expects.
+    has_dates: bool,
     arguments: Arc<Validator>,
     output: Option<Arc<Validator>>,
 }
@@ -43,6 +45,7 @@ impl ToolCheck {
         Ok(Self {
             is_latent: tool.is_latent(),
             parameters: tool.parameters.clone(),
+            has_dates: has_dates(&tool.parameters),
             arguments: compiled("input", &tool.parameters)?,
             output: output.map(|own| compiled("output", own)).transpose()?,
         })
@@ -57,15 +60,24 @@ impl ToolCheck {
         arguments: Value,
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
-        let Err(reason) = self.fits(&arguments) else {
+        let fits = self.fits(&arguments);
+        if fits.is_ok() && !(repair && self.has_dates) {
             return Ok((arguments, Vec::new()));
-        };
+        }
         let coerced = repair.then(|| coerce(&self.parameters, &arguments));
-        match coerced.flatten() {
-            Some(coerced) if self.fits(&coerced.arguments).is_ok() => {
+        match (coerced.flatten(), fits) {
+            (Some(coerced), _) if !coerced.unclear.is_empty() => {
+                let mut reasons = coerced.unclear;
+                if let Err(reason) = self.fits(&coerced.arguments) {
+                    reasons.insert(0, reason.to_string());
+                }
+                Err(unfit(CheckError::Misfit(reasons.join("; "))))
+            }
+            (Some(coerced), _) if self.fits(&coerced.arguments).is_ok() => {
                 Ok((coerced.arguments, coerced.repairs))
             }
-            _ => Err(unfit(reason)),
+            (_, Ok(())) => Ok((arguments, Vec::new())),
+            (_, Err(reason)) => Err(unfit(reason)),
         }
     }
 
@@ -115,6 +127,15 @@ impl ToolCheck {
         };
         Err(ToolFailure::correctable("output_schema", message))
     }
+}
+
+/// Whether a schema has a part with the format of a date or a time. Most tools have none, and their arguments are
+/// looked at once.
+fn has_dates(schema: &Value) -> bool {
+    let text = schema.to_string();
+    [r#""format":"date"#, r#""format":"time""#]
+        .iter()
+        .any(|format| text.contains(format))
 }
 
 /// Arguments that do not fit, or of which this was not found out.

@@ -24,6 +24,7 @@ mod scheduling;
 mod schema;
 mod shields;
 mod support;
+mod tool_retries;
 mod tools;
 mod variables;
 mod window;

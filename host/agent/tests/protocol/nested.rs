@@ -1,7 +1,7 @@
 //! Section 6, nested calls: what a module reaches when it calls other tools, and what it sees of their data.
 
 use super::support::{
-    Echo, NoModules, Reply, Script, end, json_of, lines, plain_tools, results, run,
+    Echo, NoModules, Reply, Script, end, json_of, lines, plain_tools, results, run, tools,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::run::approval::Approver;
 use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_policy::ErrorClass;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::{CallClock, ClockPause, NestedCall, OwnedCaller};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
@@ -352,4 +353,61 @@ async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_whil
     assert_eq!(end(&events).1, json!("done"), "{}", lines(&events));
     assert_eq!(*approver.paused.lock().unwrap(), [1]);
     assert_eq!(*running.lock().unwrap(), [0]);
+}
+
+/// A tool that says that it only reads, calls what it is told, and then fails for now.
+#[derive(Debug, Default)]
+struct FailsAfter(Modules);
+
+impl Toolbox for FailsAfter {
+    fn tools(&self) -> Vec<Tool> {
+        let mut tool = Modules::named("m.ask");
+        tool.annotations.read_only = true;
+        vec![tool]
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        self.0.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            self.0.ask(call).await.expect("the call is made");
+            ToolResult::failed(ToolFailure {
+                kind: "overload".into(),
+                class: ErrorClass::Retryable,
+                message: "not now".into(),
+            })
+        })
+    }
+}
+
+/// What a call did by way of another one is done, whatever its tool says of itself.
+#[tokio::test]
+async fn a_call_that_called_what_may_not_be_repeated_is_not_tried_again() {
+    for (annotations, expect) in [(json!({}), 1), (json!({"idempotent": true}), 3)] {
+        let script = Script::new([asks("echo", &json!({"of": 1})), Reply::output("went on")]);
+        let echo = Echo::default();
+        let driver = Driver {
+            activities: Activities::default().with("echo", echo.activity()),
+            ..Driver::new(script, Arc::new(FailsAfter::default()))
+        };
+        let mut request = super::support::request([tools(&[("echo", annotations)])]);
+        request.settings.tool_retry.backoff = Duration::from_millis(20);
+        let events = run(&driver, request).await;
+        assert_eq!(echo.count(), expect);
+        // The calls of all attempts are in the record, each with an id of its own.
+        let mut ids: Vec<String> = events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::Sub { what, .. } => match &**what {
+                    EventKind::ToolStart { call, .. } => Some(call.id.clone()),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        ids.dedup();
+        assert_eq!(ids.len(), expect, "{}", lines(&events));
+    }
 }

@@ -81,6 +81,8 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_depth"
         | "run.max_tools"
         | "fallback.attempts"
+        | "tool_retry.attempts"
+        | "tool_retry.total_wait_ms"
         | "modules.start_timeout_ms"
         | "modules.concurrent_calls"
         | "modules.waiting_calls"

@@ -1,15 +1,17 @@
 //! Coercion of slightly wrong arguments (docs/protocol.md, 7): a number in a string, a missing default, a null for
-//! an absent optional, a single value instead of a list.
+//! an absent optional, a single value instead of a list, a number or a date in another notation.
 //!
 //! Only values with exactly one reading are changed, and no value is made up. Coercion runs after validation
 //! failed, and its result is validated again.
 
+mod notation;
 #[cfg(test)]
 mod tests;
 
 use crate::repair::{Repair, RepairKind};
 use crate::strict;
-use crate::validate::size;
+use crate::validate::{cut, size};
+use notation::Reading;
 use serde_json::{Map, Number, Value};
 use std::collections::HashSet;
 
@@ -23,34 +25,45 @@ const MAX_STEPS: u64 = 1_000_000;
 /// Maximum repairs of one call that are reported.
 const MAX_REPORTED_REPAIRS: usize = 32;
 
+/// Maximum characters of a value that a repair quotes.
+const MAX_QUOTED_CHARS: usize = 64;
+
 /// Coerced arguments and the list of changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coerced {
     pub arguments: Value,
     /// Each with its place: at most 32.
     pub repairs: Vec<Repair>,
+    /// What was left as it is because it has more than one reading, each with its place and these: at most 32.
+    pub unclear: Vec<String>,
 }
 
-/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing, or takes too
-/// many steps.
+/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing and nothing is
+/// unclear, or if it takes too many steps.
 pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
     let mut coercion = Coercion {
         root: schema,
         repairs: Vec::new(),
+        unclear: Vec::new(),
         steps: MAX_STEPS,
     };
     let mut arguments = arguments.clone();
     coercion.value(schema, &mut arguments, &mut String::new(), 0);
     let is_whole = coercion.steps > 0;
-    (is_whole && !coercion.repairs.is_empty()).then_some(Coerced {
+    let Coercion {
+        repairs, unclear, ..
+    } = coercion;
+    (is_whole && !(repairs.is_empty() && unclear.is_empty())).then_some(Coerced {
         arguments,
-        repairs: coercion.repairs,
+        repairs,
+        unclear,
     })
 }
 
 struct Coercion<'a> {
     root: &'a Value,
     repairs: Vec<Repair>,
+    unclear: Vec<String>,
     /// What is left of [`MAX_STEPS`].
     steps: u64,
 }
@@ -72,6 +85,8 @@ impl<'a> Coercion<'a> {
         } else if let Some(read) = read(&types, value) {
             self.note(place, read.kind);
             *value = read.value;
+        } else {
+            self.other_notation(schema, &types, value, place);
         }
         match value {
             Value::Object(fields) => self.object(schema, fields, place, depth),
@@ -90,6 +105,63 @@ impl<'a> Coercion<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Reads a text that is a number, a date or a time in another notation.
+    fn other_notation(&mut self, schema: &Value, types: &[&str], value: &mut Value, place: &str) {
+        let Value::String(text) = &*value else {
+            return;
+        };
+        let is = |ty: &str| types.contains(&ty);
+        let (kind, reading) = if is("string") || types.is_empty() {
+            // Further keywords say how the text is to be written.
+            let is_free = ["pattern", "enum", "const"]
+                .iter()
+                .all(|keyword| schema.get(*keyword).is_none());
+            let format = schema.get("format").and_then(Value::as_str);
+            let Some(format) = format.filter(|_| is_free) else {
+                return;
+            };
+            let moment = notation::moment(format, text);
+            (
+                RepairKind::DateNotation,
+                moment.map(|it| it.map(Value::from)),
+            )
+        } else if is("number") || is("integer") {
+            let number = notation::number(text).map(|it| it.map(Value::from));
+            (RepairKind::NumberNotation, number)
+        } else {
+            return;
+        };
+        match reading {
+            Some(Reading::Unclear(why)) if self.unclear.len() < MAX_REPORTED_REPAIRS => {
+                self.unclear.push(match place {
+                    "" => why,
+                    place => format!("{place}: {why}"),
+                });
+            }
+            None | Some(Reading::Unclear(_)) => {}
+            Some(Reading::One(read)) => {
+                let read = match read {
+                    Value::Number(number) if number.is_f64() && !is("number") => {
+                        match whole(&number) {
+                            Some(whole) => whole.into(),
+                            None => return,
+                        }
+                    }
+                    read => read,
+                };
+                if self.repairs.len() < MAX_REPORTED_REPAIRS {
+                    let to = read
+                        .as_str()
+                        .map_or_else(|| read.to_string(), str::to_owned);
+                    let quoted = |text: &str| cut(text, MAX_QUOTED_CHARS);
+                    self.repairs
+                        .push(kind.changing(place, quoted(text), quoted(&to)));
+                }
+                *value = read;
+            }
         }
     }
 

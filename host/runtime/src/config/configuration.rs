@@ -15,6 +15,7 @@ use crate::config::routes::Routes;
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::config::surroundings::{ConfigContext, ConfigFault, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
+use crate::config::tool_retry::ToolRetryTable;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,7 @@ pub struct Tables {
     run: RunTable,
     approval: ApprovalTable,
     fallback: FallbackTable,
+    tool_retry: ToolRetryTable,
     requests: RequestsTable,
     pub(super) modules: ModulesTable,
     pub(super) limits: LimitsRequest,
@@ -257,6 +259,7 @@ impl Configuration {
             max_tool_calls: Some(run.max_tool_calls).filter(|most| *most > 0),
             timeout: Duration::from_millis(run.timeout_ms),
             call_timeout: Duration::from_millis(run.call_timeout_ms),
+            tool_retry: self.tables.tool_retry.policy(),
             parallel_calls: run.parallel_calls,
             max_calls: run.max_calls,
             examples: run.examples,

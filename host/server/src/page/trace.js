@@ -195,7 +195,7 @@ const HANDLERS = {
     this.step(event.step).budget = event;
   },
   repaired(event) {
-    const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "")).join(", ");
+    const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "") + (repair.change ? ` (${repair.change.from} → ${repair.change.to})` : "")).join(", ");
     this.note(event, "repaired", `${event.tool ? `${event.tool}: ` : ""}${what}`, "warn");
   },
   unusable_reply(event) {
@@ -206,6 +206,9 @@ const HANDLERS = {
   },
   notice(event) {
     this.note(event, "notice", event.message, "warn");
+  },
+  tool_retry(event) {
+    this.note(event, "retry", `${event.tool}: attempt ${event.attempt} failed for now (${event.error}), again in ${event.wait_ms} ms`, "warn");
   },
   fallback(event) {
     this.note(event, "fallback", `${event.tool ?? "replies"}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,

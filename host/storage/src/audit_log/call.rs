@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 
 /// Characters of a call's arguments in the log; longer ones are cut.
 const MAX_ARGUMENTS_CHARS: usize = 16_384;
@@ -60,7 +61,7 @@ impl CallRecord {
     pub fn ended(
         self,
         outcome: Result<&Value, &ToolFailure>,
-        duration_us: u64,
+        usage: &ToolUsage,
         module: Option<&str>,
         by_host: bool,
     ) -> Draft {
@@ -71,7 +72,7 @@ impl CallRecord {
             arguments: self.arguments,
             policy: &self.policy,
             outcome,
-            duration_us,
+            usage,
             module,
             by_host,
         });
@@ -130,7 +131,7 @@ pub(super) struct AuditedCall<'a> {
     /// Hash of the policy.
     pub policy: &'a str,
     pub outcome: Result<&'a Value, &'a ToolFailure>,
-    pub duration_us: u64,
+    pub usage: &'a ToolUsage,
     /// Digest of the module that ran, if one did.
     pub module: Option<&'a str>,
     /// Whether the host answered in the place of the tool.
@@ -148,11 +149,14 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
     for (name, value) in [
         ("call", call.call.into()),
         ("arguments", call.arguments),
-        ("duration_us", call.duration_us.into()),
+        ("duration_us", call.usage.duration_us.into()),
         ("policy", call.policy.into()),
         ("by_host", call.by_host.into()),
     ] {
         details.insert(name.into(), value);
+    }
+    if call.usage.retries > 0 {
+        details.insert("retries".into(), call.usage.retries.into());
     }
     let (status, result) = match outcome {
         Ok(value) => ("ok", digest(value.to_string().as_bytes())),
@@ -184,10 +188,13 @@ mod tests {
             owner: "key".into(),
             way: Map::from_iter([("via".to_owned(), "mcp".into())]),
         };
-        let entry = record
-            .ended(Ok(&json!(1)), 7, None, false)
-            .entry(3)
-            .unwrap();
+        let usage = ToolUsage {
+            duration_us: 7,
+            retries: 2,
+            ..ToolUsage::default()
+        };
+        let ended = record.ended(Ok(&json!(1)), &usage, None, false);
+        let entry = ended.entry(3).unwrap();
         assert!(
             entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
             "{entry}"
@@ -195,6 +202,10 @@ mod tests {
         let members: Map<String, Value> = serde_json::from_str(&entry).unwrap();
         assert!(members.keys().is_sorted(), "{entry}");
         assert_eq!(members["number"], 3);
+        assert_eq!(
+            (&members["duration_us"], &members["retries"]),
+            (&json!(7), &json!(2))
+        );
         assert!(!entry.contains(": ") && !entry.contains(", "), "{entry}");
     }
 }

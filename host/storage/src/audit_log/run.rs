@@ -111,7 +111,7 @@ impl RunAudit {
                         ToolOutcome::Output(value) => Ok(value),
                         ToolOutcome::Error(failure) => Err(failure),
                     },
-                    duration_us: usage.duration_us,
+                    usage,
                     module: module.as_deref(),
                     by_host: *by_host,
                 });

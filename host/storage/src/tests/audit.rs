@@ -308,7 +308,7 @@ async fn calls_of_no_run_are_in_the_same_log() {
                     Err(ToolFailure::correctable("cancelled", "gone"))
                 };
                 let module = is_good.then_some("ab12");
-                let draft = record.ended(outcome.as_ref(), 7, module, !is_good);
+                let draft = record.ended(outcome.as_ref(), &ToolUsage::default(), module, !is_good);
                 let until = waits[number as usize % waits.len()];
                 let call = number.to_string();
                 store

@@ -221,6 +221,7 @@ impl Driver {
                 shields: self.shields.clone(),
                 approvals: settings.approval.clone(),
                 call_timeout: settings.call_timeout,
+                tool_retry: settings.tool_retry,
                 repair: settings.repair,
             };
             let performer = Performer {

@@ -54,6 +54,10 @@ impl CallBudget for RunBudget {
         Ok(Box::new(()))
     }
 
+    fn take_again(&self) -> bool {
+        self.0.take_call().is_ok()
+    }
+
     fn within(&self) -> Arc<dyn CallBudget> {
         Arc::new(self.clone())
     }

@@ -356,6 +356,7 @@ impl Machine {
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
         let settings = &self.request.settings;
         Ok(Work {
+            step: self.steps,
             masked: self.privacy.masked(bound, given),
             check: self.tools.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {

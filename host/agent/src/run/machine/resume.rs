@@ -98,9 +98,7 @@ impl Machine {
                 | Runner::Advisor
                 | Runner::Client
                 | Runner::Model => true,
-                Runner::Module(_) | Runner::Activity(_) => {
-                    bound.tool.annotations.read_only || bound.tool.annotations.idempotent
-                }
+                Runner::Module(_) | Runner::Activity(_) => bound.tool.annotations.may_be_repeated(),
             })
     }
 }

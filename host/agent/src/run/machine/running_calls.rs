@@ -81,6 +81,7 @@ mod tests {
         };
         let work = Work {
             call: ToolCall::new(id, "t", json!({})),
+            step: 1,
             masked: GivenPlaceholders::default(),
             check: Arc::new(ToolCheck::new(&tool).unwrap()),
             bound: Bound {

@@ -135,6 +135,7 @@ impl RulesSource {
                 shields,
                 approvals: settings.approval,
                 call_timeout: settings.call_timeout,
+                tool_retry: settings.tool_retry,
                 repair: false,
             }),
         })

@@ -99,6 +99,7 @@ pub async fn call(
             shields,
             approvals: settings.approval,
             call_timeout: Duration::MAX,
+            tool_retry: settings.tool_retry,
             repair: false,
         }),
         approver: Arc::new(TerminalCallApprover {

@@ -284,6 +284,9 @@ impl EventPrinter {
                     self.dim(&format!("    it wrote {wrote}"));
                 }
             }
+            EventKind::ToolRetry { retry, .. } => {
+                self.marked(&warn("↻"), &line(&retry.to_string()));
+            }
             EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
             EventKind::Shield(judgement) => {
                 if let Some(text) = ruling(judgement) {
@@ -383,7 +386,9 @@ impl EventPrinter {
                 };
                 self.dim(&format!("    ← {} {text}", line(tool)));
             }
-            EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
+            EventKind::Approval { .. } | EventKind::Shield(_) | EventKind::ToolRetry { .. } => {
+                self.show_kind(event);
+            }
             EventKind::Sub { what, .. } => self.sub(what),
             _ => {}
         }
