@@ -29,6 +29,7 @@ mod mcp;
 mod mcp_server;
 mod misbehaviours;
 mod model;
+mod module_test;
 mod modules;
 mod new_module;
 mod oci;

@@ -101,7 +101,7 @@ pub enum Command {
     Plan(plan::PlanCommand),
     /// Build modules from source, as their module.toml says.
     Build {
-        /// Folders of the modules.
+        /// Folders of the modules, or names of modules in the modules folder.
         #[arg(required = true)]
         folders: Vec<PathBuf>,
     },

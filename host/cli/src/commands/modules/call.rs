@@ -1,15 +1,13 @@
 //! `toolhold modules call`.
 
-use super::{load, module};
-use crate::commands::build;
+use super::{built_on_first_use, load, module};
 use crate::exit::Exit;
 use crate::terminal::approver::Terminal;
-use crate::terminal::style::{bad, plain};
+use crate::terminal::style::{bad, plain, warn};
 use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_agent::calls::{
@@ -17,7 +15,6 @@ use toolhold_agent::calls::{
     Unlimited,
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
-use toolhold_devkit::build::Language;
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
 use toolhold_policy::{CallUsage, Captured, LogLine, Output};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
@@ -31,7 +28,6 @@ use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::AuditMode;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
-use toolhold_sandbox::{LoadError, Registry};
 
 /// Flags of the call.
 #[derive(Debug, Clone, Copy)]
@@ -56,14 +52,14 @@ pub async fn call(
     let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
         .context("the arguments are not JSON")?;
     let mut registry = load(config, Some(name)).await?;
-    if let Some(folder) = unbuilt(&registry) {
-        let built = build::one(config, &folder).await?;
-        let component = built.component.display();
-        output::remark(&format!("built {component} on its first use"));
+    if built_on_first_use(config, &registry).await? {
         registry = load(config, Some(name)).await?;
     }
     host::load_callees(&registry, config, &|_| ()).await?;
     let module = module(&registry, name)?;
+    for note in &module.notes {
+        output::note(&warn("note:"), &format!("{name}: {note}"));
+    }
     let full = format!("{}.{own}", module.name);
     let Some(spec) = module.tools.iter().find(|spec| spec.name == full) else {
         let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
@@ -235,25 +231,6 @@ impl CallApprover for TerminalCallApprover {
     fn within(&self, _: &str) -> Arc<dyn CallApprover> {
         Arc::new(self.clone())
     }
-}
-
-/// The folder of the named module, if only its component is missing and building it runs none of its code
-/// outside of a sandbox. Other modules need an explicit `toolhold build`.
-fn unbuilt(registry: &Registry) -> Option<PathBuf> {
-    registry
-        .failures()
-        .into_iter()
-        .find_map(|failed| match &failed.error {
-            LoadError::Missing {
-                language: Some(language),
-                ..
-            } => {
-                let folder = PathBuf::from(failed.origin.raw());
-                let language: Language = language.parse().ok()?;
-                language.builds_in_sandbox(&folder).then_some(folder)
-            }
-            _ => None,
-        })
 }
 
 fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<Exit> {
