@@ -1,6 +1,9 @@
 //! Tools as the protocol sees them: an interface that never says how it runs (docs/protocol.md, 3).
 
+mod place;
 mod wire;
+
+pub use place::OutputPath;
 
 use crate::reference::{Path, ReferenceError, Target};
 use serde::{Deserialize, Serialize};
@@ -20,8 +23,8 @@ pub struct Tool {
     /// against the real result, of a latent one what the model fills in.
     pub output: Option<Value>,
     pub execution: Execution,
-    /// Where results go; if absent, wherever the call says.
-    pub output_path: Option<Target>,
+    /// What is said of where results go; if absent, they go wherever the call says.
+    pub output_path: Option<OutputPath>,
     pub scopes: Scopes,
     #[serde(default, skip_serializing_if = "Resolve::is_default")]
     pub resolve: Resolve,
@@ -161,6 +164,11 @@ impl Tool {
         DefinitionReader { name, schema }.read(is_activity)
     }
 
+    /// Where results go whatever a call says.
+    pub fn fixed_output_path(&self) -> Option<&Target> {
+        self.output_path.as_ref().and_then(OutputPath::fixed)
+    }
+
     /// Whether the model writes the output itself.
     pub fn is_latent(&self) -> bool {
         self.execution == Execution::Latent
@@ -208,6 +216,7 @@ impl DefinitionReader<'_> {
                 &format!("must be the const {:?}", self.name),
             ));
         }
+        let execution = self.execution(properties, is_activity)?;
         let tool = Tool {
             name: self.name.to_owned(),
             description: ["description", "title"]
@@ -217,8 +226,8 @@ impl DefinitionReader<'_> {
                 .to_owned(),
             parameters: parameters(schema, properties),
             output: properties.get("_output").cloned(),
-            execution: self.execution(properties, is_activity)?,
-            output_path: self.output_path(properties)?,
+            output_path: self.output_path(properties, execution == Execution::Latent)?,
+            execution,
             scopes: self.scopes(properties)?,
             resolve: schema
                 .get("resolve")
@@ -249,16 +258,6 @@ impl DefinitionReader<'_> {
         if properties.contains_key("_outputMethod") {
             warnings.push(format!(
                 "the tool {:?} has \"_outputMethod\", which belongs to calls and is ignored in a tool",
-                self.name
-            ));
-        }
-        let pattern = properties
-            .get("_outputPath")
-            .and_then(|path| path.get("pattern"));
-        if pattern.is_some_and(|pattern| pattern != "^†") {
-            warnings.push(format!(
-                "the tool {:?} restricts \"_outputPath\" by a pattern, which is not enforced; write a const for \
-                 a fixed place",
                 self.name
             ));
         }
@@ -297,27 +296,16 @@ impl DefinitionReader<'_> {
         }
     }
 
-    fn output_path(&self, properties: &Map<String, Value>) -> Result<Option<Target>, ToolError> {
-        const PLACE: &str = "/properties/_outputPath";
+    fn output_path(
+        &self,
+        properties: &Map<String, Value>,
+        is_latent: bool,
+    ) -> Result<Option<OutputPath>, ToolError> {
         let Some(own) = properties.get("_outputPath") else {
             return Ok(None);
         };
-        let Some(target) = text(own) else {
-            let is_free = own
-                .as_object()
-                .is_some_and(|own| !own.contains_key("const") && !own.contains_key("enum"));
-            return if is_free {
-                Ok(None)
-            } else {
-                let reason = "must be fixed by a const, such as †state.weather, or free: \
-                              {\"type\": \"string\", \"pattern\": \"^†\"}";
-                Err(self.wrong(PLACE, reason))
-            };
-        };
-        target
-            .parse()
-            .map(Some)
-            .map_err(|error: ReferenceError| self.wrong(PLACE, &format!("is wrong: {error}")))
+        OutputPath::read(own, is_latent)
+            .map_err(|(at, reason)| self.wrong(&format!("/properties/_outputPath{at}"), &reason))
     }
 
     fn scopes(&self, properties: &Map<String, Value>) -> Result<Scopes, ToolError> {

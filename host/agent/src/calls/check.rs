@@ -1,6 +1,7 @@
 //! Checks of a call and its result against the tool's description: the tool exists, the arguments fit, the
 //! call is no repetition, the result fits (docs/protocol.md).
 
+use crate::calls::place::PlaceCheck;
 use crate::calls::{Refusal, Refusals, Repeats, compiled};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -24,6 +25,7 @@ pub struct ToolCheck {
     has_dates: bool,
     arguments: Arc<Validator>,
     output: Option<Arc<Validator>>,
+    place: PlaceCheck,
 }
 
 /// A tool's schema is no valid JSON Schema.
@@ -48,6 +50,10 @@ impl ToolCheck {
             has_dates: has_dates(&tool.parameters),
             arguments: compiled("input", &tool.parameters)?,
             output: output.map(|own| compiled("output", own)).transpose()?,
+            place: PlaceCheck::new(tool).map_err(|reason| SchemaError {
+                which: "output path",
+                reason,
+            })?,
         })
     }
 
@@ -97,6 +103,12 @@ impl ToolCheck {
     fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Violation> {
         let faults = self.arguments.faults(arguments, open);
         faults.unwrap_or_else(|unknown| vec![unknown.into()])
+    }
+
+    /// # Errors
+    /// The call's `_outputPath` is none that the tool's author allows.
+    pub fn place(&self, call: &Call) -> Result<(), ToolFailure> {
+        self.place.check(call)
     }
 
     /// # Errors
@@ -255,6 +267,15 @@ impl CallChecks {
                 ),
             )),
         }
+    }
+
+    /// As [`ToolCheck::place`].
+    ///
+    /// # Errors
+    /// As [`ToolCheck::place`].
+    pub fn place(&self, call: &Call) -> Result<(), ToolFailure> {
+        self.of(&call.tool)
+            .map_or(Ok(()), |check| check.place(call))
     }
 
     /// The faults of a planned call's arguments. References at `open` (JSON pointers) may stand for

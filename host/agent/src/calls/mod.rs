@@ -28,6 +28,7 @@ mod check;
 mod compiled;
 mod nested;
 pub(crate) mod pipeline;
+mod place;
 pub(crate) mod privacy;
 mod record;
 mod repeats;

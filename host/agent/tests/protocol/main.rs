@@ -8,6 +8,7 @@
 
 mod advisors;
 mod approval;
+mod branches;
 mod client_calls;
 mod costs;
 mod fallback;

@@ -73,7 +73,11 @@ impl Machine {
         self.tools.checks.known(&call.tool)?;
         self.fallbacks.check(call)?;
         match self.tools.find(&call.tool) {
-            Some(bound) => Wiring::of(call, &bound.tool, &self.context),
+            Some(bound) => {
+                let wiring = Wiring::of(call, &bound.tool, &self.context)?;
+                self.tools.checks.place(call)?;
+                Ok(wiring)
+            }
             None => Ok(Wiring::default()),
         }
     }

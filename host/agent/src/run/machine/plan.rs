@@ -141,6 +141,7 @@ impl Machine {
             tools: &self.tools,
             context: &self.context,
             is_dry_run: self.request.settings.dry_run,
+            accepted: self.is_lazy().then_some(&self.progress),
         }
     }
 
