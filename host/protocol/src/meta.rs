@@ -63,41 +63,41 @@ pub enum Branch {
 #[non_exhaustive]
 pub enum MetaError {
     #[error("meta must be an object with the next version; write {accepted}")]
-    Missing { accepted: Accepted },
+    Missing { accepted: Box<Accepted> },
     #[error("meta/version: {fault}; here write {accepted}")]
     Malformed {
         fault: VersionError,
-        accepted: Accepted,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: {version} is the current version; write {accepted}")]
     Standing {
         version: Version,
-        accepted: Accepted,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: {version} is before the current version {current}; write {accepted}")]
     Backwards {
         version: Version,
-        current: Version,
-        accepted: Accepted,
+        current: Box<Version>,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: {version} is not the next version after {current}; write {accepted}")]
     Skips {
         version: Version,
-        current: Version,
-        accepted: Accepted,
+        current: Box<Version>,
+        accepted: Box<Accepted>,
     },
     #[error(
         "meta/version: {version} is on another branch than the current version {current}; write {accepted}"
     )]
     OtherBranch {
         version: Version,
-        current: Version,
-        accepted: Accepted,
+        current: Box<Version>,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: the branch {version} exists already; write {accepted}")]
     BranchTaken {
         version: Version,
-        accepted: Accepted,
+        accepted: Box<Accepted>,
     },
     #[error("meta/{field} must stay {current:?}; leave it out or write it unchanged")]
     Identity {
@@ -149,7 +149,7 @@ fn new_branch(current: &Version) -> Option<String> {
 /// # Errors
 /// What is wrong, and what would be accepted.
 pub fn check(before: &Meta, after: &Value) -> Result<Meta, MetaError> {
-    let accepted = || Accepted::after(before);
+    let accepted = || Box::new(Accepted::after(before));
     let Value::Object(written) = after else {
         return Err(MetaError::Missing {
             accepted: accepted(),

@@ -92,7 +92,7 @@ fn next_number(current: &Meta, own: Version) -> Option<Version> {
 
 pub(super) fn moves_forward(before: &Meta, version: &Version) -> Result<(), MetaError> {
     let current = &before.version;
-    let accepted = Accepted::after(before);
+    let accepted = Box::new(Accepted::after(before));
     match version.partial_cmp(current) {
         Some(Ordering::Greater) => {}
         Some(Ordering::Equal) => {
@@ -104,21 +104,21 @@ pub(super) fn moves_forward(before: &Meta, version: &Version) -> Result<(), Meta
         Some(Ordering::Less) => {
             return Err(MetaError::Backwards {
                 version: version.clone(),
-                current: current.clone(),
+                current: Box::new(current.clone()),
                 accepted,
             });
         }
         None => {
             return Err(MetaError::OtherBranch {
                 version: version.clone(),
-                current: current.clone(),
+                current: Box::new(current.clone()),
                 accepted,
             });
         }
     }
     let skips = |accepted| MetaError::Skips {
         version: version.clone(),
-        current: current.clone(),
+        current: Box::new(current.clone()),
         accepted,
     };
     let Some(branch) = &version.branch else {

@@ -62,7 +62,7 @@ async fn load(config: &Configuration, registry: &Registry, name: &str) -> Result
     let loading = Loading::default();
     let only = [name.to_owned()];
     host::load(registry, config, Some(&only), &|event| {
-        loading.on_event(event)
+        loading.on_event(event);
     })
     .await
 }
