@@ -227,7 +227,7 @@ fn always_is_bound_to_the_tool_and_a_pattern_of_its_arguments() {
         &endpoint,
         &[
             (QUESTION, "a {\"path\": \"c*\"}\n"),
-            ("does not fit", "a {\"path\": \"a*\"}\n"),
+            ("does not fit", "a {\"path\": \"a*\", \"content\": \"*\"}\n"),
             // The second call is not asked about, the third is.
             (QUESTION, "n\n"),
         ],

@@ -100,11 +100,20 @@ fn value(url: &str, response: &Response, most: u32) -> Result<Value, Error> {
     })
 }
 
-/// UTF-8, unless the server says Latin-1.
+/// UTF-8, or the character set that the server names if it is known here.
 fn text(url: &str, response: &Response, content_type: &str) -> Result<String, Error> {
     let bytes = &response.body;
-    if content_type.contains("iso-8859-1") || content_type.contains("windows-1252") {
-        return Ok(bytes.iter().copied().map(char::from).collect());
+    let charset = content_type.split("charset=").nth(1).unwrap_or("utf-8");
+    let charset = charset.split(';').next().unwrap_or_default();
+    match charset.trim().trim_matches('"') {
+        "utf-8" | "utf8" | "us-ascii" => {}
+        // As browsers have it, the first is the second.
+        "iso-8859-1" | "windows-1252" => return Ok(bytes.iter().copied().map(western).collect()),
+        other => {
+            return Err(Error::correctable(format!(
+                "what {url} answered is written in {other:?}, which is not known here; ask with \"as\": \"base64\""
+            )));
+        }
     }
     if bytes.contains(&0) {
         return Err(Error::correctable(format!(
@@ -120,13 +129,26 @@ fn text(url: &str, response: &Response, content_type: &str) -> Result<String, Er
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
+/// A character of windows-1252 (WHATWG, Encoding Standard).
+fn western(byte: u8) -> char {
+    const FROM_80: [char; 32] = [
+        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž',
+        '\u{8f}', '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}',
+        'ž', 'Ÿ',
+    ];
+    match byte {
+        0x80..=0x9f => FROM_80[usize::from(byte - 0x80)],
+        _ => char::from(byte),
+    }
+}
+
 /// What the module `markdown` makes of it: one reader of hostile pages is enough.
 fn markdown(html: &str, url: &str) -> Result<String, Error> {
     let arguments = json!({"html": html, "base_url": url}).to_string();
     let made = other_tools::call("markdown.from_html", &arguments).map_err(|error| {
         Error::fatal(format!(
-            "Markdown is made by the tool markdown.from_html, which did not answer: {}. An operator can grant it: \
-             toolhold modules grant http --with-tool markdown.from_html; \"as\": \"text\" needs no other tool",
+            "the tool markdown.from_html, which makes Markdown, says: {}. It must be granted (toolhold modules grant http \
+             --with-tool markdown.from_html); \"as\": \"text\" needs no other tool",
             error.message
         ))
     })?;
@@ -206,9 +228,9 @@ mod tests {
             ("text/html", "<p>é".as_bytes(), Form::Auto, json!("<p>é")),
             (
                 "text/html; charset=ISO-8859-1",
-                b"\xe9",
+                b"\xe9\x80",
                 Form::Auto,
-                json!("é"),
+                json!("é€"),
             ),
             ("image/png", b"\0\x01\x02", Form::Base64, json!("AAEC")),
         ] {
@@ -238,6 +260,12 @@ mod tests {
                 "more than 9 bytes of JSON",
             ),
             ("application/json", b"{", Form::Auto, "is not JSON"),
+            (
+                "text/plain; charset=\"shift_jis\"",
+                b"a",
+                Form::Auto,
+                "\"shift_jis\"",
+            ),
             (
                 "image/png",
                 b"\x89PNG\0",

@@ -35,6 +35,13 @@ struct Get {
 }
 
 fn get(arguments: Get) -> Result<Answer, Error> {
+    // Some servers take the method from there, and this tool only reads.
+    let is_method = |name: &&String| name.to_ascii_lowercase().contains("method");
+    if let Some(name) = arguments.headers.keys().find(is_method) {
+        return Err(Error::correctable(format!(
+            "the header {name} could make the request another one than GET; use the tool `send`"
+        )));
+    }
     let mut request = Request::get(arguments.url);
     request.headers = arguments.headers.into_iter().collect();
     let response = request.send(MAX_BYTES)?;

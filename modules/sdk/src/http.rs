@@ -137,7 +137,7 @@ impl Request {
         loop {
             let room = most - read.body.len() as u64;
             // One byte more says whether there is more.
-            match stream.blocking_read((room + 1).min(CHUNK)) {
+            match stream.blocking_read(room.saturating_add(1).min(CHUNK)) {
                 Ok(chunk) if chunk.len() as u64 > room => {
                     read.body.extend_from_slice(&chunk[..room as usize]);
                     read.is_cut = true;
@@ -146,15 +146,25 @@ impl Request {
                 Ok(chunk) => read.body.extend_from_slice(&chunk),
                 Err(StreamError::Closed) => break,
                 Err(StreamError::LastOperationFailed(error)) => {
-                    let why = error.to_debug_string();
-                    let message = format!("{} broke off: {why}", self.url);
-                    return Err(Error::retryable(message));
+                    return Err(self.broke_off(&error.to_debug_string()));
                 }
             }
         }
         drop(stream);
         drop(IncomingBody::finish(body));
         Ok(read)
+    }
+
+    /// The server had the request, or a part of it.
+    fn broke_off(&self, why: &str) -> Error {
+        let Self { method, url, .. } = self;
+        if is_repeatable(method) {
+            Error::retryable(format!("{method} {url} broke off: {why}"))
+        } else {
+            Error::fatal(format!(
+                "{method} {url} broke off: {why}. The server may have carried it out: look before it is sent again"
+            ))
+        }
     }
 
     fn failed(&self, code: &ErrorCode) -> Error {
@@ -181,18 +191,23 @@ impl Request {
             ErrorCode::DnsTimeout
             | ErrorCode::DestinationUnavailable
             | ErrorCode::ConnectionRefused
-            | ErrorCode::ConnectionTerminated
             | ErrorCode::ConnectionTimeout
-            | ErrorCode::ConnectionReadTimeout
-            | ErrorCode::ConnectionWriteTimeout
-            | ErrorCode::ConnectionLimitReached
-            | ErrorCode::HttpResponseIncomplete
-            | ErrorCode::HttpResponseTimeout => {
+            | ErrorCode::ConnectionLimitReached => {
                 Error::retryable(format!("{url} did not answer: {code}"))
             }
+            ErrorCode::ConnectionTerminated
+            | ErrorCode::ConnectionReadTimeout
+            | ErrorCode::ConnectionWriteTimeout
+            | ErrorCode::HttpResponseIncomplete
+            | ErrorCode::HttpResponseTimeout => self.broke_off(&code.to_string()),
             other => Error::fatal(format!("{url}: {other}")),
         }
     }
+}
+
+/// Methods whose requests may be sent again (RFC 9110, 9.2.2).
+fn is_repeatable(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE")
 }
 
 impl Response {
@@ -276,6 +291,25 @@ fn lost(what: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_have_been_carried_out_is_not_to_be_sent_again() {
+        for (method, is_final) in [
+            ("GET", false),
+            ("PUT", false),
+            ("POST", true),
+            ("PATCH", true),
+        ] {
+            let error = Request::new(method, "https://a.example").broke_off("a reset");
+            let message = error.message().to_owned();
+            assert_eq!(error == Error::fatal(&*message), is_final, "{message}");
+            assert_eq!(
+                message.contains("may have carried it out"),
+                is_final,
+                "{message}"
+            );
+        }
+    }
 
     #[test]
     fn urls_are_taken_apart() {

@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toolhold_guest::{Error, Value};
 
-/// Characters of a title or an address, and of a text.
-const MAX_LINE: usize = 500;
+/// Characters of a title, and of a text.
+const MAX_TITLE: usize = 500;
 const MAX_TEXT: usize = 1_000;
+/// A page whose address is longer is left out: a part of an address leads elsewhere.
+const MAX_URL: usize = 2_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Found {
@@ -17,12 +19,15 @@ pub struct Found {
 }
 
 impl Found {
-    pub fn new(title: &str, url: &str, snippet: &str) -> Self {
-        Self {
-            title: shortened(title, MAX_LINE),
-            url: shortened(url, MAX_LINE),
-            snippet: shortened(snippet, MAX_TEXT),
-        }
+    /// Absent without an address that can be followed.
+    pub fn new(title: &str, url: &str, snippet: &str) -> Option<Self> {
+        let url = url.trim();
+        let has_address = !url.is_empty() && url.len() <= MAX_URL;
+        has_address.then(|| Self {
+            title: shortened(&plain(title), MAX_TITLE),
+            url: url.to_owned(),
+            snippet: shortened(&plain(snippet), MAX_TEXT),
+        })
     }
 }
 
@@ -102,14 +107,14 @@ pub fn in_json(answer: &Value, at: Option<&str>, fields: &Fields) -> Result<Vec<
             pointers.find_map(|pointer| result.pointer(pointer)?.as_str().map(str::to_owned));
         found.unwrap_or_default()
     };
-    let results = list.iter().map(|result| {
+    let results = list.iter().filter_map(|result| {
         Found::new(
             &field(result, &fields.title),
             &field(result, &fields.url),
-            &plain(&field(result, &fields.snippet)),
+            &field(result, &fields.snippet),
         )
     });
-    Ok(results.filter(|found| !found.url.is_empty()).collect())
+    Ok(results.collect())
 }
 
 /// A text without the tags that engines mark hits with.
@@ -143,7 +148,7 @@ mod tests {
 
     #[test]
     fn results_are_where_engines_have_them() {
-        let one = || Ok(vec![Found::new("T", "https://a.example", "S")]);
+        let one = || Ok(Vec::from_iter(Found::new("T", "https://a.example", "S")));
         for answer in [
             json!({"web": {"results": [{"title": "T", "url": "https://a.example", "description": "<strong>S</strong>"}]}}),
             json!({"query": "q", "results": [{"title": "T", "url": "https://a.example", "content": "S"}]}),
@@ -180,8 +185,12 @@ mod tests {
     #[test]
     fn texts_are_bounded() {
         let long = "x".repeat(5_000);
-        let found = Found::new(&long, "https://a.example", &long);
-        assert_eq!(found.title.chars().count(), MAX_LINE + 1);
+        let found = Found::new(&long, "https://a.example", &long).unwrap();
+        assert_eq!(found.title.chars().count(), MAX_TITLE + 1);
         assert_eq!(found.snippet.chars().count(), MAX_TEXT + 1);
+        assert_eq!(
+            Found::new("T", &format!("https://a.example/{long}"), "S"),
+            None
+        );
     }
 }

@@ -75,7 +75,7 @@ impl Parameters<'_> {
             "count" => Some(self.count.to_string()),
             "startPage" => Some(self.page.to_string()),
             "startIndex" => Some(first.to_string()),
-            // Of engines that count from zero, such as Brave and Searx; OpenSearch has an attribute for it.
+            // For engines that count results or pages from zero.
             "offset" => Some((first - 1).to_string()),
             "pageOffset" => Some((self.page - 1).to_string()),
             "language" => Some("*".to_owned()),

@@ -364,9 +364,9 @@ struct PromptApprover {
 }
 
 impl PromptApprover {
-    async fn asked(&self, pending: &Pending) -> Decision {
+    async fn asked(&self, run: Uuid, pending: &Pending) -> Decision {
         let _alone = self.asking.lock().await;
-        if let Some(decision) = self.standing.decision(pending) {
+        if let Some(decision) = self.standing.decision(run, pending) {
             return decision;
         }
         question(pending);
@@ -375,7 +375,7 @@ impl PromptApprover {
                 // The input has ended, so the decision must come from elsewhere.
                 return std::future::pending().await;
             };
-            match decision(answer.trim(), pending, &self.standing) {
+            match decision(answer.trim(), run, pending, &self.standing) {
                 Ok(decision) => return decision,
                 Err(InvalidAnswer::Nothing) => question(pending),
                 Err(InvalidAnswer::Because(reason)) => unclear(&reason),
@@ -388,7 +388,7 @@ impl Approver for PromptApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {
-                decision = self.asked(pending) => decision,
+                decision = self.asked(run, pending) => decision,
                 decision = stored_decision(&self.store, run, pending) => decision,
             }
         })

@@ -60,8 +60,8 @@ impl TerminalApprover {
         }
     }
 
-    async fn asked(&self, terminal: &Terminal, pending: &Pending) -> Decision {
-        match terminal.ask(pending).await {
+    async fn asked(&self, terminal: &Terminal, run: Uuid, pending: &Pending) -> Decision {
+        match terminal.ask(run, pending).await {
             Ok(decision) => decision,
             Err(InputEnded { is_news }) => {
                 if is_news {
@@ -84,9 +84,9 @@ impl Terminal {
     ///
     /// # Errors
     /// The input has ended.
-    pub async fn ask(&self, pending: &Pending) -> Result<Decision, InputEnded> {
+    pub async fn ask(&self, run: Uuid, pending: &Pending) -> Result<Decision, InputEnded> {
         let mut lines = self.lines.lock().await;
-        if let Some(decision) = self.standing.decision(pending) {
+        if let Some(decision) = self.standing.decision(run, pending) {
             return Ok(decision);
         }
         let lines = lines.get_or_insert_with(typed);
@@ -101,7 +101,7 @@ impl Terminal {
             let Some(answer) = lines.recv().await else {
                 return Err(InputEnded { is_news: true });
             };
-            match decision(answer.trim(), pending, &self.standing) {
+            match decision(answer.trim(), run, pending, &self.standing) {
                 Ok(decision) => return Ok(decision),
                 Err(InvalidAnswer::Nothing) => question(pending),
                 Err(InvalidAnswer::Because(reason)) => unclear(&reason),
@@ -117,7 +117,7 @@ impl Approver for TerminalApprover {
                 return stored_decision(&self.store, run, pending).await;
             };
             tokio::select! {
-                decision = self.asked(terminal, pending) => decision,
+                decision = self.asked(terminal, run, pending) => decision,
                 decision = stored_decision(&self.store, run, pending) => decision,
             }
         })
@@ -150,6 +150,7 @@ pub enum InvalidAnswer {
 /// What an answer decides about the call, and what it adds to the approvals that stand.
 pub fn decision(
     answer: &str,
+    run: Uuid,
     pending: &Pending,
     standing: &StandingApprovals,
 ) -> Result<Decision, InvalidAnswer> {
@@ -160,7 +161,7 @@ pub fn decision(
             by: Some("terminal".into()),
         }),
         Answer::Always(pattern) => {
-            let decided = standing.add(pending, pattern);
+            let decided = standing.add(run, pending, pattern);
             decided.map_err(InvalidAnswer::Because)
         }
     }

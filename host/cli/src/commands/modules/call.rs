@@ -77,7 +77,7 @@ pub async fn call(
     let mut guards = Models::new(config, settings.timeout, None)?;
     let guards = Box::pin(guards.guards()).await?;
     let shields = Box::pin(shields(config, &components, None, &guards)).await?;
-    let id = uuid::Uuid::now_v7().to_string();
+    let id = Uuid::now_v7().to_string();
     let tools = Arc::new(ReportingTools {
         tools: SandboxTools::new(registry).on_behalf_of("", said.session),
         id: id.clone(),
@@ -214,7 +214,7 @@ impl CallApprover for TerminalCallApprover {
                 });
             }
             let asked = match self.terminal.as_ref() {
-                Some(terminal) => terminal.ask(pending).await.ok(),
+                Some(terminal) => terminal.ask(Uuid::nil(), pending).await.ok(),
                 None => None,
             };
             asked.ok_or_else(|| {
