@@ -478,10 +478,10 @@ impl EventPrinter {
     fn model_text(&mut self, text: &str) {
         if !self.open_line {
             self.prose.end_line();
-            self.put("  ");
+            self.put("  │ ");
         }
         self.open_line = true;
-        self.put(&dim(&plain(text).replace('\n', "\n  ")));
+        self.put(&dim(&plain(text).replace('\n', "\n  │ ")));
     }
 
     /// A closed pipe does not end a run.

@@ -8,6 +8,9 @@ use toolhold_server::answer_stream::{AnswerRest, AnswerStream};
 
 /// The prose of one reply after the other. At a terminal it is shown on stdout while the model writes it: the
 /// answer is among it, and is then not printed again. A pipe gets only the answer, when the run is over.
+///
+/// Each line of it begins with a bar, so that none looks like a line of the host. It is not shown while it is written
+/// where a person may be asked about a call: what a model writes must not stand below the question.
 #[derive(Debug, Default)]
 pub(super) struct Prose {
     stream: AnswerStream,
@@ -25,8 +28,9 @@ impl Prose {
     pub fn of(request: &RunRequest, is_typed: bool) -> Self {
         let settings = &request.settings;
         // A shield may block the answer, and placeholders in it are replaced at the end.
-        let may_show =
-            !request.policy.screens.contains(&ShieldPlace::Output) && settings.privacy.is_off();
+        let may_show = !request.policy.screens.contains(&ShieldPlace::Output)
+            && settings.privacy.is_off()
+            && settings.approval.asks_nobody();
         Self {
             stream: AnswerStream::new(settings.contract),
             is_live: may_show && !is_typed && std::io::stdout().is_terminal(),
@@ -83,9 +87,16 @@ impl Prose {
     }
 
     fn show(&mut self, text: &str) {
-        print(&plain(text));
+        let mut marked = String::new();
+        for line in plain(text).split_inclusive('\n') {
+            if !self.is_open {
+                marked.push_str("│ ");
+            }
+            marked.push_str(line);
+            self.is_open = !line.ends_with('\n');
+        }
+        print(&marked);
         self.is_shown = true;
-        self.is_open = !text.ends_with('\n');
     }
 }
 
