@@ -101,12 +101,12 @@ struct Counts {
 
 /// Permits that the parties of a lane hold.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldPermits {
     by_group: usize,
     by_member: usize,
 }
 
-impl Held {
+impl HeldPermits {
     fn is_at_limit(self, shares: Shares, group_limit: usize) -> bool {
         let is_newcomer = !shares.tells_members || self.by_member == 0;
         let kept = if is_newcomer {
@@ -181,8 +181,8 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         self.held(lane).is_at_limit(self.shares, group_limit)
     }
 
-    fn held(&self, lane: &Lane<G, M>) -> Held {
-        Held {
+    fn held(&self, lane: &Lane<G, M>) -> HeldPermits {
+        HeldPermits {
             by_group: self.groups.of(&lane.group).held,
             by_member: self.members.of(&lane.member).held,
         }
@@ -281,7 +281,7 @@ impl<G: LaneKey, M: LaneKey> QueueState<G, M> {
         }
         let mut poorest = None;
         for (place, lane) in may_take {
-            let Held {
+            let HeldPermits {
                 by_member,
                 by_group,
             } = self.held(lane);
