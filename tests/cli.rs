@@ -290,6 +290,7 @@ fn configuration_shows_values_and_origins_and_refuses_what_it_does_not_know() {
             "\"run.max_steps\", set by file toolhold.toml",
         ),
         ("[run]\nmax_steps = 0", "must be at least 1"),
+        ("[tool_retry]\nattempts = 11", "must be at most 10"),
         ("endpoint = \"big\"", "there is no [endpoints.big]"),
         ("[run", "not valid TOML"),
     ] {

@@ -182,7 +182,7 @@ fn a_module_that_cannot_be_loaded_is_not_tested() {
 /// Every module that ships, and the same tool in every language.
 #[test]
 fn shipped_modules_pass_their_tests() {
-    let mut missing = Vec::new();
+    let (mut tested, mut missing) = (0, Vec::new());
     for place in ["modules", "modules/examples"] {
         let place = repository().join(place);
         for entry in std::fs::read_dir(&place).expect("a folder") {
@@ -199,8 +199,10 @@ fn shipped_modules_pass_their_tests() {
             let done: Finished = Host::new().run(&["--modules", place, "modules", "test", &name]);
             assert_eq!(done.code, Some(0), "{name}: {}{}", done.stdout, done.stderr);
             assert!(done.stdout.contains("✓ example"), "{name}: {}", done.stdout);
+            tested += 1;
         }
     }
+    assert!(tested > 0, "none is built: `cargo xtask test` builds them");
     if !missing.is_empty() {
         let missing = missing.join(", ");
         eprintln!("SKIPPED: not built, `cargo xtask test` builds them: {missing}");

@@ -39,7 +39,7 @@ use uuid::Uuid;
 
 /// The format of the records that this version writes, and the only one that it replays. The crate's root
 /// says when it is raised.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -191,6 +191,10 @@ pub enum EventKind {
         /// The arguments with their references replaced, if they had any.
         #[serde(skip_serializing_if = "Option::is_none")]
         filled: Option<Value>,
+        /// Of a call that another call makes: whether its tool only reads or may be repeated, as the module that has it
+        /// says. A call of the run itself is one of the run's tools, which say so themselves.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_be_repeated: bool,
     },
     ToolResult {
         step: u32,
@@ -378,7 +382,7 @@ pub enum StopReason {
     Cancelled,
     /// The endpoint failed.
     Model,
-    /// The model kept giving replies that could not be used.
+    /// The model kept giving replies that could not be used, or kept making a call that was refused.
     Unusable,
     /// A shield blocked the input or the output.
     Blocked,

@@ -17,9 +17,7 @@ pub struct Fallback {
     pub max_tool_failures: u32,
     /// Attempts of each candidate.
     pub attempts: u32,
-    /// Whether a tool's own errors at run time are failures of the model that called it. A record that does not
-    /// say so was written when they were.
-    #[serde(default = "always")]
+    /// Whether a tool's own errors at run time are failures of the model that called it.
     pub tool_errors: bool,
     /// In the order in which they are asked.
     pub candidates: Vec<Candidate>,
@@ -35,10 +33,6 @@ impl Default for Fallback {
             candidates: Vec::new(),
         }
     }
-}
-
-fn always() -> bool {
-    true
 }
 
 /// A model that may be asked to make a call.

@@ -374,6 +374,7 @@ mod tests {
                     id: &number.to_string(),
                     tool: "m.f",
                     arguments: &json!({}),
+                    may_be_repeated: false,
                 };
                 let recording = recorder.begin(call).await;
                 recording.ended(&CallEnd::answered(json!(number))).await

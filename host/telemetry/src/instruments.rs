@@ -112,7 +112,7 @@ impl Instruments {
             ),
             fallbacks: counter(
                 "toolhold.fallbacks",
-                "Calls that another model was asked to make",
+                "Calls and replies that another model was asked for",
             ),
             runs: counter("toolhold.runs", "Runs that are over"),
             endpoint_wait: seconds(

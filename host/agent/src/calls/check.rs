@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use toolhold_json::coerce::coerce;
+use toolhold_json::coerce::{coerce, coerce_dates};
 use toolhold_json::repair::Repair;
 use toolhold_json::validate::{CheckError, SchemaFault, Validator, Violation, cut};
 use toolhold_policy::ErrorClass;
@@ -70,14 +70,17 @@ impl ToolCheck {
         if fits.is_ok() && !(repair && self.has_dates) {
             return Ok((arguments, Vec::new()));
         }
-        let coerced = repair.then(|| coerce(&self.parameters, &arguments));
+        let coerced = repair.then(|| match fits {
+            Ok(()) => coerce_dates(&self.parameters, &arguments),
+            Err(_) => coerce(&self.parameters, &arguments),
+        });
         match (coerced.flatten(), fits) {
             (Some(coerced), _) if !coerced.unclear.is_empty() => {
-                let mut reasons = coerced.unclear;
-                if let Err(reason) = self.fits(&coerced.arguments) {
-                    reasons.insert(0, reason.to_string());
-                }
-                Err(unfit(CheckError::Misfit(reasons.join("; "))))
+                let misfit = self.fits(&coerced.arguments).err();
+                let misfit = misfit.map(|reason| reason.to_string());
+                let told = misfit.into_iter().chain(first_of(coerced.unclear));
+                let told: Vec<String> = told.collect();
+                Err(unfit(CheckError::Misfit(told.join("; "))))
             }
             (Some(coerced), _) if self.fits(&coerced.arguments).is_ok() => {
                 Ok((coerced.arguments, coerced.repairs))
@@ -139,6 +142,18 @@ impl ToolCheck {
         };
         Err(ToolFailure::correctable("output_schema", message))
     }
+}
+
+/// Maximum texts with more than one reading of which a model is told: it corrects the first ones, and more only cost
+/// tokens.
+const MAX_UNCLEAR: usize = 3;
+
+fn first_of(mut unclear: Vec<String>) -> Vec<String> {
+    if unclear.len() > MAX_UNCLEAR {
+        unclear.truncate(MAX_UNCLEAR);
+        unclear.push("and more".into());
+    }
+    unclear
 }
 
 /// Whether a schema has a part with the format of a date or a time. Most tools have none, and their arguments are
@@ -320,12 +335,27 @@ impl CallChecks {
         Ok(output)
     }
 
-    /// Remembers a call that was refused, and tells whether it was refused before for the same reason. What may work
-    /// later, and what was interrupted, is no reason to do something else.
-    pub fn refuse(&mut self, call: &Call, failure: &ToolFailure, step: u32) -> bool {
+    /// Remembers a call that was refused, and tells whether it was refused before for the same reason; `shortened` cuts
+    /// that for the run's life. What may work later, and what was interrupted, is no reason to do something else.
+    pub fn refuse(
+        &mut self,
+        call: &Call,
+        failure: &ToolFailure,
+        step: u32,
+        shortened: impl FnOnce(&str) -> String,
+    ) -> bool {
         let may_work_later =
             failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
-        !may_work_later && self.refusals.record(call, &failure.message, step)
+        !may_work_later
+            && self
+                .refusals
+                .record(call, shortened(&failure.message), step)
+    }
+
+    /// A call was of use: a tool made it without an error, or it wrote data. What was refused is counted anew from here
+    /// on, and this call is not one of those.
+    pub fn was_useful(&mut self, call: &Call) {
+        self.refusals.was_useful(call);
     }
 
     /// How often a call was refused, if it was.

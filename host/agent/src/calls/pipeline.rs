@@ -129,6 +129,7 @@ impl CallPipeline {
                 id: &request.id,
                 tool: &request.name,
                 arguments: &request.arguments,
+                may_be_repeated: request.tool.bound.tool.annotations.may_be_repeated(),
             })
             .await;
         let tool = request.tool.clone();

@@ -2,9 +2,13 @@
 //! identical call with an identical result is not made, and the model receives the earlier result
 //! (docs/security.md, row 28). A call that was refused, and is made again in the same way, is remembered with
 //! its reason: a run does not go on with it without end (docs/protocol.md, 7.8).
+//!
+//! Of arguments only a digest is kept: a reply may hold many calls, and each may be long.
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use toolhold_protocol::solution::Call;
 
 /// Number of times a call is made with the same result before it is intercepted.
@@ -13,7 +17,7 @@ const MAX_IDENTICAL_CALLS: u32 = 2;
 /// The calls of one run and their results.
 #[derive(Debug, Default)]
 pub struct Repeats {
-    seen: HashMap<String, SeenCall>,
+    seen: HashMap<CallKey, SeenCall>,
 }
 
 #[derive(Debug)]
@@ -51,39 +55,61 @@ impl Repeats {
 /// The refused calls of one run.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    refused: HashMap<String, Refusal>,
+    refused: HashMap<CallKey, Refusal>,
+    /// How many calls were of use.
+    useful: u64,
 }
 
-/// A call that was refused, and how often for the same reason.
+/// A call that was refused.
 #[derive(Debug)]
 pub struct Refusal {
+    /// As it was recorded.
     pub message: String,
-    pub times: u32,
+    /// The replies in which it was refused for this reason, since a call was of use.
+    pub in_row: u32,
     /// The last step that was counted.
     step: u32,
+    /// How many calls were of use until then.
+    useful: u64,
 }
 
 impl Refusals {
     /// Remembers a refused call, and tells whether a step before had refused it for the same reason. Another
-    /// reason starts a new count; the same call of the same step is counted once.
-    pub fn record(&mut self, call: &Call, message: &str, step: u32) -> bool {
-        let refusal = self
-            .refused
-            .entry(key(call, &call.arguments))
-            .or_insert_with(|| Refusal {
-                message: String::new(),
-                times: 0,
-                step,
-            });
-        if refusal.message != message {
-            message.clone_into(&mut refusal.message);
-            refusal.times = 0;
+    /// reason starts a new count, and so does a call that was of use; the same call of the same step is counted once.
+    pub fn record(&mut self, call: &Call, message: String, step: u32) -> bool {
+        let new = Refusal {
+            message,
+            in_row: 1,
+            step,
+            useful: self.useful,
+        };
+        let refusal = match self.refused.entry(key(call, &call.arguments)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(new);
+                return false;
+            }
+            Entry::Occupied(known) => known.into_mut(),
+        };
+        if refusal.message != new.message {
+            *refusal = new;
+            return false;
         }
-        if refusal.times == 0 || refusal.step != step {
-            refusal.step = step;
-            refusal.times += 1;
+        if refusal.step == step {
+            return refusal.in_row > 1;
         }
-        refusal.times > 1
+        let in_row = if refusal.useful == new.useful {
+            refusal.in_row.saturating_add(1)
+        } else {
+            1
+        };
+        *refusal = Refusal { in_row, ..new };
+        true
+    }
+
+    /// A call was of use: the model makes progress, and this call is no longer one that is refused.
+    pub fn was_useful(&mut self, call: &Call) {
+        self.useful += 1;
+        self.refused.remove(&key(call, &call.arguments));
     }
 
     /// How often a call was refused, if it was.
@@ -92,12 +118,15 @@ impl Refusals {
     }
 }
 
+/// The digest of what a call is.
+type CallKey = [u8; 32];
+
 /// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call. For another instance, or for
 /// another place of its result, it is another call.
-fn key(call: &Call, arguments: &Value) -> String {
+fn key(call: &Call, arguments: &Value) -> CallKey {
     let mut key = json!([call.tool, call.instance, call.output_path, arguments]);
     key.sort_all_objects();
-    key.to_string()
+    Sha256::digest(key.to_string()).into()
 }
 
 #[cfg(test)]
@@ -163,16 +192,22 @@ mod tests {
             ..call()
         };
         assert!(refusals.of(&call()).is_none());
-        for (message, step, is_again, times) in [
+        for (message, step, is_again, in_row) in [
             ("no", 1, false, 1),
             ("no", 1, false, 1),
+            ("no", 2, true, 2),
             ("no", 2, true, 2),
             ("something else", 3, false, 1),
             ("something else", 5, true, 2),
         ] {
-            assert_eq!(refusals.record(&call(), message, step), is_again);
-            assert_eq!(refusals.of(&call()).unwrap().times, times);
+            assert_eq!(refusals.record(&call(), message.into(), step), is_again);
+            assert_eq!(refusals.of(&call()).unwrap().in_row, in_row);
         }
-        assert!(!refusals.record(&other, "no", 5));
+        assert!(!refusals.record(&other, "no".into(), 5));
+        // Progress begins the count anew, and the call is known to be refused all the same.
+        refusals.was_useful(&other);
+        assert!(refusals.of(&other).is_none());
+        assert!(refusals.record(&call(), "something else".into(), 6));
+        assert_eq!(refusals.of(&call()).unwrap().in_row, 1);
     }
 }

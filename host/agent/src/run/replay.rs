@@ -203,6 +203,9 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             _ => elapsed + worked(at_ms, event.at_ms, request.settings.timeout),
         };
         at_ms = event.at_ms;
+        if let EventKind::Sub { call, what } = &event.kind {
+            player.machine.note_nested(call, what);
+        }
         if matches!(
             event.kind,
             EventKind::Sub { .. }

@@ -2,11 +2,14 @@
 //! model does better.
 
 use super::fallback::{asking, candidate, done, pick, stages, with};
-use super::support::{Reply, Script, end, json_of, lines, run};
+use super::support::{Reply, Script, end, json_of, lines, results, run};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use toolhold_policy::pii::Kind;
+use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::Event;
+use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::RunRequest;
 
 const CONTRACT: Contract = Contract::Schema;
@@ -147,7 +150,7 @@ async fn a_run_that_meets_a_limit_ends_with_the_first_error_as_well() {
         let arguments = json!({"_tool": "pick", "n": format!("no. {n}")});
         Reply::calls(&[arguments])
     }));
-    let big = Script::new((0..2).map(|_| pick(CONTRACT, 7)).map(|_| Reply::text("no")));
+    let big = Script::new((0..2).map(|_| Reply::text("no")));
     let mut request = request();
     request.settings.max_steps = 5;
     let events = run(&with(&own, &[("big", &big)]), request).await;
@@ -157,6 +160,122 @@ async fn a_run_that_meets_a_limit_ends_with_the_first_error_as_well() {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(!error.contains("no. 1"), "{error}");
+}
+
+/// A reply that calls a tool, and then breaks off into what is no JSON.
+fn partly(tool: &str) -> Reply {
+    let call = json!({"_tool": tool, "n": 7});
+    Reply::text(&format!(r#"{{"calls": [{call}], "output": oops"#))
+}
+
+/// Whether the run ends or another model is asked is decided by one count.
+#[tokio::test]
+async fn a_reply_of_which_only_calls_could_be_used_counts_for_the_fallback() {
+    let own = Script::new([
+        Reply::text("I think"),
+        partly("pick"),
+        Reply::text("I think"),
+        done(CONTRACT),
+    ]);
+    let big = Script::new([pick(CONTRACT, 7)]);
+    let events = run(&with(&own, &[("big", &big)]), request()).await;
+    assert_eq!(
+        stages(&events),
+        ["begun", "asked big 1", "succeeded big"],
+        "{}",
+        lines(&events)
+    );
+    assert_eq!(end(&events), ("output".into(), json!("done")));
+}
+
+/// Such replies get on as long as their calls do.
+#[tokio::test]
+async fn replies_whose_calls_are_made_end_nothing() {
+    let big = Script::new([]);
+    for mut request in [request(), alone()] {
+        // The same call is not made a third time.
+        request.settings.fallback.max_tool_failures = 9;
+        let own = Script::new((0..5).map(|_| partly("pick")).chain([done(CONTRACT)]));
+        let events = run(&with(&own, &[("big", &big)]), request).await;
+        assert_eq!(end(&events).0, "output", "{}", lines(&events));
+    }
+}
+
+#[tokio::test]
+async fn replies_that_are_broken_and_call_no_tool_that_exists_end_the_run() {
+    let names: Vec<String> = (0..12).map(|n| format!("pikc{n}")).collect();
+    let own = Script::new(names.iter().map(|name| partly(name)));
+    let events = run(&with(&own, &[]), alone()).await;
+    assert_eq!(end(&events).0, "unusable", "{}", lines(&events));
+    assert_eq!(own.asked(), 3);
+    // And with another model, that one is asked.
+    let own = Script::new(
+        names[..3]
+            .iter()
+            .map(|name| partly(name))
+            .chain([done(CONTRACT)]),
+    );
+    let big = Script::new([pick(CONTRACT, 7)]);
+    let events = run(&with(&own, &[("big", &big)]), request()).await;
+    assert_eq!(stages(&events), ["begun", "asked big 1", "succeeded big"]);
+    assert_eq!(end(&events).0, "output");
+}
+
+/// The error is shown to the user, who gets no secret that a run hides.
+#[tokio::test]
+async fn the_error_of_a_run_holds_no_secret_that_is_hidden() {
+    const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+    let given = json!({"_tool": "pick", "n": "<api_key_1>"});
+    let own = Script::new((0..4).map(|_| Reply::calls(std::slice::from_ref(&given))));
+    let mut request = alone();
+    request.context.push(Message::user(format!("use {KEY}")));
+    request.settings.privacy = Privacy {
+        hide: Kind::ALL.iter().copied().collect(),
+        reveal_secrets: ["pick".to_owned()].into(),
+        ..Privacy::default()
+    };
+    let events = run(&with(&own, &[]), request).await;
+    assert_eq!(end(&events).0, "unusable", "{}", lines(&events));
+    let refused = results(&events)[0].1["error"]["message"].to_string();
+    assert!(refused.contains(KEY), "the record has it: {refused}");
+    let error = error(&events);
+    assert!(
+        error.contains("<api_key_1>") && !error.contains(KEY),
+        "{error}"
+    );
+}
+
+/// Also where the run ends for another reason than what failed first.
+#[tokio::test]
+async fn a_run_that_ends_by_a_refused_call_names_the_first_error_as_well() {
+    let wrong = |n: usize| Reply::calls(&[json!({"_tool": "pick", "n": format!("no. {n}")})]);
+    let own = Script::new([0, 1, 2, 2, 2, 2].map(wrong));
+    let big = Script::new((0..2).map(|_| Reply::text("no")));
+    let events = run(&with(&own, &[("big", &big)]), request()).await;
+    assert_eq!(end(&events).0, "unusable", "{}", lines(&events));
+    let error = error(&events);
+    for part in ["4 times", "no. 2", "first with", "no. 0"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+/// A model that gets on in between is not stopped, however often it comes back to the call.
+#[tokio::test]
+async fn a_refused_call_is_counted_anew_when_another_was_made() {
+    let own = Script::new(
+        (0..5)
+            .flat_map(|n| {
+                [
+                    refused(),
+                    Reply::calls(&[json!({"_tool": "echo", "of": n})]),
+                ]
+            })
+            .chain([done(CONTRACT)]),
+    );
+    let events = run(&with(&own, &[]), alone()).await;
+    assert_eq!(end(&events).0, "output", "{}", lines(&events));
+    // It is told all the same that this call was refused before.
+    assert!(own.told(3).contains("was refused before"));
 }
 
 /// Whether or not another model is asked, the same refused call is not sent to the end of the run.

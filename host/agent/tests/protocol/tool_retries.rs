@@ -1,14 +1,15 @@
 //! Section 7.8: calls that failed for now are made again within their step.
 
-use super::support::{Echo, Reply, Script, driver, end, results, run, tools};
+use super::support::{Echo, Reply, Script, driver, end, holds, lines, rest, results, run, tools};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toolhold_agent::Activities;
+use toolhold_agent::run::replay::replay;
 use toolhold_policy::ErrorClass;
-use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool_retry::ToolRetry;
@@ -132,4 +133,28 @@ async fn a_success_is_no_reason_to_try_again() {
     )
     .await;
     assert_eq!((echo.count(), retries(&events).len()), (1, 0));
+}
+
+/// Also where the process ended between them.
+#[tokio::test]
+async fn attempts_before_the_process_ended_count_as_well() {
+    let made = Arc::default();
+    let mut request = asked(&json!({"readOnly": true}));
+    request.settings.tool_retry.backoff = Duration::from_millis(400);
+    request.settings.max_tool_calls = Some(3);
+    let activities = Activities::default().with("price", stock(&made, 99));
+    let driver = driver(&script(), activities);
+    let mut begun = driver.start(request, Box::new(NoJournal)).await.unwrap();
+    let mut events: Vec<Event> = Vec::new();
+    while retries(&events).is_empty() {
+        events.push(begun.events.recv().await.unwrap());
+    }
+    drop(begun);
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+    let resumed = driver.resume(replay(&events).unwrap(), Box::new(NoJournal));
+    events.extend(rest(resumed).await);
+    holds(&events);
+    // The call, the attempt that was told, and one more.
+    assert_eq!(retries(&events).len(), 2, "{}", lines(&events));
+    assert_eq!(made.load(Ordering::SeqCst), 3);
 }

@@ -86,7 +86,11 @@ pub(super) fn moment(format: &str, text: &str) -> Option<Reading<String>> {
     }
     let read = match format {
         "date" => date(written)?.map(|date| date.to_string()),
-        "time" => Reading::One(time(written)?),
+        "time" => Reading::One(match time(written)? {
+            // What it lacks is not said by another notation of it.
+            Clock { is_bare: true, .. } => return None,
+            clock => clock.text,
+        }),
         "date-time" => date_time(written)?,
         _ => return None,
     };
@@ -112,7 +116,7 @@ fn date_time(text: &str) -> Option<Reading<String>> {
         let day = day.trim_end().trim_end_matches(',');
         let day = day.strip_suffix(" at").unwrap_or(day);
         if let (Some(day), Some(clock)) = (date(day), time(clock.trim_start())) {
-            return Some(day.map(|day| format!("{day}T{clock}")));
+            return Some(day.map(|day| format!("{day}T{}", clock.text)));
         }
     }
     None
@@ -242,8 +246,15 @@ fn named(names: &[&str], word: &str) -> Option<usize> {
     })
 }
 
-/// A time of day. One without a zone and without "am" or "pm" stays as it is.
-fn time(text: &str) -> Option<String> {
+/// A time of day.
+struct Clock {
+    /// As RFC 3339 writes it, but for a zone that it lacks.
+    text: String,
+    /// It has neither a zone nor "am" or "pm".
+    is_bare: bool,
+}
+
+fn time(text: &str) -> Option<Clock> {
     let (clock, zone) = zoned(text);
     let lower = clock.trim_end().to_lowercase();
     let lower = lower.replace("a.m.", "am").replace("p.m.", "pm");
@@ -276,11 +287,10 @@ fn time(text: &str) -> Option<String> {
     if hour > 23 || minute_number > 59 || whole.parse::<u8>().ok()? > 60 {
         return None;
     }
-    if half.is_none() && zone.is_none() {
-        return Some(text.to_owned());
-    }
-    let zone = zone.unwrap_or_default();
-    Some(format!("{hour:02}:{minute}:{second}{zone}"))
+    Some(Clock {
+        is_bare: half.is_none() && zone.is_none(),
+        text: format!("{hour:02}:{minute}:{second}{}", zone.unwrap_or_default()),
+    })
 }
 
 /// A time and its zone as RFC 3339 writes it, if it has one.

@@ -370,3 +370,52 @@ fn an_ambiguous_notation_is_left_and_the_reason_told() {
     let coerced = coerce(&many, &json!(vec!["1,000"; 1_000])).unwrap();
     assert_eq!(coerced.unclear.len(), MAX_REPORTED_REPAIRS);
 }
+
+/// The names in a place may be the caller's, and as long as it likes.
+#[test]
+fn what_is_told_of_long_names_is_bounded() {
+    let schema = json!({"additionalProperties": {"type": "array", "items": {"type": "number"}}});
+    let name = "n".repeat(100_000);
+    for text in ["1,000", "1,000,000", "5"] {
+        let given = json!({name.as_str(): vec![text; 40]});
+        let coerced = coerce(&schema, &given).unwrap();
+        assert_eq!(coerced.repairs.len() + coerced.unclear.len(), 32);
+        let told = coerced.repairs.iter().map(ToString::to_string);
+        let told: Vec<String> = told.chain(coerced.unclear).collect();
+        assert!(told.iter().all(|one| one.len() < 500), "{}", told[0]);
+    }
+}
+
+/// What is valid is changed only where nothing but a format says what is expected.
+#[test]
+fn of_valid_arguments_only_dates_are_read() {
+    let date = json!({"type": "string", "format": "date"});
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "day": date, "n": {"type": "integer"}, "d": {"type": "integer", "default": 7},
+            "ref": {"$ref": "#/$defs/date"},
+            "own": {"$ref": "#/$defs/date", "pattern": "^[0-9/]+$"},
+            "either": {"anyOf": [date, {"type": "null"}], "enum": ["3 May 2026", null]},
+            "all": {"type": "string", "format": "date", "allOf": [{"minLength": 8}]},
+            "named": {
+                "type": "object", "patternProperties": {"^note": {"type": "string"}},
+                "additionalProperties": date,
+            },
+        },
+        "$defs": {"date": date},
+    });
+    let given = json!({
+        "day": "3 May 2026", "n": 5.0, "ref": "4 May 2026", "own": "05/03/2026", "either": "3 May 2026",
+        "all": "3 May 2026", "named": {"note1": "05/03/2026", "note2": "3 May 2026"},
+    });
+    let validator = Validator::new(&schema).unwrap();
+    assert_eq!(validator.check(&given), Ok(()));
+    let coerced = coerce_dates(&schema, &given).unwrap();
+    let told: Vec<_> = coerced.repairs.iter().map(|repair| &*repair.at).collect();
+    assert_eq!(told, ["/day", "/ref"]);
+    assert_eq!(coerced.unclear, [""; 0]);
+    assert_eq!(coerced.arguments["day"], "2026-05-03");
+    assert_eq!(coerce_dates(&schema, &json!({"n": "5", "d": null})), None);
+}

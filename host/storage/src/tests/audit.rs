@@ -29,6 +29,7 @@ pub fn started(call: &str, arguments: Value) -> EventKind {
             ..Default::default()
         },
         filled: None,
+        may_be_repeated: false,
     }
 }
 

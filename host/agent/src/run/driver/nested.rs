@@ -97,6 +97,7 @@ impl CallRecorder for RunRecorder {
                 arguments: call.arguments.clone(),
                 ..Call::default()
             }),
+            may_be_repeated: call.may_be_repeated,
         });
         Box::pin(std::future::ready(recording))
     }
@@ -112,6 +113,7 @@ struct RunRecording {
     recorder: RunRecorder,
     /// Until it has ended.
     call: Option<Call>,
+    may_be_repeated: bool,
 }
 
 impl RunRecording {
@@ -160,6 +162,7 @@ impl CallRecording for RunRecording {
                     step: STEP,
                     call,
                     filled: others.cloned(),
+                    may_be_repeated: self.may_be_repeated,
                 };
                 self.recorder.record(started).await;
             }

@@ -123,6 +123,7 @@ impl Machine {
                 step: self.steps,
                 call,
                 filled: None,
+                may_be_repeated: false,
             });
             self.settle(index, Ending::answered(output), effects);
             return Ok(());
@@ -315,6 +316,7 @@ impl Machine {
             step: self.steps,
             filled: (arguments != call.arguments).then_some(arguments),
             call: call.clone(),
+            may_be_repeated: false,
         });
         self.usage.begin_call();
         if work.bound.runner == Runner::Client {

@@ -2,6 +2,7 @@
 //! and with the tool forced; and so is a reply, with nothing forced (docs/protocol.md, 7.9).
 
 use super::fallbacks::{CallOutcome, Cause, Due};
+use super::reply_counts::UnusedReply;
 use super::results::WRITE;
 use super::{Effects, Machine};
 use serde_json::Value;
@@ -17,8 +18,8 @@ use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Answered;
 use toolhold_protocol::turn::Turn;
 
-/// Maximum characters of an error shown to another model, or to a person.
-const MAX_ERROR_CHARS: usize = 1_000;
+/// Maximum characters of an error that is kept to be shown to another model, or to a person.
+pub(super) const MAX_ERROR_CHARS: usize = 1_000;
 
 /// Maximum characters of a reply in the message that ends a run.
 const MAX_QUOTED_CHARS: usize = 200;
@@ -53,10 +54,29 @@ impl Machine {
 
     /// Counts a reply of the run's own model of which nothing could be used.
     pub(super) fn count_unused(&mut self, reply: &str, reason: &str) {
+        self.count_reply(reason);
+        self.replies.unused(reason, cut(reply, MAX_QUOTED_CHARS));
+    }
+
+    /// Counts a reply of which only calls could be used. One whose calls name no tool that exists was of no use; a
+    /// candidate's is judged by its call.
+    pub(super) fn count_partly_used(&mut self, reply: &str, reason: &str, effects: &mut Effects) {
+        match (self.is_aside(), self.calls_no_tool()) {
+            // A candidate that was asked for a reply did its part with them.
+            (true, false) if self.forced().is_none() => self.reply_used(effects),
+            (true, _) => {}
+            (false, true) => self.count_unused(reply, reason),
+            (false, false) => {
+                self.count_reply(reason);
+                self.replies.partly_used();
+            }
+        }
+    }
+
+    fn count_reply(&mut self, reason: &str) {
         let privacy = &self.privacy;
         let shortened = || cut(reason, privacy.clear(reason, MAX_ERROR_CHARS));
         self.fallbacks.count_reply(self.steps, shortened);
-        self.replies.unused(reason, cut(reply, MAX_QUOTED_CHARS));
     }
 
     /// A reply could be used. Where a candidate gave it, what it did belongs to the run from here on.
@@ -144,12 +164,26 @@ impl Machine {
 
     /// Whether the run ends because too many replies in a row could not be used, and no other model is asked.
     pub(super) fn ends_unusable(&self) -> bool {
-        self.replies.too_many().is_some() && self.due_fallback().is_none()
+        self.too_many_unusable().is_some() && self.due_fallback().is_none()
+    }
+
+    /// Whether one more reply that cannot be used is too many.
+    pub(super) fn is_last_attempt(&self) -> bool {
+        self.fallbacks.unusable_replies() + 1 >= self.request.settings.max_unusable
+    }
+
+    /// How many replies in a row could not be used, where these are too many and nothing of the last could be.
+    fn too_many_unusable(&self) -> Option<(u32, &UnusedReply)> {
+        let (count, last) = (
+            self.fallbacks.unusable_replies(),
+            self.replies.last_unused()?,
+        );
+        (count >= self.request.settings.max_unusable).then_some((count, last))
     }
 
     /// Why the run ends, if too many replies in a row could not be used.
     fn unusable(&self) -> Option<String> {
-        let (count, last) = self.replies.too_many()?;
+        let (count, last) = self.too_many_unusable()?;
         // All quote what no shield saw.
         let why = if self.withholds() {
             "; what it wrote is for the run's record alone, because shields stand on its output"
@@ -171,14 +205,18 @@ impl Machine {
         ))
     }
 
-    /// What no other model managed either, for the message of a run that ends without an output.
-    pub(super) fn original_error(&self) -> Option<String> {
-        let (cause, first) = self.fallbacks.spent().filter(|_| !self.withholds())?;
+    /// The message of a run that ends without an output, with what no other model managed either, unless the message
+    /// quotes that.
+    pub(super) fn with_original_error(&self, message: String) -> String {
+        let spent = self.fallbacks.spent().filter(|_| !self.withholds());
+        let Some((cause, first)) = spent.filter(|(_, first)| !message.contains(first)) else {
+            return message;
+        };
         let what = match cause {
             Cause::Call((tool, _)) => format!("{tool} failed too often"),
             Cause::Reply => "replies could not be used".to_owned(),
         };
-        Some(format!("{what}, first with: {first}"))
+        format!("{message}; {what}, first with: {first}")
     }
 
     /// Why the run ends, if the model goes on with a call that was refused too often in the same way, and nothing
@@ -191,24 +229,24 @@ impl Machine {
         let mut refused = calls
             .iter()
             .filter_map(|answered| Some((answered, self.tools.checks.refused(&answered.call)?)));
-        let (answered, refusal) = refused.find(|(_, refusal)| refusal.times > most)?;
+        let (answered, refusal) = refused.find(|(_, refusal)| refusal.in_row > most)?;
         let tool = cut(&answered.call.tool, MAX_NAME_CHARS);
         let why = if self.withholds() {
             "the reason is in the run's record alone, because shields stand on its output"
                 .to_owned()
         } else {
-            let message = &refusal.message;
-            cut(message, self.privacy.clear(message, MAX_ERROR_CHARS))
+            refusal.message.clone()
         };
         Some(format!(
             "the model made the same call of {tool} {} times, and each was refused: {why}",
-            refusal.times
+            refusal.in_row
         ))
     }
 
     fn due_fallback(&self) -> Option<Due> {
         let settings = &self.request.settings;
-        self.fallbacks.due(settings, self.own_steps())
+        let was_unused = self.replies.last_unused().is_some();
+        self.fallbacks.due(settings, self.own_steps(), was_unused)
     }
 
     /// Asks the candidate whose turn it is, or the first after it that can be asked. Returns whether the run

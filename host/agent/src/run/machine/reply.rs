@@ -104,7 +104,7 @@ impl Machine {
             Err(reason) if self.has_acted() => {
                 let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
-                self.partly_used(effects);
+                self.count_partly_used(&completion.content, &reason, effects);
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
                 ));
@@ -164,11 +164,14 @@ impl Machine {
             return self.send(effects);
         }
         // A candidate's reply is not one of those that are counted.
-        let is_last = !self.is_aside() && self.replies.is_last_attempt();
+        let is_last = !self.is_aside() && self.is_last_attempt();
         if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
-        self.partly_used(effects);
+        let calls = self.step.calls.calls();
+        let called: Vec<&str> = calls.map(|call| call.tool.as_str()).collect();
+        let called = format!("calls of {}", called.join(", "));
+        self.count_partly_used(&called, &failure.message, effects);
         self.step.notes.push(format!(
             "Your reply broke off after these calls ({}). Go on from here.",
             cut(&failure.message, 200)
@@ -178,8 +181,8 @@ impl Machine {
         self.proceed(effects);
     }
 
-    /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here:
-    /// records from before it was lack the time, and are replayed without.
+    /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here: where
+    /// the host's own code failed, the time is not known.
     fn pay_for_broken(&mut self, took_ms: Option<u64>, effects: &mut Effects) -> bool {
         let is_paid = self.step.has_begun && self.usage.counts_money();
         let Some(duration_ms) = took_ms.filter(|_| is_paid) else {
@@ -206,26 +209,11 @@ impl Machine {
     }
 
     /// Whether every call of this reply names a tool that does not exist.
-    fn calls_no_tool(&self) -> bool {
+    pub(super) fn calls_no_tool(&self) -> bool {
         let mut calls = self.step.calls.calls();
-        calls.all(|call| self.is_unknown(&call.tool).is_some())
-    }
-
-    /// What the model is told of a tool that does not exist.
-    fn is_unknown(&self, tool: &str) -> Option<String> {
-        if self.tools.is_own(tool) {
-            return None;
-        }
-        let failure = self.tools.checks.known(tool).err()?;
-        Some(failure.message)
-    }
-
-    /// Only the calls of a reply were used. A candidate that was asked for a reply did its part with them.
-    fn partly_used(&mut self, effects: &mut Effects) {
-        if self.is_aside() && self.forced().is_none() && !self.calls_no_tool() {
-            self.reply_used(effects);
-        }
-        self.replies.unusable();
+        calls.all(|call| {
+            !self.tools.is_own(&call.tool) && self.tools.checks.of(&call.tool).is_none()
+        })
     }
 
     /// What makes a reply as a whole unusable.
@@ -341,11 +329,11 @@ impl Machine {
     /// Counts the reply: one that only calls tools that do not exist is as little use as one that cannot be read.
     fn judge_names(&mut self, completion: &Completion, effects: &mut Effects) {
         let first = self.step.calls.calls().next();
-        let unknown = first.and_then(|call| self.is_unknown(&call.tool));
-        match unknown.filter(|_| self.step.output.is_none() && self.calls_no_tool()) {
+        let unknown = first.filter(|_| self.step.output.is_none() && self.calls_no_tool());
+        match unknown.and_then(|call| self.tools.checks.known(&call.tool).err()) {
             // A candidate is judged by its call, or tries again.
             Some(_) if self.is_aside() => {}
-            Some(reason) => self.count_unused(&completion.content, &reason),
+            Some(failure) => self.count_unused(&completion.content, &failure.message),
             None => self.reply_used(effects),
         }
     }

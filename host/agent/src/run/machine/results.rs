@@ -1,9 +1,11 @@
 //! How a step's calls end: results are checked, written where they belong, and told (docs/protocol.md, 5
 //! and 7).
 
+use super::fallback::MAX_ERROR_CHARS;
 use super::running_calls::Background;
 use super::{Effects, Machine};
 use serde_json::{Value, json};
+use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -61,8 +63,9 @@ impl Machine {
     }
 
     fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {
-        if let Err(failure) = &ending.outcome {
-            self.context.write_failure(&call, failure);
+        match &ending.outcome {
+            Ok(_) => self.tools.checks.was_useful(&call),
+            Err(failure) => self.context.write_failure(&call, failure),
         }
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
@@ -133,7 +136,16 @@ impl Machine {
         }
         let is_again = match &outcome {
             Err(failure) if !ran && !self.is_aside() => {
-                self.tools.checks.refuse(&call, failure, self.steps)
+                let privacy = &self.privacy;
+                let shortened =
+                    |message: &str| cut(message, privacy.clear(message, MAX_ERROR_CHARS));
+                self.tools
+                    .checks
+                    .refuse(&call, failure, self.steps, shortened)
+            }
+            Ok(_) if ran || !written.is_empty() => {
+                self.tools.checks.was_useful(&call);
+                false
             }
             _ => false,
         };

@@ -65,6 +65,7 @@ impl Machine {
             step: self.steps,
             call,
             filled: None,
+            may_be_repeated: false,
         });
         self.settle(index, Ending::answered(answer), effects);
         Ok(())

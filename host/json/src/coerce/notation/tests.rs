@@ -152,7 +152,8 @@ fn times_are_read_and_no_zone_is_added() {
             "Sun, 03 May 2026 14:30:00 GMT",
             "2026-05-03T14:30:00Z",
         ),
-        ("date-time", "2026-05-03 14:30", "2026-05-03T14:30"),
+        ("date-time", "2026-05-03 14:30", "2026-05-03T14:30:00"),
+        ("date-time", "2026-05-03 2:30", "2026-05-03T02:30:00"),
     ] {
         assert_eq!(one(moment(format, text)).as_deref(), Some(expect), "{text}");
     }
@@ -163,6 +164,7 @@ fn times_are_read_and_no_zone_is_added() {
     );
     for (format, text) in [
         ("time", "14:30"),
+        ("time", " 2:30"),
         ("time", "14:30:00"),
         ("time", "14:30:00Z"),
         ("time", "25:00Z"),
