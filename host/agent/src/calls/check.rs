@@ -373,3 +373,29 @@ impl CallChecks {
         self.repeats.record(call, arguments, text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A reply, or a module that makes a call, may hold as many texts with two readings as it likes, under names of any
+    /// length.
+    #[test]
+    fn what_is_told_of_many_ambiguous_texts_is_bounded() {
+        let tool = Tool {
+            parameters: json!({
+                "type": "object",
+                "additionalProperties": {"type": "array", "items": {"type": "number"}},
+            }),
+            ..Tool::new("t")
+        };
+        let check = ToolCheck::new(&tool).unwrap();
+        let name = "n".repeat(100_000);
+        let given = json!({name: vec!["1,000"; 40]});
+        let message = check.fitting(given, true).unwrap_err().message;
+        assert!(message.len() < 4_000, "{} bytes", message.len());
+        assert!(message.ends_with("; and more"), "{message}");
+        assert_eq!(message.matches("can be read as").count(), MAX_UNCLEAR);
+    }
+}

@@ -262,26 +262,28 @@ impl<'a> Coercion<'a> {
             if !self.pays(listed_values(schema)) {
                 break;
             }
+            let target = schema.get("$ref").and_then(Value::as_str);
+            let only = only_branch(schema).filter(|_| target.is_none());
+            // The branches themselves are one of these words.
+            let own = usize::from(only.is_some());
             let told = TELLING.iter().filter(|word| schema.get(**word).is_some());
-            if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
-                is_free &= told.count() == 0;
-                match pointer
+            is_free &= told.count() == own;
+            let next = match target {
+                Some(target) => target
                     .strip_prefix('#')
-                    .and_then(|pointer| self.root.pointer(pointer))
-                {
-                    Some(target) => schema = target,
-                    None => break,
-                }
-            } else if let Some(only) = only_branch(schema) {
-                // The branches themselves are one of these words.
-                is_free &= told.count() == 1;
-                schema = only;
-            } else {
-                is_free &= told.count() == 0;
-                break;
+                    .and_then(|target| self.root.pointer(target)),
+                None => only,
+            };
+            match next {
+                Some(next) => schema = next,
+                None => return Meant { schema, is_free },
             }
         }
-        Meant { schema, is_free }
+        // What the last one says was not looked at.
+        Meant {
+            schema,
+            is_free: false,
+        }
     }
 
     fn accepts_null(&mut self, schema: &'a Value) -> bool {
