@@ -358,9 +358,11 @@ fn cancelling_the_parent_stops_its_sub_agents() {
     );
     let started = Instant::now();
     let id = Records::of(&host).runs().remove(0);
+    // Meanwhile its output is read: it is more than a pipe holds.
+    let output = std::thread::spawn(|| child.wait_with_output().unwrap());
     let cancelled = host.run(&["runs", "cancel", &id]);
     assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
-    let run = Transcript::read(&host, finish(child.wait_with_output().unwrap()));
+    let run = Transcript::read(&host, finish(output.join().unwrap()));
     assert!(started.elapsed() < Duration::from_secs(30));
     assert_eq!(
         (run.finished.code, &run.end()["reason"]),
