@@ -144,6 +144,7 @@ fn only_the_modules_that_are_served_are_loaded() {
 #[test]
 fn runs_are_listed_as_json() {
     let host = Host::new();
+    host.ship("calculator");
     let endpoint = Endpoint::start(Scenario::new(
         (0..2).map(|_| Reply::solution(json!({"calls": [], "output": "done"}))),
     ));
@@ -553,5 +554,56 @@ fn settings_that_cannot_be_meant_are_refused() {
             assert!(done.stderr.contains(part), "{file}: {part}: {done:?}");
         }
         assert!(done.stderr.contains("toolhold.toml"), "{file}: {done:?}");
+    }
+}
+
+/// What can be made again is shown by its size, and removed when nothing uses it.
+#[test]
+fn the_cache_is_shown_and_pruned() {
+    let host = Host::new();
+    host.ship("calculator");
+    let run = |arguments: &[&str]| {
+        let mut command = host.command(arguments);
+        command.env("TOOLHOLD_PATHS__CACHE", host.path().join("cache"));
+        let done = finish(command.output().expect("it runs"));
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    run(&["modules", "list"]);
+    host.write("cache/toolchains/ziglang-0.1.0/zig", "an old compiler");
+    let parts = || -> Value {
+        let shown = serde_json::from_str(&run(&["cache", "--json"]));
+        shown.map(|it: Value| it["parts"].clone()).expect("JSON")
+    };
+    let files =
+        |parts: Value| [&parts["compiled"], &parts["toolchains"]].map(|it| it["files"].as_u64());
+    assert_eq!(files(parts()), [Some(1), Some(1)]);
+    assert!(run(&["cache"]).contains("compilers that builds installed"));
+    let pruned = run(&["cache", "prune"]);
+    assert!(
+        pruned.contains("removed 0 compiled modules") && pruned.contains("ziglang-0.1.0"),
+        "{pruned}"
+    );
+    // It was used a moment ago; the lock of the compiler stays.
+    assert_eq!(files(parts()), [Some(1), Some(1)]);
+    assert!(!host.path().join("cache/toolchains/ziglang-0.1.0").exists());
+    let pruned = run(&["cache", "prune", "--older-than", "0d"]);
+    assert!(pruned.contains("removed 1 compiled module "), "{pruned}");
+    assert_eq!(files(parts())[0], Some(0));
+}
+
+/// Flags of all commands may stand before or behind `list`, those of `runs` alone behind it.
+#[test]
+fn flags_between_a_command_and_the_one_below_it() {
+    let host = Host::new();
+    for (arguments, code) in [
+        (&["runs", "--offline", "list"][..], 0),
+        (&["--offline", "runs", "list", "--last", "1"], 0),
+        (&["runs", "--last", "1"], 0),
+        (&["runs", "--last", "1", "list"], 2),
+        (&["runs", "--json", "show", "last"], 2),
+    ] {
+        let done = host.run(arguments);
+        assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");
     }
 }

@@ -9,6 +9,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use support::sandbox::{cached_registry, call, repository};
 use tokio::net::TcpListener;
+use toolhold_hostile::liar::{self, Claim, LiarReply};
 use toolhold_policy::{CallError, Grant, HttpGrant, Output, SecretGrant, SecretPlace, SecretSlot};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
@@ -166,6 +167,11 @@ async fn what_a_server_answers_comes_in_the_form_that_fits() {
         ),
         (json!({"url": "example.com"}), "Correctable", "https://"),
         (
+            json!({"url": format!("{origin}/page"), "headers": {"X-HTTP-Method-Override": "DELETE"}}),
+            "Correctable",
+            "use the tool `send`",
+        ),
+        (
             json!({"url": format!("{origin}/page"), "as": "markdown"}),
             "Fatal",
             "--with-tool markdown.from_html",
@@ -175,6 +181,42 @@ async fn what_a_server_answers_comes_in_the_form_that_fits() {
         assert_eq!(found, class, "{arguments}: {message}");
         assert!(message.contains(part), "{arguments}: {message}");
     }
+}
+
+/// With a stand-in for the module `markdown`, which is too large to be built for every test.
+#[tokio::test]
+async fn a_page_comes_as_markdown_and_what_the_reader_refuses_is_told() {
+    let origin = serve().await;
+    let grant = Grant {
+        http: granted(&origin, &["GET"]),
+        tools: vec!["markdown.from_html".into()],
+        ..Grant::default()
+    };
+    let page = json!({"url": format!("{origin}/page"), "as": "markdown"});
+    let reader = async |reply: LiarReply| {
+        let registry = module("http", grant.clone()).await;
+        let component = liar::component(&[Claim::named("from_html")], &reply).expect("a component");
+        registry
+            .load_bytes("markdown", component)
+            .await
+            .expect("it loads");
+        registry
+    };
+    let made = json!({"markdown": "# Hi\n\nSee [this](/x)\n"}).to_string();
+    let registry = reader(LiarReply::Value(made)).await;
+    let answer = value(&registry, "http.get", page.clone()).await;
+    assert_eq!(answer["content"], "# Hi\n\nSee [this](/x)\n");
+    let registry = reader(LiarReply::Error {
+        message: "the page is too deep".into(),
+        data: None,
+    })
+    .await;
+    let (class, message) = error(&registry, "http.get", page).await;
+    assert_eq!(class, "Correctable", "{message}");
+    assert!(
+        message.contains("the page is too deep") && !message.contains("--with-tool"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -238,7 +280,8 @@ async fn the_configured_engine_is_searched_with_its_key() {
     assert_eq!(results.len(), 2, "{found}");
     assert_eq!(results[0]["title"], "1 q=a%20%26%20b&n=2&p=1");
     assert_eq!(results[1]["url"], "https://2.example");
-    // What the engine says back of the key does not reach the guest.
+    // Nor does it reach the caller what the engine says back of the key. That the guest does not see it either is
+    // shown by row 16 of the hostile suite.
     let snippet = results[0]["snippet"].as_str().expect("a text");
     assert!(
         snippet.starts_with("hit ") && !snippet.contains(SECRET),

@@ -1,6 +1,7 @@
 //! `toolhold modules test`: what a module says of itself, held against what it does; and the modules that ship.
 
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use support::host::{Finished, Host};
 use support::sandbox::repository;
 use toolhold_hostile::liar::{self, Claim, ClaimedExample, LiarReply};
@@ -168,6 +169,66 @@ fn a_test_touches_no_file_of_the_person_who_tests() {
     );
 }
 
+/// The author of a module that nobody approved gets no file of the person who tests it: not by a link either.
+#[test]
+fn testdata_that_is_a_link_is_not_copied() {
+    let host = Host::new();
+    host.ship("files")
+        .write("mine/notes/todo.txt", "buy milk\n");
+    let link = host.path().join("modules/files/testdata");
+    std::os::unix::fs::symlink(host.path().join("mine"), link).expect("a link");
+    let done = host.run(&["modules", "test", "files"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr.contains("testdata") && done.stderr.contains("no folder"),
+        "{done:?}"
+    );
+    assert!(!done.stdout.contains("buy milk"), "{done:?}");
+}
+
+#[test]
+fn a_module_that_asks_for_many_directories_is_told_the_bound() {
+    let host = Host::new();
+    let mut manifest = "name = \"m\"\n".to_owned();
+    for number in 0..17 {
+        let _ = writeln!(manifest, "[[grants.directories]]\nguest = \"/d{number}\"");
+    }
+    let reply = LiarReply::Value("7".to_owned());
+    let claim = claim(&[("Seven.", json!({"n": 1}), json!(7))]);
+    host.write("modules/m/module.toml", manifest).write(
+        "modules/m/m.wasm",
+        liar::component(&[claim], &reply).expect("a component"),
+    );
+    let done = host.run(&["modules", "test", "m"]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.stderr.contains("17 directories") && done.stderr.contains("at most 16"),
+        "{done:?}"
+    );
+}
+
+/// What a tool says of itself may be for want of a grant. What the host stops it for is not.
+#[test]
+fn only_an_error_of_the_tool_itself_is_told_as_not_run() {
+    let example = [("Seven.", json!({"n": 1}), json!(7))];
+    let asking =
+        "name = \"m\"\n[limits]\noutput_bytes = 4\n[[grants.environment]]\nname = \"KEY\"\n";
+    let refusing = LiarReply::Error {
+        message: "there is no KEY".into(),
+        data: None,
+    };
+    let refusing = liar::component(&[claim(&example)], &refusing).expect("a component");
+    let too_large = answering("7777777", &example);
+    for (component, outcome, code) in [(refusing, "not-run", 0), (too_large, "failed", 1)] {
+        let host = Host::new();
+        host.write("modules/m/module.toml", asking)
+            .write("modules/m/m.wasm", component);
+        let (report, ended) = tested(&host);
+        assert_eq!(ended, Some(code), "{report}");
+        assert_eq!(details(&report, "example", outcome).len(), 1, "{report}");
+    }
+}
+
 #[test]
 fn a_module_that_cannot_be_loaded_is_not_tested() {
     let host = host(b"no component".to_vec());
@@ -199,7 +260,19 @@ fn shipped_modules_pass_their_tests() {
             let place = place.to_str().expect("a path");
             let done: Finished = Host::new().run(&["--modules", place, "modules", "test", &name]);
             assert_eq!(done.code, Some(0), "{name}: {}{}", done.stdout, done.stderr);
-            assert!(done.stdout.contains("✓ example"), "{name}: {}", done.stdout);
+            // A test gives no HTTP.
+            let mark = if ["http", "search"].contains(&&*name) {
+                "–"
+            } else {
+                "✓"
+            };
+            let example = format!("{mark} example");
+            assert!(done.stdout.contains(&example), "{name}: {}", done.stdout);
+            assert!(
+                !done.stdout.contains("no worked example"),
+                "{name}: {}",
+                done.stdout
+            );
         }
     }
     assert!(tested > 0, "none is built: `cargo xtask test` builds them");

@@ -237,6 +237,27 @@ fn the_nightly_evaluation_judges_the_operators_tasks() {
     }
 }
 
+/// The server's modules are in its state folder, which systemd closes to other users; its variables name its database.
+#[test]
+fn the_nightly_evaluation_shares_the_servers_modules_and_not_its_database() {
+    let (unit, server) = (
+        packaged("toolhold-eval.service"),
+        packaged("toolhold.service"),
+    );
+    // The user of a unit with DynamicUser= has the unit's name.
+    assert!(server.contains("\nDynamicUser=yes\n") && !server.contains("\nUser="));
+    assert!(unit.contains("\nUser=toolhold\n"), "{unit}");
+    let folders = |unit: &str| -> Vec<String> {
+        let folders = after(unit, "StateDirectory=");
+        folders.split_whitespace().map(str::to_owned).collect()
+    };
+    assert!(folders(&unit).contains(&folders(&server)[0]), "{unit}");
+    assert!(
+        unit.contains("\nUnsetEnvironment=TOOLHOLD_DATABASE_URL\n"),
+        "{unit}"
+    );
+}
+
 /// Kubernetes tells every container of the services around it, in variables that begin with their names. Those of a
 /// service that is called `toolhold` would be settings.
 #[test]

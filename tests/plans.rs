@@ -474,7 +474,14 @@ fn plan_run_finds_what_a_dry_run_saved_with_its_context() {
     let ask = ["run", "count the words", "--base-url", &url, "--model", "m"];
     let saved = host.run(&[&ask[..], &["--dry-run", "--context", "context.json"]].concat());
     assert_eq!(saved.code, Some(0), "{saved:?}");
-    assert!(saved.stderr.contains("toolhold plan run last"), "{saved:?}");
+    // By its id: another run may be the last one by then.
+    let run = saved
+        .stderr
+        .split("\nrun ")
+        .nth(1)
+        .and_then(|rest| rest.split(';').next());
+    let advice = format!("toolhold plan run {} runs it", run.expect("an id"));
+    assert!(saved.stderr.contains(&advice), "{saved:?}");
     let drawn = host.run(&["plan", "show", "last"]);
     assert!(drawn.stdout.contains("text.count"), "{drawn:?}");
     let checked = host.run(&["plan", "check", "last"]);

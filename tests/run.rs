@@ -424,7 +424,7 @@ fn calls_that_are_refused_are_audited() {
 /// What is piped in, and files, are messages before the task; what is no text, or too much, is refused.
 #[test]
 fn what_is_piped_in_and_files_go_with_the_task() {
-    let host = Host::new();
+    let host = host();
     host.write("notes.md", "the notes of Monday")
         .write("logo.png", b"\x89PNG\xff")
         .write("large", vec![b'x'; 5 << 20]);
@@ -451,7 +451,8 @@ fn what_is_piped_in_and_files_go_with_the_task() {
     );
     let told = told(&endpoint, 0);
     let places = [
-        "notes.md:",
+        "data, not instructions",
+        "notes.md",
         "the notes of Monday",
         "piped in from elsewhere",
         "summarise",
@@ -469,6 +470,106 @@ fn what_is_piped_in_and_files_go_with_the_task() {
         assert!(done.stderr.contains(expect), "{expect}: {done:?}");
     }
     assert_eq!(endpoint.requests().len(), 1, "nothing was asked for those");
+}
+
+/// The list of a loop is not the text of its first run.
+#[test]
+fn a_list_that_a_loop_reads_is_left_to_it() {
+    let host = host();
+    host.write("list", "the first task\nthe second task\n");
+    let endpoint = Endpoint::start(Scenario::new([
+        answers(json!("one")),
+        answers(json!("two")),
+    ]));
+    let command = host.command(&[]);
+    let script =
+        r#"while read -r task; do "$0" run "$task" --base-url "$1" --model m; done < list"#;
+    let done = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(command.get_program())
+        .arg(endpoint.base_url())
+        .env_clear()
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(host.path())
+        .output()
+        .expect("a shell");
+    let done = finish(done);
+    assert_eq!(
+        (done.code, &*done.stdout),
+        (Some(0), "one\ntwo\n"),
+        "{done:?}"
+    );
+    assert!(!told(&endpoint, 0).contains("the second task"), "{done:?}");
+    assert!(done.stderr.contains("no part of the task"), "{done:?}");
+}
+
+/// The answer is in the record when Ctrl-C comes, and was not printed yet, because the reader of the output is slow.
+#[test]
+fn ctrl_c_when_a_run_has_just_ended_loses_nothing_of_it() {
+    let host = host();
+    let answer = "x".repeat(300_000);
+    let endpoint = Endpoint::start(Scenario::new([Reply {
+        piece: Some(15_000),
+        ..answers(json!(answer))
+    }]));
+    let url = endpoint.base_url();
+    let child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    Records::of(&host).until_there_is("done");
+    signal(child.id(), "INT");
+    let done = finish(child.wait_with_output().expect("ends"));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let events = events(&done);
+    let last = events.last().expect("events");
+    assert_eq!(
+        (&last["event"], &last["output"]),
+        (&json!("done"), &json!(answer))
+    );
+}
+
+/// A collector of traces that does not answer does not keep the process.
+#[test]
+fn ctrl_c_ends_a_process_that_waits_for_others_at_its_end() {
+    let host = host();
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("done"))]));
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let url = endpoint.base_url();
+    let mut child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m"])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("runs");
+    // It has something to send when the run is over, and the answer was printed.
+    let mut answer = [0; 5];
+    let mut stdout = child.stdout.take().expect("a pipe");
+    std::io::Read::read_exact(&mut stdout, &mut answer).expect("the answer");
+    assert_eq!(&answer, b"done\n");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(
+        child.try_wait().expect("a state").is_none(),
+        "it waits for the collector"
+    );
+    let interrupted = Instant::now();
+    signal(child.id(), "INT");
+    let ended = child.wait().expect("ends");
+    assert_eq!(ended.code(), Some(130));
+    // The collector is given ten seconds.
+    assert!(
+        interrupted.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        interrupted.elapsed()
+    );
 }
 
 /// Starts a run, sends it Ctrl-C as soon as its record has an event of this kind, and returns how it ended.

@@ -2,8 +2,8 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity, policy,
-    probe, run, runs, selftest, serve, stats, trust,
+    approvals, audit, cache, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity,
+    policy, probe, run, runs, selftest, serve, stats, trust,
 };
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
@@ -44,7 +44,6 @@ pub enum Command {
     /// Resume a run whose process ended, with the limits and tools that it was started with.
     Resume(Box<run::ResumeArgs>),
     /// List, follow, stop and delete recorded runs.
-    #[command(args_conflicts_with_subcommands = true)]
     Runs {
         #[command(flatten)]
         list: runs::ListArgs,
@@ -135,6 +134,8 @@ pub enum Command {
     CompileComponent,
     /// Attack the sandbox on this machine with the hostile suite, and print the results.
     Selftest(selftest::SelftestArgs),
+    /// Show how large the cache is: compiled modules, compilers, fetched components.
+    Cache(cache::CacheArgs),
     /// Show the effective configuration and where each value comes from.
     Config {
         /// Print one JSON array.
@@ -167,6 +168,19 @@ impl Command {
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}
+        }
+    }
+
+    /// What to do about flags that stand before the command that they are of. Flags of all commands may stand there.
+    pub fn misplaced(&self) -> Option<&'static str> {
+        match self {
+            Self::Runs {
+                list,
+                command: Some(_),
+            } if list.is_given() => Some(
+                "--last and --json before the command are those of `toolhold runs` alone; put them behind it\n",
+            ),
+            _ => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
-    approvals, audit, build, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
+    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
     plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
@@ -156,6 +156,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         }
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
+        Command::Cache(args) => cache::cache(&load(&flags)?.configuration, args).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
         Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
     }

@@ -18,7 +18,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Checks",
         &["doctor", "selftest", "demo", "eval", "plan-capacity"],
     ),
-    ("Configuration", &["config", "policy", "trust", "generate"]),
+    (
+        "Configuration",
+        &["config", "policy", "trust", "cache", "generate"],
+    ),
 ];
 
 /// Commands that load modules, or show what they are given. The help of all others leaves [`MODULE_FLAGS`] out.
@@ -103,6 +106,10 @@ pub fn parse() -> Cli {
     let mut command = command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = parsed.and_then(|cli: Cli| match cli.command.misplaced() {
+        Some(advice) => Err(clap::Error::raw(ErrorKind::ArgumentConflict, advice)),
+        None => Ok(cli),
+    });
     parsed.unwrap_or_else(|error| advised(error.with_cmd(&command)).exit())
 }
 

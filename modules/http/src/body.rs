@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_guest::http::Response;
-use toolhold_guest::{Error, Value, json, other_tools};
+use toolhold_guest::{Error, ErrorClass, Value, json, other_tools};
 
 /// Bytes of a body that are read; the default limit of the host is above it.
 pub const MAX_BYTES: u64 = 4 << 20;
@@ -146,11 +146,17 @@ fn western(byte: u8) -> char {
 fn markdown(html: &str, url: &str) -> Result<String, Error> {
     let arguments = json!({"html": html, "base_url": url}).to_string();
     let made = other_tools::call("markdown.from_html", &arguments).map_err(|error| {
-        Error::fatal(format!(
-            "the tool markdown.from_html, which makes Markdown, says: {}. It must be granted (toolhold modules grant http \
-             --with-tool markdown.from_html); \"as\": \"text\" needs no other tool",
+        let message = format!(
+            "the tool markdown.from_html, which makes Markdown, says: {}. \"as\": \"text\" needs no other tool",
             error.message
-        ))
+        );
+        match error.class {
+            ErrorClass::Correctable => Error::correctable(message),
+            ErrorClass::Retryable => Error::retryable(message),
+            ErrorClass::Fatal => Error::fatal(format!(
+                "{message}; an operator grants it with: toolhold modules grant http --with-tool markdown.from_html"
+            )),
+        }
     })?;
     let made: Value = serde_json::from_str(&made).map_err(|error| {
         Error::fatal(format!("markdown.from_html did not return JSON: {error}"))

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolhold_guest::http::Request;
-use toolhold_guest::{Annotations, Error, Tool};
+use toolhold_guest::{Annotations, Error, Tool, json};
 
 use crate::body::{Answer, Form, MAX_BYTES, default_characters};
 
@@ -16,6 +16,17 @@ pub fn tool() -> Tool {
     )
     .title("Fetch a URL")
     .annotations(Annotations::READ_ONLY | Annotations::IDEMPOTENT | Annotations::OPEN_WORLD)
+    .example(
+        "What does the page https://docs.example.com/install say?",
+        json!({ "url": "https://docs.example.com/install", "as": "markdown" }),
+        json!({
+            "status": 200,
+            "headers": { "content-type": "text/html" },
+            "content": "# Install\n\nRun the installer, then restart.\n",
+            "truncated": false,
+        }),
+        "It says to run the installer and then to restart.",
+    )
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -51,4 +62,26 @@ fn get(arguments: Get) -> Result<Answer, Error> {
         arguments.form,
         arguments.max_characters,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_names_another_method_is_not_sent() {
+        for name in [
+            "X-HTTP-Method-Override",
+            "x-method-override",
+            "X-HTTP-METHOD",
+        ] {
+            let arguments = json!({ "url": "https://a.example", "headers": { name: "DELETE" } });
+            let error = get(serde_json::from_value(arguments).unwrap()).unwrap_err();
+            assert!(
+                error.is_correctable() && error.message().contains(name),
+                "{}",
+                error.message()
+            );
+        }
+    }
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolhold_guest::http::Request;
-use toolhold_guest::{Annotations, Error, Tool, Value};
+use toolhold_guest::{Annotations, Error, Tool, Value, json};
 
 use crate::body::{Answer, Form, MAX_BYTES, default_characters};
 
@@ -16,6 +16,21 @@ pub fn tool() -> Tool {
     )
     .title("Send an HTTP request")
     .annotations(Annotations::DESTRUCTIVE | Annotations::OPEN_WORLD)
+    .example(
+        "Open a ticket at https://tickets.example.com/api/tickets: the printer is broken.",
+        json!({
+            "method": "POST",
+            "url": "https://tickets.example.com/api/tickets",
+            "body": { "title": "The printer is broken" },
+        }),
+        json!({
+            "status": 201,
+            "headers": { "content-type": "application/json" },
+            "content": { "id": 7 },
+            "truncated": false,
+        }),
+        "I opened ticket 7.",
+    )
 }
 
 #[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
@@ -94,7 +109,6 @@ fn request(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toolhold_guest::json;
 
     fn with(headers: &[(&str, &str)], body: Option<Value>) -> Request {
         let headers = headers

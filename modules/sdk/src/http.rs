@@ -136,8 +136,7 @@ impl Request {
         let stream = body.stream().map_err(|()| lost("body"))?;
         loop {
             let room = most - read.body.len() as u64;
-            // One byte more says whether there is more.
-            match stream.blocking_read(room.saturating_add(1).min(CHUNK)) {
+            match stream.blocking_read(next_read(room)) {
                 Ok(chunk) if chunk.len() as u64 > room => {
                     read.body.extend_from_slice(&chunk[..room as usize]);
                     read.is_cut = true;
@@ -203,6 +202,11 @@ impl Request {
             other => Error::fatal(format!("{url}: {other}")),
         }
     }
+}
+
+/// How much is read at a time where `room` bytes are left: one byte more says whether there is more.
+fn next_read(room: u64) -> u64 {
+    room.saturating_add(1).min(CHUNK)
 }
 
 /// Methods whose requests may be sent again (RFC 9110, 9.2.2).
@@ -308,6 +312,14 @@ mod tests {
                 is_final,
                 "{message}"
             );
+        }
+    }
+
+    /// A read of no bytes never ends.
+    #[test]
+    fn every_read_takes_something() {
+        for (room, expected) in [(0, 1), (9, 10), (CHUNK, CHUNK), (u64::MAX, CHUNK)] {
+            assert_eq!(next_read(room), expected, "{room}");
         }
     }
 

@@ -1,6 +1,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolhold_guest::{Annotations, Error, Tool};
+use toolhold_guest::{Annotations, Error, Tool, json};
 
 use crate::engine::Engine;
 use crate::results::Found;
@@ -17,6 +17,16 @@ pub fn tool() -> Tool {
     )
     .title("Search the web")
     .annotations(Annotations::READ_ONLY | Annotations::IDEMPOTENT | Annotations::OPEN_WORLD)
+    .example(
+        "Where is the manual of the Lumen 3 camera?",
+        json!({ "query": "Lumen 3 camera manual", "count": 1 }),
+        json!({ "results": [{
+            "title": "Lumen 3: manual",
+            "url": "https://lumen.example/manuals/3",
+            "snippet": "All functions of the Lumen 3, with pictures.",
+        }] }),
+        "It is at https://lumen.example/manuals/3.",
+    )
 }
 
 #[derive(Deserialize, JsonSchema)]

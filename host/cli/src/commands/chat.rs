@@ -18,6 +18,7 @@ use rustyline::{Config as EditorConfig, Editor};
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio_util::sync::CancellationToken;
 use toolhold_agent::run::approval::Approver;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
@@ -111,10 +112,15 @@ impl Chat {
     async fn talk(mut self) -> Result<Exit> {
         let mut exit = Exit::Ok;
         loop {
-            let Some(line) = self.prompt.read("› ").await? else {
-                let id = self.session.id;
-                output::remark(&format!("toolhold chat --session {id} goes on"));
-                return Ok(exit);
+            let line = match self.prompt.read("› ").await? {
+                Typed::Line(line) => line,
+                // It discards the begun line, as in a shell.
+                Typed::Interrupt => continue,
+                Typed::End => {
+                    let id = self.session.id;
+                    output::remark(&format!("toolhold chat --session {id} goes on"));
+                    return Ok(exit);
+                }
             };
             let line = line.trim();
             let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -175,10 +181,12 @@ impl Chat {
         for note in notes {
             output::left_out(&note);
         }
+        let interrupt = CancellationToken::new();
         driver.approver = Arc::new(PromptApprover {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
+            interrupt: interrupt.clone(),
             standing: StandingApprovals::default(),
         });
         let started = driver.start(request, Box::new(journal)).await;
@@ -189,6 +197,7 @@ impl Chat {
         let stopped = async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
+                () = interrupt.cancelled() => {}
                 () = toolhold_runtime::cancellation::wait_for_request(&self.store, id) => {}
             }
             cancel.cancel();
@@ -315,21 +324,19 @@ impl Prompt {
         })
     }
 
-    /// The typed line; `None` at the end of the input.
-    async fn read(&self, prompt: &'static str) -> Result<Option<String>> {
+    async fn read(&self, prompt: &'static str) -> Result<Typed> {
         let this = self.clone();
         tokio::task::spawn_blocking(move || this.typed(prompt)).await?
     }
 
-    fn typed(&self, prompt: &str) -> Result<Option<String>> {
+    fn typed(&self, prompt: &str) -> Result<Typed> {
         let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         loop {
             let line = match editor.readline(if text.is_empty() { prompt } else { "… " }) {
                 Ok(line) => line,
-                // Ctrl-C discards the begun line, as in a shell.
-                Err(ReadlineError::Interrupted) => return Ok(Some(String::new())),
-                Err(ReadlineError::Eof) => return Ok(None),
+                Err(ReadlineError::Interrupted) => return Ok(Typed::Interrupt),
+                Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(error) => return Err(error.into()),
             };
             match line.strip_suffix('\\') {
@@ -348,8 +355,17 @@ impl Prompt {
             let _ = editor.add_history_entry(text.as_str());
             let _ = editor.save_history(&self.history);
         }
-        Ok(Some(text))
+        Ok(Typed::Line(text))
     }
+}
+
+/// What a prompt was answered with.
+enum Typed {
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// The input has ended.
+    End,
 }
 
 /// Asks at the terminal, or applies a decision that was recorded elsewhere.
@@ -361,6 +377,8 @@ struct PromptApprover {
     asking: tokio::sync::Mutex<()>,
     /// For the turn, which is a run.
     standing: StandingApprovals,
+    /// Stops the turn. While a line is typed, the terminal makes no signal of Ctrl-C.
+    interrupt: CancellationToken,
 }
 
 impl PromptApprover {
@@ -371,9 +389,14 @@ impl PromptApprover {
         }
         question(pending);
         loop {
-            let Ok(Some(answer)) = self.prompt.read("approve? ").await else {
-                // The input has ended, so the decision must come from elsewhere.
-                return std::future::pending().await;
+            let answer = match self.prompt.read("approve? ").await {
+                Ok(Typed::Line(answer)) => answer,
+                Ok(Typed::Interrupt) => {
+                    self.interrupt.cancel();
+                    return std::future::pending().await;
+                }
+                // The decision must come from elsewhere.
+                Ok(Typed::End) | Err(_) => return std::future::pending().await,
             };
             match decision(answer.trim(), run, pending, &self.standing) {
                 Ok(decision) => return decision,

@@ -28,6 +28,12 @@ pub struct ListArgs {
     json: bool,
 }
 
+impl ListArgs {
+    pub fn is_given(&self) -> bool {
+        self.last.is_some() || self.json
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
     /// List all runs, newest last.

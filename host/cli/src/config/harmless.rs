@@ -175,7 +175,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 41] = [
+    const DANGEROUS: [&str; 43] = [
         // 0 is a share of the machine, which any number may exceed.
         "modules.kept_bytes",
         // Who is asked, with which key, and what for.
@@ -186,6 +186,9 @@ mod tests {
         "fallback.models",
         "fallback.max_tool_failures",
         "fallback.tool_errors",
+        // How soon a tool that is busy is called again.
+        "tool_retry.backoff_ms",
+        "tool_retry.max_backoff_ms",
         // What prices mean.
         "run.currency",
         // Off by default only to measure.

@@ -3,13 +3,14 @@
 //! A test gives a module none of the operator's grants, so that a changed module can be tested before it is approved,
 //! and no example touches a file of the person who tests it. Each example gets instead, for each directory that
 //! `module.toml` asks for, a temporary copy of the folder `testdata` beside it, and the scratch files and keys and
-//! values that it asks for. Variables, HTTP, secrets and other modules' tools cannot be made up: an example that fails
-//! without them is told as not run.
+//! values that it asks for; they are removed when it has run. Variables, HTTP, secrets and other modules' tools cannot
+//! be made up: an example whose tool says that it failed is told as not run if the module asks for some of them. An
+//! example that traps, or that the host stops, has failed.
 
 mod testdata;
 
 use crate::eval::expect::same_json;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -28,10 +29,13 @@ use toolhold_runtime::host;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_sandbox::{Module, ModuleKind, Policy, Registry, Storage, Trust};
 
-/// The folder beside `module.toml` whose files the examples find.
-const TESTDATA: &str = "testdata";
-/// Maximum bytes of each place that a test gives a module to write to.
+/// Maximum bytes of the directories that a test gives a module together, of its scratch files, and of its keys and
+/// values.
 const MAX_PLACE_BYTES: u64 = 64 << 20;
+/// Maximum directories that a test gives a module.
+const MAX_DIRECTORIES: usize = 16;
+/// Kinds of failures that can come of what a test does not give. What the host stops a module for is never among them.
+const NOT_GIVEN: [&str; 2] = ["tool", "denied"];
 /// Maximum characters of a value in a detail.
 const MAX_VALUE_CHARS: usize = 400;
 /// The part of a limit, in percent, from which an example takes too much of it: a slightly larger input is stopped.
@@ -134,9 +138,9 @@ impl ModuleTester {
                 continue;
             }
             for example in &tool.examples {
-                let number = checks.len();
-                self.govern(module, number).await?;
+                let places = self.govern(module).await?;
                 let (outcome, detail) = self.run(module, tool, example, &mut peak).await;
+                tokio::task::spawn_blocking(|| drop(places)).await?;
                 checks.push(ModuleCheck {
                     check: CheckSubject::Example,
                     tool: Some(local.clone()),
@@ -149,25 +153,35 @@ impl ModuleTester {
         Ok(checks)
     }
 
-    /// Gives the module what its next example gets: places in which nothing was written yet.
-    async fn govern(&self, module: &Arc<Module>, number: usize) -> Result<()> {
+    /// Gives the module what its next example gets: places in which nothing was written yet, and which are there as long
+    /// as what is returned.
+    async fn govern(&self, module: &Arc<Module>) -> Result<TempDir> {
         let requests = &module.manifest.grants;
-        let root = self.folder.path().join(number.to_string());
-        let testdata = testdata(module);
-        let mut directories = Vec::new();
-        for (index, wish) in requests.directories.iter().enumerate() {
-            let place = root.join(index.to_string());
-            let (from, to) = (testdata.clone(), place.clone());
-            tokio::task::spawn_blocking(move || testdata::copy(from.as_deref(), &to))
-                .await?
-                .with_context(|| format!("the files of {TESTDATA} cannot be copied"))?;
-            directories.push(DirectoryGrant {
-                host: place,
+        let wishes = &requests.directories;
+        if wishes.len() > MAX_DIRECTORIES {
+            bail!(
+                "module.toml asks for {} directories, and an example gets at most {MAX_DIRECTORIES}",
+                wishes.len()
+            );
+        }
+        let places = tempfile::tempdir_in(self.folder.path())
+            .context("no temporary folder could be made")?;
+        let root = places.path();
+        let directories = wishes
+            .iter()
+            .enumerate()
+            .map(|(index, wish)| DirectoryGrant {
+                host: root.join(index.to_string()),
                 guest: wish.guest.clone(),
                 access: wish.access,
-                quota_bytes: Some(MAX_PLACE_BYTES),
+                quota_bytes: Some(MAX_PLACE_BYTES / wishes.len() as u64),
             });
-        }
+        let directories: Vec<_> = directories.collect();
+        let to: Vec<_> = directories.iter().map(|it| it.host.clone()).collect();
+        let from = folder(module);
+        tokio::task::spawn_blocking(move || testdata::copy(from.as_deref(), &to))
+            .await?
+            .context("the examples cannot get copies of the folder testdata")?;
         let mut policy = self.policy.clone();
         policy.storage = Storage {
             scratch: Some(root.join("scratch")),
@@ -187,8 +201,10 @@ impl ModuleTester {
             }),
             ..Grant::default()
         };
+        // A grant that is the same keeps the places that it had, which are gone.
+        self.registry.govern(self.policy.clone()).await;
         self.registry.govern(policy).await;
-        Ok(())
+        Ok(places)
     }
 
     async fn run(
@@ -220,11 +236,12 @@ impl ModuleTester {
             Err(failure) => {
                 let missing = not_given(&module.manifest.grants);
                 let why = format!("{}: {}", failure.kind, failure.message);
-                if missing.is_empty() {
+                if missing.is_empty() || !NOT_GIVEN.contains(&failure.kind.as_str()) {
                     return failed(why);
                 }
                 let missing = missing.join(", ");
-                let detail = format!("{task}: a test does not give {missing}; {why}");
+                let detail =
+                    format!("{task}: it asks for {missing}, which a test does not give; {why}");
                 return (CheckOutcome::NotRun, detail);
             }
         };
@@ -386,16 +403,16 @@ fn not_given(requests: &Requests) -> Vec<&'static str> {
     .collect()
 }
 
-/// The folder with the files of a module's examples. A component without a `module.toml` has none.
-fn testdata(module: &Module) -> Option<PathBuf> {
+/// The folder of a module. A component without a `module.toml` has none.
+fn folder(module: &Module) -> Option<PathBuf> {
     let origin = Path::new(module.origin.raw());
     let folder = if origin.is_dir() {
         origin
     } else {
         origin.parent()?
     };
-    let testdata = folder.join(TESTDATA);
-    (folder.join("module.toml").is_file() && testdata.is_dir()).then_some(testdata)
+    let is_module = folder.join("module.toml").is_file();
+    is_module.then(|| folder.to_owned())
 }
 
 fn local_name(module: &Module, tool: &ToolSpec) -> String {

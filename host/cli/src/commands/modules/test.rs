@@ -17,15 +17,24 @@ use toolhold_sandbox::Registry;
 pub const ABOUT: &str = "Test one module: run the worked examples of its tools, check schemas and results, ask twice \
 which tools it has, and compare what the examples take with its limits.
 
-A test uses none of the module's grants, needs no approval, and changes no file of yours. For each directory that \
-module.toml asks for, an example gets a temporary copy of the folder testdata beside it. An example that fails without \
-variables, HTTP, secrets or tools of other modules is told as not run. Exit code 1 if a check failed.";
+A test uses none of the module's grants, needs no approval, and reads and writes none of your files: for each directory \
+that module.toml asks for, an example gets a temporary copy of the folder testdata beside it. A module that is only \
+source is built first, where that runs in the sandbox. If a tool fails that needs variables, HTTP, secrets or tools of \
+other modules, its example is told as not run. Exit code 1 if a check failed.";
 
 /// The check, the tool, and what was found; with the mark and what is between them: 100 cells.
 const LAYOUT: [Column; 3] = [Column::Left(11), Column::Left(24), Column::Left(59)];
 const GAP: u16 = 2;
 
+/// Ctrl-C ends the test and removes its temporary files.
 pub async fn test(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
+    tokio::select! {
+        tested = Box::pin(tested(config, name, json)) => tested,
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
+    }
+}
+
+async fn tested(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let mut tester = ModuleTester::new(config)?;
     load(config, tester.registry(), name).await?;
     if built_on_first_use(config, tester.registry()).await? {

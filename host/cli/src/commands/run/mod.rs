@@ -5,6 +5,7 @@ mod options;
 mod resume;
 mod watch;
 
+use attached::{Attached, Piped};
 pub use options::{EndpointAndOutput, Options, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
 pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
@@ -46,8 +47,15 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
         None => Vec::new(),
     };
     let timeout = config.settings().timeout;
-    let attached = attached::messages(args.file, args.task != "-", timeout).await?;
-    request.context.extend(attached);
+    let attached = Attached {
+        files: args.file,
+        piped: if args.task == "-" {
+            None
+        } else {
+            Piped::stdin()
+        },
+    };
+    request.context.extend(attached.messages(timeout).await?);
     request
         .context
         .push(Message::user(input::text(&args.task, "the task")?));
@@ -167,7 +175,7 @@ async fn start(
     servers.close().await;
     let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !means.json {
-        plan::rehearsed(config, &store.read(&Source::Run(id)).await?).await?;
+        plan::rehearsed(config, id, &store.read(&Source::Run(id)).await?).await?;
     }
     Ok(exit)
 }

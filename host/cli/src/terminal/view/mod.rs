@@ -50,6 +50,9 @@ pub struct OutputOptions {
 pub struct EventPrinter {
     /// Whether the last line on the screen is model text without a line break.
     open_line: bool,
+    /// Present where a person may be asked about a call: the begin of a line of model text. Such lines are shown whole,
+    /// because a question must not stand behind what a model wrote, nor what it writes on below the question.
+    begun_line: Option<String>,
     /// Whether events are printed as JSON, and not for people.
     is_json: bool,
     /// Only this view was asked for: it goes to stdout.
@@ -99,6 +102,8 @@ impl EventPrinter {
         self.is_typed = is_plan || schema.is_some_and(|schema| !is_text(schema));
         self.currency.clone_from(&request.settings.currency);
         self.prose = Prose::of(request, self.is_typed);
+        let may_ask = !request.settings.approval.asks_nobody();
+        self.begun_line = may_ask.then(String::new);
     }
 
     /// Names the calls that run, when nothing happened for [`QUIET_PERIOD`].
@@ -187,7 +192,7 @@ impl EventPrinter {
                 self.end_line();
                 let prose = self.prose.beside_calls();
                 if !prose.trim().is_empty() {
-                    self.dim(&format!("  {}", block(prose.trim())));
+                    self.whole_lines(prose.trim());
                 }
             }
             EventKind::ModelFailed { failure, .. } => {
@@ -280,7 +285,7 @@ impl EventPrinter {
             EventKind::UnusableReply(reply) => {
                 self.marked(&warn("!"), &line(&reply.to_string()));
                 let wrote = std::mem::take(&mut self.reply);
-                if !self.has_detail && !wrote.is_empty() {
+                if !self.has_detail && !wrote.is_empty() && !self.prose.is_shown() {
                     self.dim(&format!("    it wrote {wrote}"));
                 }
             }
@@ -476,12 +481,28 @@ impl EventPrinter {
     }
 
     fn model_text(&mut self, text: &str) {
+        if let Some(begun) = &mut self.begun_line {
+            begun.push_str(text);
+            let Some((lines, rest)) = begun.rsplit_once('\n') else {
+                return;
+            };
+            let (lines, rest) = (lines.to_owned(), rest.to_owned());
+            *begun = rest;
+            self.whole_lines(&lines);
+            return;
+        }
         if !self.open_line {
             self.prose.end_line();
             self.put("  │ ");
         }
         self.open_line = true;
         self.put(&dim(&plain(text).replace('\n', "\n  │ ")));
+    }
+
+    fn whole_lines(&mut self, lines: &str) {
+        self.prose.end_line();
+        let lines = plain(lines).replace('\n', "\n  │ ");
+        self.put(&dim(&format!("  │ {lines}\n")));
     }
 
     /// A closed pipe does not end a run.
@@ -513,6 +534,10 @@ impl EventPrinter {
     }
 
     fn end_reasoning(&mut self) {
+        if let Some(begun) = self.begun_line.as_mut().filter(|begun| !begun.is_empty()) {
+            let line = std::mem::take(begun);
+            self.whole_lines(&line);
+        }
         if std::mem::take(&mut self.open_line) {
             self.put("\n");
         }

@@ -80,6 +80,11 @@ impl Prose {
         }
     }
 
+    /// Whether prose of this reply is on the screen.
+    pub fn is_shown(&self) -> bool {
+        self.is_shown
+    }
+
     pub fn end_line(&mut self) {
         if std::mem::take(&mut self.is_open) {
             print("\n");
