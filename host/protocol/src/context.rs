@@ -7,7 +7,7 @@ use crate::advisor::Advisor;
 use crate::data::{Data, Method, Write};
 use crate::meta::Meta;
 use crate::plan::Mode;
-use crate::reference::Path;
+use crate::reference::{Path, Segment};
 use crate::tool::Tool;
 use crate::turn::Role;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -307,7 +307,13 @@ impl Context {
                     );
                     return Err(MessageFault::new("/kind", reason));
                 }
-                self.write(path, message.instance.clone(), method, message.data.clone())?;
+                let value = under_its_path(&path, &message.data).unwrap_or(&message.data);
+                self.write(
+                    path.clone(),
+                    message.instance.clone(),
+                    method,
+                    value.clone(),
+                )?;
             }
             Message::Input(message) => {
                 let schema = Some(&message.schema);
@@ -462,6 +468,32 @@ impl DataMessage {
         };
         Ok((path, self.hidden.method.unwrap_or(default)))
     }
+}
+
+/// The value in `data`, if that repeats the names of `path` around it: `{"user": {"status": 1}}` at `†data.user.status`
+/// means 1.
+fn under_its_path<'a>(path: &Path, data: &'a Value) -> Option<&'a Value> {
+    let mut value = data;
+    for segment in &path.segments {
+        let (Segment::Key(name), Value::Object(fields)) = (segment, value) else {
+            return None;
+        };
+        value = fields.get(name).filter(|_| fields.len() == 1)?;
+    }
+    (!path.segments.is_empty()).then_some(value)
+}
+
+/// The `data` of a message that writes `value` at `path`: the value, or what repeats the names around it where it
+/// would be taken for that.
+pub fn data_at(path: &Path, value: &Value) -> Value {
+    if under_its_path(path, value).is_none() {
+        return value.clone();
+    }
+    let names = path.segments.iter().rev();
+    names.fold(value.clone(), |inner, segment| match segment {
+        Segment::Key(name) => Map::from_iter([(name.clone(), inner)]).into(),
+        Segment::Index(_) => inner,
+    })
 }
 
 fn user() -> Role {
