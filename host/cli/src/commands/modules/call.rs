@@ -28,6 +28,7 @@ use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::AuditMode;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
+use uuid::Uuid;
 
 /// Flags of the call.
 #[derive(Debug, Clone, Copy)]
