@@ -87,8 +87,10 @@ impl Task {
             request.instructions.clone_from(instructions);
         }
         let (place, messages) = self.messages()?;
-        if !messages.is_empty() || self.context.is_none() {
+        if !before.is_empty() {
             has_all_results(place, "message of the role tool", before, messages)?;
+        }
+        if !messages.is_empty() || self.context.is_none() {
             let mut said = conversation(place, before, messages)?;
             if self.instructions.is_some() {
                 said.instructions = None;
