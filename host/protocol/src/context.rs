@@ -1,13 +1,16 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
+mod placed;
 mod wire;
 mod written;
+
+pub use placed::data_at;
 
 use crate::advisor::Advisor;
 use crate::data::{Data, Method, Write};
 use crate::meta::Meta;
 use crate::plan::Mode;
-use crate::reference::{Path, Segment};
+use crate::reference::Path;
 use crate::tool::Tool;
 use crate::turn::Role;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -307,13 +310,8 @@ impl Context {
                     );
                     return Err(MessageFault::new("/kind", reason));
                 }
-                let value = under_its_path(&path, &message.data).unwrap_or(&message.data);
-                self.write(
-                    path.clone(),
-                    message.instance.clone(),
-                    method,
-                    value.clone(),
-                )?;
+                let value = message.value_at(&path).clone();
+                self.write(path, message.instance.clone(), method, value)?;
             }
             Message::Input(message) => {
                 let schema = Some(&message.schema);
@@ -444,56 +442,6 @@ impl Context {
         }
         Ok(())
     }
-}
-
-impl DataMessage {
-    /// Where in the kind the data belongs, and how: a plain message is merged into what there is, the
-    /// result of a call goes where the call said.
-    fn place(&self) -> Result<(Path, Method), MessageFault> {
-        let target = self
-            .hidden
-            .call
-            .as_ref()
-            .and_then(|call| call.get("_outputPath"));
-        let path = match target.and_then(Value::as_str) {
-            Some(target) => target
-                .parse::<Path>()
-                .map_err(|error| MessageFault::new("/_call/_outputPath", error.to_string()))?,
-            None => Path::root(&self.kind),
-        };
-        let default = if target.is_some() {
-            Method::Set
-        } else {
-            Method::Merge
-        };
-        Ok((path, self.hidden.method.unwrap_or(default)))
-    }
-}
-
-/// The value in `data`, if that repeats the names of `path` around it: `{"user": {"status": 1}}` at `†data.user.status`
-/// means 1.
-fn under_its_path<'a>(path: &Path, data: &'a Value) -> Option<&'a Value> {
-    let mut value = data;
-    for segment in &path.segments {
-        let (Segment::Key(name), Value::Object(fields)) = (segment, value) else {
-            return None;
-        };
-        value = fields.get(name).filter(|_| fields.len() == 1)?;
-    }
-    (!path.segments.is_empty()).then_some(value)
-}
-
-/// The `data` of a message that writes `value` at `path`: the value, or what repeats the names around it where it
-/// would be taken for that.
-pub fn data_at(path: &Path, value: &Value) -> Value {
-    if under_its_path(path, value).is_none() {
-        return value.clone();
-    }
-    let names = path.segments.iter().rev();
-    names.fold(value.clone(), |inner, segment| match segment {
-        Segment::Key(name) => Map::from_iter([(name.clone(), inner)]).into(),
-        Segment::Index(_) => inner,
-    })
 }
 
 fn user() -> Role {
