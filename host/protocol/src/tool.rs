@@ -128,6 +128,9 @@ const RESERVED: [&str; 11] = [
     "_imports",
 ];
 
+/// The `_module` of a clean room for one call: an empty context, and what `_scopes` lets in.
+pub const ANONYMOUS: &str = "anonymous";
+
 /// Maximum keys in a tool's scopes.
 const MAX_SCOPES: usize = 64;
 
@@ -219,11 +222,11 @@ impl DefinitionReader<'_> {
         let execution = self.execution(properties, is_activity)?;
         let tool = Tool {
             name: self.name.to_owned(),
-            description: ["description", "title"]
+            description: ["title", "description"]
                 .iter()
-                .find_map(|key| schema.get(*key)?.as_str())
-                .unwrap_or_default()
-                .to_owned(),
+                .filter_map(|key| schema.get(*key)?.as_str())
+                .collect::<Vec<_>>()
+                .join("\n"),
             parameters: parameters(schema, properties),
             output: properties.get("_output").cloned(),
             output_path: self.output_path(properties, execution == Execution::Latent)?,
@@ -274,6 +277,10 @@ impl DefinitionReader<'_> {
                 continue;
             };
             return match text(module) {
+                // The activity answers the call in the place of a model.
+                Some(ANONYMOUS) if properties.get("_activity").is_some_and(names_something) => {
+                    self.activity(properties, is_activity)
+                }
                 Some(module) if !module.trim().is_empty() => {
                     Ok(Execution::Module(module.to_owned()))
                 }
@@ -283,6 +290,14 @@ impl DefinitionReader<'_> {
                 )),
             };
         }
+        self.activity(properties, is_activity)
+    }
+
+    fn activity(
+        &self,
+        properties: &Map<String, Value>,
+        is_activity: impl Fn(&str) -> bool,
+    ) -> Result<Execution, ToolError> {
         match properties.get("_activity").map(|own| (own, text(own))) {
             Some((_, Some(activity))) if !activity.is_empty() => {
                 Ok(Execution::Activity(activity.to_owned()))
@@ -369,6 +384,10 @@ pub fn scope(key: &Value) -> Result<Path, String> {
     written
         .parse()
         .map_err(|error: ReferenceError| format!("holds no context key: {error}"))
+}
+
+fn names_something(value: &Value) -> bool {
+    text(value).is_some_and(|name| !name.is_empty())
 }
 
 /// `{"const": "x"}` or `"x"`.

@@ -286,6 +286,9 @@ impl Toolbox for SandboxTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
+            if let Some(reason) = no_address(name) {
+                return Err(reason);
+            }
             let request = self.requests.find(name).transpose()?;
             if name.starts_with("./") && ends_in(name, "json") {
                 return match request {
@@ -390,6 +393,17 @@ pub fn usage(usage: toolhold_policy::CallUsage) -> ToolUsage {
         memory_bytes: usage.memory_bytes,
         ..ToolUsage::default()
     }
+}
+
+/// Why an address that is not a registry's names nothing here.
+fn no_address(name: &str) -> Option<String> {
+    let (scheme, _) = name.split_once("://")?;
+    (scheme != "oci").then(|| {
+        format!(
+            "{name:?} is an address, and nothing is fetched from those with {scheme}://; put the saved Request into \
+             the requests folder and name it, or name a component by its oci:// reference"
+        )
+    })
 }
 
 /// A data message: `data` is the result, and `_outputPath` (its own, or that of a whole call in `_call`) is

@@ -19,6 +19,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
+use toolhold_agent::language;
 use toolhold_agent::run::approval::Approver;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
@@ -158,10 +159,13 @@ impl Chat {
             ..RunClient::default()
         };
         let mut request = self.agent.request();
-        if let Some(last) = turns.last() {
-            request.context = left_by(&self.store, last.id).await?;
-        }
         request.context.push(Message::user(text));
+        if let Some(tag) = language::recognise(text) {
+            language::keep(&mut request, tag, false);
+        }
+        if let Some(last) = turns.last() {
+            left_by(&self.store, last.id).await?.put(&mut request);
+        }
         request.allowed = self.agent.allowed(&behalf);
         let observer = self.telemetry.observe(ObservedRun {
             run: request.id,
@@ -253,7 +257,7 @@ impl Chat {
         for turn in self.store.turns(self.session.id).await? {
             println!("{} {}", style::bold("›"), style::plain(&turn.task));
             let said = left_by(&self.store, turn.id).await?;
-            if let Some(Message::Text(text)) = said.last() {
+            if let Some(Message::Text(text)) = said.context.last() {
                 println!("{}", style::plain(&text.text));
             }
         }

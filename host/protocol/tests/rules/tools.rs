@@ -55,6 +55,24 @@ fn reserved_properties_are_read_and_not_parameters() {
 }
 
 #[test]
+fn a_title_stands_beside_the_description() {
+    for (rule, title, description, meant) in [
+        (
+            "3.1",
+            Some("Weather"),
+            Some("Of a city."),
+            "Weather\nOf a city.",
+        ),
+        ("3.1", Some("Weather"), None, "Weather"),
+        ("3.1", None, Some("Of a city."), "Of a city."),
+    ] {
+        let schema = json!({"type": "object", "title": title, "description": description});
+        let (tool, _) = parse(&schema).unwrap();
+        assert_eq!(tool.description, meant, "{rule}");
+    }
+}
+
+#[test]
 fn a_call_is_run_by_the_first_that_is_named() {
     let activity = |name: &str| Execution::Activity(name.into());
     let module = |name: &str| Execution::Module(name.into());
@@ -70,6 +88,18 @@ fn a_call_is_run_by_the_first_that_is_named() {
             "t",
             json!({"_delegate": {"const": "m"}}),
             module("m"),
+        ),
+        (
+            "3.2",
+            "t",
+            json!({"_module": {"const": "anonymous"}, "_activity": {"const": "a"}}),
+            activity("a"),
+        ),
+        (
+            "3.2",
+            "t",
+            json!({"_delegate": {"const": "anonymous"}, "_activity": {"const": ""}}),
+            module("anonymous"),
         ),
         (
             "3.2",

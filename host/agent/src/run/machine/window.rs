@@ -9,9 +9,10 @@ use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
 use toolhold_model::chat::ChatRequest;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::ContextOverflow;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
@@ -187,6 +188,15 @@ impl Machine {
                 tokens_after: self.window.prompt(&composed),
             });
         }
+        if let Some(message) = self.too_long(&composed) {
+            self.fail(
+                StopReason::TokenBudget,
+                ErrorClass::Correctable,
+                message,
+                effects,
+            );
+            return None;
+        }
         let reply = self.reply_tokens(&composed);
         composed.request.max_tokens = Some(reply);
         if !self.is_aside() {
@@ -202,6 +212,19 @@ impl Machine {
             exact,
         });
         Some(composed.request)
+    }
+
+    /// Why the Request is not sent, if its prompt is longer than the client allows although all history is summed
+    /// up. A candidate of the fallback is shown a copy of what was sent.
+    fn too_long(&self, composed: &Composed) -> Option<String> {
+        let most = self.request.settings.window.max_prompt?;
+        let prompt = composed.size.most(self.window.prompt(composed));
+        (prompt > most && !self.is_aside()).then(|| {
+            format!(
+                "the context takes about {prompt} tokens, of which at most {most} are allowed (max_context_tokens), and \
+                 nothing more of it can be summed up; give a shorter task, fewer tools or a higher maximum"
+            )
+        })
     }
 
     /// The token limit of the reply to this Request.

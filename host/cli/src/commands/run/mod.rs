@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use toolhold_agent::{Activities, Driver};
+use toolhold_agent::{Activities, Driver, language};
 use toolhold_mcp::Servers;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::saved::SavedRequest;
@@ -56,12 +56,14 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
         },
     };
     request.context.extend(attached.messages(timeout).await?);
-    request
-        .context
-        .push(Message::user(input::text(&args.task, "the task")?));
+    let task = input::text(&args.task, "the task")?;
     if let Some(instructions) = args.instructions {
         request.instructions = instructions;
     }
+    if let Some(tag) = language::recognise(&task) {
+        language::keep(&mut request, tag, false);
+    }
+    request.context.push(Message::user(task));
     request.output_schema = args.output_schema.as_deref().map(input::json).transpose()?;
     Box::pin(start(config, request, None, args.options)).await
 }
