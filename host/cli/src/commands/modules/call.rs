@@ -28,6 +28,7 @@ use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::AuditMode;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
+use uuid::Uuid;
 
 /// Flags of the call.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +57,7 @@ pub async fn call(
         registry = load(config, Some(name)).await?;
     }
     host::load_callees(&registry, config, &|_| ()).await?;
-    let module = module(&registry, name)?;
+    let module = module(config, &registry, name)?;
     for note in &module.notes {
         output::note(&warn("note:"), &format!("{name}: {note}"));
     }
