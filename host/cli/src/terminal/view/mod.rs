@@ -26,6 +26,7 @@ use toolhold_protocol::reference::Path;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
+use toolhold_runtime::tools::DENIED;
 use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
 
 /// Most lines shown of a guest's output.
@@ -413,7 +414,13 @@ impl EventPrinter {
 
     fn printed(&mut self, printed: &[String]) {
         for text in printed.iter().take(MAX_GUEST_LINES) {
-            self.dim(&format!("    {}", cut(&line(text))));
+            // A rule that is cut would allow another thing. It is bounded where it is made.
+            let text = if text.starts_with(DENIED) {
+                line(text)
+            } else {
+                cut(&line(text))
+            };
+            self.dim(&format!("    {text}"));
         }
         if let more @ 1.. = printed.len().saturating_sub(MAX_GUEST_LINES) {
             self.dim(&format!("    … {more} more lines"));
