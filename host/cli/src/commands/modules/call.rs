@@ -86,7 +86,7 @@ pub async fn call(
     });
     let pipeline = CallPipeline {
         recorder: recorder.of(RecordedCaller {
-            policy: shields.policy(&settings, 0).hash.into(),
+            policy: shields.policy(&settings, None, 0).hash.into(),
             way: Map::from_iter([("via".to_owned(), "cli".into())]),
             ..RecordedCaller::default()
         }),
