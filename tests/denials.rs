@@ -244,7 +244,7 @@ async fn what_a_key_withholds_is_not_asked_of_the_operator() {
 fn authors_see_which_grant_is_missing() {
     let host = Host::new();
     host.ship("files");
-    let line = "denied: to read and write a directory as /data, which its module.toml asks for; allowed by: toolhold \
+    let line = "not granted: to read and write a directory as /data, which its module.toml asks for; allowed by: toolhold \
                 modules grant files --with-dir DIR:/data:rw";
     let called = host.run(&["modules", "call", "files.read", r#"{"path":"a.txt"}"#]);
     assert_eq!(called.code, Some(5), "{called:?}");

@@ -11,11 +11,11 @@ use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
-    CallError, CallReport, Caller, Denials, GrantRestrictions, Invocation, Output, Permit,
+    CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Output, Permit,
     Restriction, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::Registry;
 
@@ -450,13 +450,18 @@ pub fn printed(report: &CallReport) -> Vec<String> {
     lines
 }
 
-/// How the lines begin that say what a call was denied. They are the host's: those of a guest begin with their source.
-pub const DENIED: &str = "denied: ";
-
 /// What a call asked for and was not given, one a line, with what would allow it.
 pub fn denied(denials: &Denials) -> Vec<String> {
     let kept = denials.kept.iter();
-    let mut lines: Vec<_> = kept.map(|denial| format!("{DENIED}{denial}")).collect();
+    let line = |denial: &Denial| {
+        let what = if denial.is_refused {
+            DENIED
+        } else {
+            NOT_GRANTED
+        };
+        format!("{what}{denial}")
+    };
+    let mut lines: Vec<_> = kept.map(line).collect();
     if denials.dropped > 0 {
         lines.push(format!("{DENIED}{} more times", denials.dropped));
     }

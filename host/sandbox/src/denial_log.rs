@@ -138,6 +138,7 @@ impl DenialLog {
             rule: AllowingRule::None(
                 "no grant gives sockets; send HTTP requests by wasi:http, which the SDKs do (--with-http)",
             ),
+            is_refused: true,
             capability: None,
         });
     }
@@ -146,6 +147,7 @@ impl DenialLog {
         self.0.lock().denials.push(Denial {
             asked: asked.into(),
             rule,
+            is_refused: true,
             capability: Some(capability),
         });
     }
@@ -172,7 +174,10 @@ impl DenialLog {
             return noted.denials;
         }
         for missing in requests.missing(module, granted) {
-            noted.denials.push(missing);
+            let mut kept = noted.denials.kept.iter();
+            if !kept.any(|denial| denial.rule == missing.rule) {
+                noted.denials.push(missing);
+            }
         }
         let told = |noted: &Noted, kind| {
             let mut kept = noted.denials.kept.iter();
@@ -182,6 +187,7 @@ impl DenialLog {
             noted.denials.push(Denial {
                 asked: "files: it looked for its directories, and has none".into(),
                 rule: flags_of(module, "--with-dir DIR:/data".into()),
+                is_refused: false,
                 capability: Some(Capability::Directories),
             });
         }
@@ -189,6 +195,7 @@ impl DenialLog {
             noted.denials.push(Denial {
                 asked: "variables: it looked for them, and has none".into(),
                 rule: flags_of(module, "--with-env NAME=VALUE".into()),
+                is_refused: false,
                 capability: Some(Capability::Environment),
             });
         }

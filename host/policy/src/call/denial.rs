@@ -16,6 +16,9 @@ pub struct Denial {
     /// What was asked for, partly in the guest's words.
     pub asked: UntrustedText,
     pub rule: AllowingRule,
+    /// The call tried it. Otherwise its module asks for it, or found that it has none.
+    #[serde(rename = "refused")]
+    pub is_refused: bool,
     /// What a grant would have to give. Absent: no grant gives it.
     #[serde(skip)]
     pub capability: Option<Capability>,
@@ -99,6 +102,7 @@ mod tests {
         Denial {
             asked: asked.into(),
             rule: AllowingRule::None("it is a test"),
+            is_refused: true,
             capability: None,
         }
     }

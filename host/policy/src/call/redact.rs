@@ -132,6 +132,7 @@ mod tests {
                 module: "m".into(),
                 flags: format!("--with-http https://a.example/{SECRET}").into(),
             },
+            is_refused: true,
             capability: None,
         });
         report.redact(&redactor);

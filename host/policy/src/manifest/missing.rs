@@ -15,6 +15,7 @@ impl Requests {
             missing.push(Denial {
                 asked: format!("{asked}, which its module.toml asks for").into(),
                 rule,
+                is_refused: false,
                 capability: Some(capability),
             });
         };

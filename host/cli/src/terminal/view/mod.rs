@@ -23,10 +23,10 @@ use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use toolhold_protocol::reference::Path;
+use toolhold_protocol::result::is_denial;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
-use toolhold_runtime::tools::DENIED;
 use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
 
 /// Most lines shown of a guest's output.
@@ -415,7 +415,7 @@ impl EventPrinter {
     fn printed(&mut self, printed: &[String]) {
         for text in printed.iter().take(MAX_GUEST_LINES) {
             // A rule that is cut would allow another thing. It is bounded where it is made.
-            let text = if text.starts_with(DENIED) {
+            let text = if is_denial(text) {
                 line(text)
             } else {
                 cut(&line(text))
