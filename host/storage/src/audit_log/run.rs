@@ -20,7 +20,7 @@ pub struct RunAudit {
     policy: String,
     content: AuditContent,
     /// The calls that have not ended, by run or sub-run and call id.
-    open: HashMap<(Uuid, String), OpenCall>,
+    open: HashMap<(Uuid, String), UnendedCall>,
     /// What answered last, by run or sub-run.
     models: HashMap<Uuid, AnsweringModel>,
     /// Rows of calls that were refused while the reply streamed, before an event told their arguments.
@@ -29,7 +29,7 @@ pub struct RunAudit {
 
 /// A call of a run that has not ended.
 #[derive(Debug)]
-struct OpenCall {
+struct UnendedCall {
     /// As the log keeps them.
     arguments: Value,
     /// Why a model made it.
@@ -293,7 +293,7 @@ impl RunAudit {
     }
 
     fn keep(&mut self, within: Uuid, call: &Call, arguments: &Value, begun: Option<CallBegin>) {
-        let open = OpenCall {
+        let open = UnendedCall {
             arguments: self.content.kept(arguments),
             reason: self.content.reason(call.reason.as_deref()),
             begun,
