@@ -13,6 +13,7 @@ mod capacity;
 mod chat;
 mod cli;
 mod cli_snapshots;
+mod denials;
 mod dialects;
 mod docs;
 mod egress;

@@ -11,7 +11,7 @@ use support::sandbox::component;
 use toolhold_hostile::components as hostile;
 
 /// A reply of the schema contract that makes one call.
-fn calls(tool: &str, arguments: Value) -> Reply {
+pub(crate) fn calls(tool: &str, arguments: Value) -> Reply {
     let mut call = json!({"_tool": tool, "_reasoningForCall": "because"});
     call.as_object_mut()
         .unwrap()
@@ -19,7 +19,7 @@ fn calls(tool: &str, arguments: Value) -> Reply {
     Reply::solution(json!({"calls": [call], "output": null}))
 }
 
-fn answers(output: Value) -> Reply {
+pub(crate) fn answers(output: Value) -> Reply {
     Reply::solution(json!({"calls": [], "output": output}))
 }
 
@@ -408,14 +408,17 @@ fn calls_that_are_refused_are_audited() {
     let rows: Vec<_> = rows
         .iter()
         .filter(|row| row["action"] == "call")
-        .map(|row| json!([row["tool"], row["status"], row["error"]]))
+        .map(|row| {
+            assert_eq!(row["reason"], "because", "{row}");
+            json!([row["tool"], row["status"], row["error"], row["arguments"]])
+        })
         .collect();
     assert_eq!(
         json!(rows),
         json!([
-            ["bad.count", "error", "unknown_tool"],
-            ["calculator.evaluate", "error", "arguments"],
-            ["calculator.evaluate", "error", "blocked"],
+            ["bad.count", "error", "unknown_tool", {}],
+            ["calculator.evaluate", "error", "arguments", {"formula": "1+1"}],
+            ["calculator.evaluate", "error", "blocked", {"expression": "†secret"}],
         ]),
         "{log:?}"
     );

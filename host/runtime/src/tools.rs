@@ -11,11 +11,11 @@ use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
-    CallError, CallReport, Caller, GrantRestrictions, Invocation, Output, Permit, Restriction,
-    ToolSpec,
+    CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Output, Permit,
+    Restriction, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::Registry;
 
@@ -437,9 +437,9 @@ fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
     }
 }
 
-/// The output and the log lines of a guest, one a line, labelled with their source.
+/// What the call was denied, and the output and the log lines of a guest, one a line, labelled with their source.
 pub fn printed(report: &CallReport) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines = denied(&report.denials);
     for (name, captured) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
         lines.extend(captured.text.lines().map(|line| format!("{name}: {line}")));
         if captured.dropped_bytes > 0 {
@@ -460,6 +460,24 @@ pub fn printed(report: &CallReport) -> Vec<String> {
             "log: {} more lines were dropped",
             report.dropped_logs
         ));
+    }
+    lines
+}
+
+/// What a call asked for and was not given, one a line, with what would allow it.
+pub fn denied(denials: &Denials) -> Vec<String> {
+    let kept = denials.kept.iter();
+    let line = |denial: &Denial| {
+        let what = if denial.is_refused {
+            DENIED
+        } else {
+            NOT_GRANTED
+        };
+        format!("{what}{denial}")
+    };
+    let mut lines: Vec<_> = kept.map(line).collect();
+    if denials.dropped > 0 {
+        lines.push(format!("{DENIED}{} more times", denials.dropped));
     }
     lines
 }

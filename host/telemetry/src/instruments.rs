@@ -30,6 +30,7 @@ pub struct Instruments {
     fuel: Counter<u64>,
     memory: Histogram<u64>,
     repairs: Counter<u64>,
+    unusable: Counter<u64>,
     retries: Counter<u64>,
     tool_retries: Counter<u64>,
     fallbacks: Counter<u64>,
@@ -104,6 +105,10 @@ impl Instruments {
             repairs: counter(
                 "toolhold.repairs",
                 "Faults of replies and arguments that were put right",
+            ),
+            unusable: counter(
+                "toolhold.replies.unusable",
+                "Replies that could not be used, or not to their end",
             ),
             retries: counter("toolhold.retries", "Requests that were sent again"),
             tool_retries: counter(
@@ -193,6 +198,14 @@ impl Instruments {
 
     pub fn repaired(&self, faults: u64) {
         self.repairs.add(faults, &[]);
+    }
+
+    pub fn unusable(&self, model: &str, fault: &'static str) {
+        let attributes = [
+            KeyValue::new(names::REQUEST_MODEL, model.to_owned()),
+            KeyValue::new(names::REPLY_FAULT, fault),
+        ];
+        self.unusable.add(1, &attributes);
     }
 
     pub fn retried(&self, endpoint: &str) {

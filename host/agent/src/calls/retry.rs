@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use toolhold_admission::Backoff;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::{Bound, Runner};
-use toolhold_protocol::result::{ToolResult, ToolUsage};
+use toolhold_protocol::result::{ToolResult, ToolUsage, is_denial};
 use toolhold_protocol::tool::Annotations;
 use toolhold_protocol::tool_retry::{ToolRetry, ToolRetryPolicy};
 
@@ -104,6 +104,7 @@ impl Attempts {
             error: failure.kind.clone(),
         };
         self.add(result.usage);
+        self.keep_denials_once(&result.printed);
         self.printed.extend(result.printed);
         ControlFlow::Continue(retry)
     }
@@ -133,6 +134,12 @@ impl Attempts {
             && self.nested.may_be_repeated()
     }
 
+    /// Every attempt is denied the same.
+    fn keep_denials_once(&mut self, later: &[String]) {
+        self.printed
+            .retain(|line| !(is_denial(line) && later.contains(line)));
+    }
+
     fn add(&mut self, usage: ToolUsage) {
         let spent = &mut self.spent;
         spent.duration_us = spent.duration_us.saturating_add(usage.duration_us);
@@ -150,6 +157,7 @@ impl Attempts {
             return result;
         }
         self.add(result.usage);
+        self.keep_denials_once(&result.printed);
         result.usage = ToolUsage {
             calls: self.spent.calls.saturating_add(self.failed),
             retries: self.failed,

@@ -72,7 +72,7 @@ impl Toolbox for Flaky {
                     memory_bytes: 7,
                     ..ToolUsage::default()
                 },
-                printed: vec![format!("attempt {attempt}")],
+                printed: vec!["denied: a file".into(), format!("attempt {attempt}")],
                 module: None,
             }
         })
@@ -204,7 +204,9 @@ async fn a_tool_that_may_be_repeated_is_called_again_where_it_failed_for_now() {
         let usage = result.usage;
         assert_eq!((usage.retries, usage.calls, usage.fuel), (2, 2, 15));
         assert_eq!((usage.duration_us, usage.memory_bytes), (3_000_000, 7));
-        assert_eq!(result.printed, ["attempt 1", "attempt 2", "attempt 3"]);
+        // What every attempt is denied is told once.
+        let printed = ["attempt 1", "attempt 2", "denied: a file", "attempt 3"];
+        assert_eq!(result.printed, printed);
         // Each is told, and the waits grow.
         let numbers: Vec<u32> = told.iter().map(|retry| retry.attempt).collect();
         assert_eq!(numbers, [1, 2]);

@@ -1,6 +1,6 @@
 //! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
-use crate::commands::loaded::warn_of_failures;
+use crate::commands::loaded::{check_names, warn_of_failures};
 use crate::config::Loaded;
 use crate::terminal::progress::Loading;
 use crate::terminal::{output, style};
@@ -89,6 +89,7 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
     // After loading, because the approvals file may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
+    let has_all = in_time.is_ok();
     match in_time {
         Ok(ended) => {
             ended?;
@@ -106,6 +107,9 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
         ),
     }
     warn_of_failures(&registry);
+    if has_all {
+        check_names(config, &registry, loaded.only.as_deref())?;
+    }
     Ok(Started {
         registry,
         watch,

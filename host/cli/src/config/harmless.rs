@@ -175,7 +175,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 43] = [
+    const DANGEROUS: [&str; 44] = [
         // 0 is a share of the machine, which any number may exceed.
         "modules.kept_bytes",
         // Who is asked, with which key, and what for.
@@ -223,6 +223,7 @@ mod tests {
         // Variables that hold addresses and passwords; what is deleted; where data is sent.
         "storage.url_env",
         "storage.keep_days",
+        "storage.audit_results",
         "storage.patience_ms",
         "telemetry.endpoint",
         "telemetry.headers_env",

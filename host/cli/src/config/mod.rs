@@ -17,6 +17,7 @@ mod routes_tests;
 
 pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
+pub use known::most_similar;
 pub use layers::{ConfigError, Setting};
 
 use etcetera::BaseStrategy as _;

@@ -152,6 +152,7 @@ struct RequestsTable {
 struct StorageTable {
     url_env: String,
     keep_days: u32,
+    audit_results: bool,
     patience_ms: u64,
 }
 
@@ -447,6 +448,11 @@ impl Configuration {
     /// How long ended runs and sessions are kept. Absent: for ever.
     pub fn keep_days(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.tables.storage.keep_days)
+    }
+
+    /// Whether results of calls are kept in the audit log.
+    pub fn audit_results(&self) -> bool {
+        self.tables.storage.audit_results
     }
 
     /// How long writes are retried during an outage of the database.

@@ -5,6 +5,7 @@ use super::http_memory::HttpMemory;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
+use crate::denial_log::DenialLog;
 use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
 use crate::grant::GrantedFiles;
@@ -34,6 +35,7 @@ pub struct CallState {
     pub stdout: CapturePipe,
     pub stderr: CapturePipe,
     pub logs: LogBook,
+    pub(crate) denials: DenialLog,
     pub(crate) clock: Arc<Clock>,
     /// Asked by host calls that reach something, before they do.
     pub(crate) revocation: Arc<Revocation>,
@@ -50,6 +52,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            denials,
             descriptors,
             revocation,
             ..
@@ -69,9 +72,12 @@ impl CallState {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted
-                .egress
-                .hooks(&limits.into(), descriptors.clone(), revocation.clone()),
+            outbound: granted.egress.hooks(
+                &limits.into(),
+                descriptors.clone(),
+                revocation.clone(),
+                denials.clone(),
+            ),
             table,
             files: OpenFiles::new(descriptors),
             http_memory: HttpMemory::default(),
@@ -89,6 +95,7 @@ impl CallState {
                 sink: log_sink,
                 ..LogBook::default()
             },
+            denials,
             clock,
             revocation,
         })

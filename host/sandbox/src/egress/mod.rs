@@ -20,6 +20,7 @@ mod send;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
+use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::revocation::Revocation;
 use http::{Method, Request, Response};
@@ -105,11 +106,13 @@ impl Egress {
         limits: &HttpLimits,
         descriptors: CallDescriptors,
         revocation: Arc<Revocation>,
+        denials: DenialLog,
     ) -> Hooks {
         Hooks {
             revocation,
             egress: self.clone(),
             meter: Arc::new(HttpMeter::new(limits.clone(), descriptors)),
+            denials,
         }
     }
 
@@ -171,6 +174,7 @@ pub struct Hooks {
     revocation: Arc<Revocation>,
     egress: Arc<Egress>,
     meter: Arc<HttpMeter>,
+    denials: DenialLog,
 }
 
 impl Hooks {
@@ -218,6 +222,7 @@ impl WasiHttpHooks for Hooks {
         let exchange = OutboundRequest {
             egress: self.egress.clone(),
             meter: self.meter.clone(),
+            denials: self.denials.clone(),
             options: options.unwrap_or_default(),
         };
         let revocation = self.revocation.clone();

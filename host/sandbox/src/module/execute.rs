@@ -6,6 +6,7 @@ use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{self, CallContext, Counter, CurrentCall, GuestLogSink, OtherTools};
+use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
@@ -24,13 +25,20 @@ impl Module {
     ) -> CallReport {
         let effective = policy.effective;
         let revocation = effective.revocation();
+        let denials = DenialLog::default();
         let mut report = match self.admit(effective, invocation) {
             Ok(()) => {
-                let performed = self.perform(policy, tool, invocation, other_tools, revocation);
-                performed.await
+                let context = self.context(policy, tool, invocation, other_tools, revocation);
+                let context = CallContext {
+                    denials: denials.clone(),
+                    ..context
+                };
+                self.perform(context, tool, invocation).await
             }
             Err(error) => CallReport::refused(error),
         };
+        let granted = &policy.granted().grant;
+        report.denials = denials.ended(&self.name, &report.result, &self.manifest.grants, granted);
         if let Some(narrow) = policy.narrow {
             narrow.explain(&mut report);
         }
@@ -148,17 +156,16 @@ impl Module {
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),
             ),
+            denials: DenialLog::default(),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
     }
 
     async fn perform(
         self: &Arc<Self>,
-        policy: CallPolicy<'_>,
+        context: CallContext<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        other_tools: OtherTools,
-        revocation: Arc<Revocation>,
     ) -> CallReport {
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
@@ -168,8 +175,7 @@ impl Module {
                 available,
             })
         };
-        let context = self.context(policy, tool, invocation, other_tools, revocation);
-        let limits = &policy.effective.limits;
+        let limits = context.limits;
         match &self.code {
             Code::World(pre) => {
                 let guest = types::Invocation {

@@ -43,7 +43,13 @@ async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
         assert_eq!(all(&store).await.len(), 0, "they run");
 
         let outcome = json!(1);
-        let ended = record("two").ended(Ok(&outcome), &ToolUsage::default(), None, false);
+        let ended = record("two").ended(
+            &AuditContent::default(),
+            Ok(&outcome),
+            &ToolUsage::default(),
+            None,
+            false,
+        );
         let until = Durability::Written;
         store
             .audit_call("two", ended, until, Box::new(()))

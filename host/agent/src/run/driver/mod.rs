@@ -183,7 +183,10 @@ impl Driver {
         &self,
         mut request: RunRequest,
     ) -> Result<Machine, RunError> {
-        request.policy = self.shields.policy(&request.settings, request.depth);
+        let instructions = Some(request.instructions.as_str());
+        request.policy = self
+            .shields
+            .policy(&request.settings, instructions, request.depth);
         request.settings.window.counted = self.model.counter().is_some();
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {

@@ -128,7 +128,7 @@ impl RulesSource {
         let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
         let requests = Runs::new(config, &self.registry, &self.recorder, &self.stop);
         Ok(Rules {
-            policy: shields.policy(&settings, 0).hash.into(),
+            policy: shields.policy(&settings, None, 0).hash.into(),
             mask: Arc::new(Mask::of(&settings.privacy)),
             requests: Arc::new(requests),
             calls: Arc::new(CallRules {

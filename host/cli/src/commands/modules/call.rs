@@ -16,7 +16,7 @@ use toolhold_agent::calls::{
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
-use toolhold_policy::{CallUsage, Captured, LogLine, Output};
+use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -57,7 +57,7 @@ pub async fn call(
         registry = load(config, Some(name)).await?;
     }
     host::load_callees(&registry, config, &|_| ()).await?;
-    let module = module(&registry, name)?;
+    let module = module(config, &registry, name)?;
     for note in &module.notes {
         output::note(&warn("note:"), &format!("{name}: {note}"));
     }
@@ -86,7 +86,7 @@ pub async fn call(
     });
     let pipeline = CallPipeline {
         recorder: recorder.of(RecordedCaller {
-            policy: shields.policy(&settings, 0).hash.into(),
+            policy: shields.policy(&settings, None, 0).hash.into(),
             way: Map::from_iter([("via".to_owned(), "cli".into())]),
             ..RecordedCaller::default()
         }),
@@ -154,6 +154,7 @@ struct Reported {
     stdout: Captured,
     stderr: Captured,
     logs: Vec<LogLine>,
+    denials: Denials,
     /// The whole message, if the tool returned one.
     message: Option<Value>,
 }
@@ -183,6 +184,7 @@ impl Toolbox for ReportingTools {
                     stdout: report.stdout.clone(),
                     stderr: report.stderr.clone(),
                     logs: report.logs.clone(),
+                    denials: report.denials.clone(),
                     message: match &report.result {
                         Ok(Output::Message(message)) => Some(message.clone()),
                         _ => None,
@@ -190,6 +192,11 @@ impl Toolbox for ReportingTools {
                 };
                 let mut last = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
                 *last = Some(reported);
+            } else {
+                // The report that is shown is the outer call's.
+                for line in tools::denied(&report.denials) {
+                    output::remark(&format!("{}: {line}", call.tool));
+                }
             }
             tools::result(report)
         })
@@ -258,6 +265,7 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
             "stdout": reported.stdout,
             "stderr": reported.stderr,
             "logs": reported.logs,
+            "denials": reported.denials,
         });
         output::json(&whole)?;
         return Ok(exit);

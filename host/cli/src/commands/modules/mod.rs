@@ -130,7 +130,7 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
         ModulesCommand::Test { name, json } => Box::pin(test::test(config, &name, json)).await,
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
         ModulesCommand::Grant(args) => Box::pin(grant::grant(loaded, &args)).await,
-        ModulesCommand::Revoke { name } => grant::revoke(loaded, &name).await,
+        ModulesCommand::Revoke { name } => Box::pin(grant::revoke(loaded, &name)).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,
         ModulesCommand::Diff { name, json } => approve::diff(config, &name, json).await,
         ModulesCommand::Watch => watch::watch(loaded).await,
@@ -171,20 +171,22 @@ async fn built_on_first_use(config: &Configuration, registry: &Registry) -> Resu
 /// A module by name, by path or by reference, as a tool's `_module` names it.
 async fn found(config: &Configuration, registry: &Registry, name: &str) -> Result<Arc<Module>> {
     if !name.starts_with("./") && !name.starts_with("oci://") {
-        return module(registry, name);
+        return module(config, registry, name);
     }
     let components = Components::new(registry.clone(), host::sources(config));
     match components.find(name).await {
         Ok(Some(module)) => Ok(module),
-        Ok(None) => module(registry, name),
+        Ok(None) => module(config, registry, name),
         Err(reason) => bail!(reason),
     }
 }
 
-fn module(registry: &Registry, name: &str) -> Result<Arc<Module>> {
+fn module(config: &Configuration, registry: &Registry, name: &str) -> Result<Arc<Module>> {
     if let Some(module) = registry.module(name) {
         return Ok(module);
     }
     warn_of_failures(registry);
-    bail!("there is no module {name:?} that can be used; see `toolhold modules list`")
+    let meant = loaded::similar(config, registry, name).filter(|meant| meant != name);
+    let hint = meant.map_or_else(String::new, |meant| format!(" did you mean {meant:?}?"));
+    bail!("there is no module {name:?} that can be used;{hint} see `toolhold modules list`")
 }

@@ -41,7 +41,7 @@ async fn tested(config: &Configuration, name: &str, json: bool) -> Result<Exit> 
         tester = ModuleTester::new(config)?;
         load(config, tester.registry(), name).await?;
     }
-    let module = module(tester.registry(), name)?;
+    let module = module(config, tester.registry(), name)?;
     let checks = tester.test(&module).await?;
     let count = |outcome| checks.iter().filter(|it| it.outcome == outcome).count();
     let (passed, failed) = (count(CheckOutcome::Passed), count(CheckOutcome::Failed));

@@ -23,6 +23,7 @@ use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use toolhold_protocol::reference::Path;
+use toolhold_protocol::result::is_denial;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
@@ -418,7 +419,13 @@ impl EventPrinter {
 
     fn printed(&mut self, printed: &[String]) {
         for text in printed.iter().take(MAX_GUEST_LINES) {
-            self.dim(&format!("    {}", cut(&line(text))));
+            // A rule that is cut would allow another thing. It is bounded where it is made.
+            let text = if is_denial(text) {
+                line(text)
+            } else {
+                cut(&line(text))
+            };
+            self.dim(&format!("    {text}"));
         }
         if let more @ 1.. = printed.len().saturating_sub(MAX_GUEST_LINES) {
             self.dim(&format!("    … {more} more lines"));
