@@ -1,6 +1,7 @@
 //! Who decides what a module may do: grants, approvals and their diffs from the command line.
 
 use serde_json::Value;
+use support::endpoint::{Endpoint, Scenario};
 use support::host::Host;
 use support::sandbox::component;
 
@@ -195,6 +196,90 @@ fn a_wrong_grant_says_what_is_wrong() {
         assert!(done.stderr.contains(expect), "{arguments:?}: {done:?}");
         // A grant that cannot be given is not kept.
         assert_eq!(host.run(&["modules", "inspect", "files"]).code, Some(0));
+    }
+}
+
+/// `--private` is what the message about an address of the own network asks for.
+#[test]
+fn requests_to_the_own_network_are_granted_when_that_is_said() {
+    let host = Host::new();
+    host.ship("files");
+    let grant = [
+        "modules",
+        "grant",
+        "files",
+        "--with-http",
+        "http://127.0.0.1:1",
+    ];
+    let refused = host.run(&grant);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let given = host.run(&[&grant[..], &["--private"]].concat());
+    assert_eq!(given.code, Some(0), "{given:?}");
+    assert!(given.stdout.contains("127.0.0.1:1"), "{given:?}");
+    let without = host.run(&["modules", "grant", "files", "--scratch", "--private"]);
+    assert_eq!(without.code, Some(2), "{without:?}");
+}
+
+/// A grant on the command line that cannot be given ends the command before a model is asked.
+#[test]
+fn a_grant_on_the_command_line_that_cannot_be_given_ends_a_run_before_it_costs() {
+    let endpoint = Endpoint::start(Scenario::new([]));
+    let url = endpoint.base_url();
+    let host = Host::new();
+    host.ship("files").ship("text").write("notes/a.txt", "a");
+    for (grant, expect) in [
+        (
+            "files=./missing",
+            "the directory ./missing cannot be opened",
+        ),
+        ("fiels=./notes", "did you mean \"files\"?"),
+    ] {
+        for tools in [&[][..], &["--tools", "files.read"]] {
+            let run = ["run", "list my notes", "--base-url", &url, "--dir", grant];
+            let done = host.run(&[&run[..], tools].concat());
+            assert_eq!(done.code, Some(1), "{grant} {tools:?}: {done:?}");
+            assert!(done.stderr.contains(expect), "{grant} {tools:?}: {done:?}");
+        }
+    }
+    assert_eq!(endpoint.requests().len(), 0);
+}
+
+/// A module may be added later, so its table is no error; of one that seems mistyped a person is told.
+#[test]
+fn a_mistyped_table_of_a_module_is_a_note() {
+    let host = Host::new();
+    host.ship("files").write(
+        "toolhold.toml",
+        "[module.fiels]\nlog_level = \"debug\"\n[module.later]\nlog_level = \"debug\"\n",
+    );
+    let note = "[module.fiels] is about no module; did you mean \"files\"?";
+    for arguments in [
+        &["modules", "list"][..],
+        &["modules", "call", "files.list", "{}"],
+    ] {
+        let done = host.run(arguments);
+        assert!(done.stderr.contains(note), "{arguments:?}: {done:?}");
+        assert!(!done.stderr.contains("later"), "{arguments:?}: {done:?}");
+    }
+    assert_eq!(host.run(&["modules", "list"]).code, Some(0));
+}
+
+#[test]
+fn a_mistyped_module_is_answered_with_the_one_that_is_meant() {
+    let host = Host::new();
+    host.ship("files");
+    for arguments in [
+        vec!["modules", "grant", "fiels", "--scratch"],
+        vec!["modules", "inspect", "file"],
+        vec!["modules", "call", "fils.read"],
+        vec!["modules", "test", "flies"],
+    ] {
+        let done = host.run(&arguments);
+        assert_eq!(done.code, Some(1), "{arguments:?}: {done:?}");
+        assert!(
+            done.stderr.contains("did you mean \"files\"?"),
+            "{arguments:?}: {done:?}"
+        );
     }
 }
 

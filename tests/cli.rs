@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::process::Stdio;
 use support::endpoint::{Endpoint, Reply, Scenario};
-use support::host::Host;
+use support::host::{Host, finish};
 use support::records::Records;
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
@@ -108,6 +108,60 @@ fn one_bad_module_never_hides_the_others() {
         done.stderr.contains("not built: ") && done.stderr.contains("toolhold build"),
         "{done:?}"
     );
+}
+
+/// A server of one module reads no others, and what is not built is said once, with the command that builds it.
+#[test]
+fn only_the_modules_that_are_served_are_loaded() {
+    let host = Host::new();
+    host.ship("calculator").write("modules/broken.wasm", "text");
+    for name in ["one", "two"] {
+        let manifest = "[build]\nlanguage = \"python\"\n";
+        host.write(&format!("modules/{name}/module.toml"), manifest);
+    }
+    let served = |flags: &[&str]| {
+        let mut command = host.command(&[&["mcp"], flags].concat());
+        let done = command.stdin(Stdio::null()).output().expect("it runs");
+        let done = finish(done);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stderr
+    };
+    let all = served(&[]);
+    assert!(all.contains("broken.wasm"), "{all}");
+    let unbuilt: Vec<&str> = all
+        .lines()
+        .filter(|line| line.contains("not built"))
+        .collect();
+    let expected = "not built: toolhold build modules/one modules/two";
+    assert_eq!(unbuilt, [expected], "{all}");
+    let one = served(&["--tools", "calculator"]);
+    assert!(
+        !one.contains("broken") && !one.contains("not built"),
+        "{one}"
+    );
+}
+
+#[test]
+fn runs_are_listed_as_json() {
+    let host = Host::new();
+    host.ship("calculator");
+    let endpoint = Endpoint::start(Scenario::new(
+        (0..2).map(|_| Reply::solution(json!({"calls": [], "output": "done"}))),
+    ));
+    let url = endpoint.base_url();
+    for task in ["one", "two"] {
+        let done = host.run(&["run", task, "--base-url", &url, "--model", "m"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let tasks = |flags: &[&str]| -> Vec<Value> {
+        let done = host.run(&[&["runs"], flags].concat());
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let row = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["task"].clone();
+        done.stdout.lines().map(row).collect()
+    };
+    assert_eq!(tasks(&["--json"]), [json!("one"), json!("two")]);
+    assert_eq!(tasks(&["--json", "--last", "1"]), [json!("two")]);
+    assert_eq!(tasks(&["list", "--json"]).len(), 2);
 }
 
 /// The author of these modules decides what building them runs here; that needs the operator's consent.
@@ -237,6 +291,7 @@ fn configuration_shows_values_and_origins_and_refuses_what_it_does_not_know() {
             "\"run.max_steps\", set by file toolhold.toml",
         ),
         ("[run]\nmax_steps = 0", "must be at least 1"),
+        ("[tool_retry]\nattempts = 11", "must be at most 10"),
         ("endpoint = \"big\"", "there is no [endpoints.big]"),
         ("[run", "not valid TOML"),
     ] {
@@ -499,5 +554,56 @@ fn settings_that_cannot_be_meant_are_refused() {
             assert!(done.stderr.contains(part), "{file}: {part}: {done:?}");
         }
         assert!(done.stderr.contains("toolhold.toml"), "{file}: {done:?}");
+    }
+}
+
+/// What can be made again is shown by its size, and removed when nothing uses it.
+#[test]
+fn the_cache_is_shown_and_pruned() {
+    let host = Host::new();
+    host.ship("calculator");
+    let run = |arguments: &[&str]| {
+        let mut command = host.command(arguments);
+        command.env("TOOLHOLD_PATHS__CACHE", host.path().join("cache"));
+        let done = finish(command.output().expect("it runs"));
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout
+    };
+    run(&["modules", "list"]);
+    host.write("cache/toolchains/ziglang-0.1.0/zig", "an old compiler");
+    let parts = || -> Value {
+        let shown = serde_json::from_str(&run(&["cache", "--json"]));
+        shown.map(|it: Value| it["parts"].clone()).expect("JSON")
+    };
+    let files =
+        |parts: Value| [&parts["compiled"], &parts["toolchains"]].map(|it| it["files"].as_u64());
+    assert_eq!(files(parts()), [Some(1), Some(1)]);
+    assert!(run(&["cache"]).contains("compilers that builds installed"));
+    let pruned = run(&["cache", "prune"]);
+    assert!(
+        pruned.contains("removed 0 compiled modules") && pruned.contains("ziglang-0.1.0"),
+        "{pruned}"
+    );
+    // It was used a moment ago; the lock of the compiler stays.
+    assert_eq!(files(parts()), [Some(1), Some(1)]);
+    assert!(!host.path().join("cache/toolchains/ziglang-0.1.0").exists());
+    let pruned = run(&["cache", "prune", "--older-than", "0d"]);
+    assert!(pruned.contains("removed 1 compiled module "), "{pruned}");
+    assert_eq!(files(parts())[0], Some(0));
+}
+
+/// Flags of all commands may stand before or behind `list`, those of `runs` alone behind it.
+#[test]
+fn flags_between_a_command_and_the_one_below_it() {
+    let host = Host::new();
+    for (arguments, code) in [
+        (&["runs", "--offline", "list"][..], 0),
+        (&["--offline", "runs", "list", "--last", "1"], 0),
+        (&["runs", "--last", "1"], 0),
+        (&["runs", "--last", "1", "list"], 2),
+        (&["runs", "--json", "show", "last"], 2),
+    ] {
+        let done = host.run(arguments);
+        assert_eq!(done.code, Some(code), "{arguments:?}: {done:?}");
     }
 }

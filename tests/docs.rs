@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use support::sandbox::repository;
 
 /// Why a command is not run here. A new reason is added only where no scripted run is possible.
-const REASONS: [&str; 12] = [
+const REASONS: [&str; 14] = [
+    "deletes files",
     "needs a changed module",
     "needs a component of yours",
     "needs a hash of yours",
@@ -31,6 +32,7 @@ const REASONS: [&str; 12] = [
     "needs docker",
     "needs nightly",
     "needs recorded runs",
+    "needs the network",
     "takes minutes",
 ];
 

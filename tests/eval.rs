@@ -77,6 +77,60 @@ fn solved(report: &Value) -> Vec<&str> {
         .collect()
 }
 
+/// What a user asked is a task the next night, without what is private.
+#[test]
+fn recorded_runs_become_tasks() {
+    let call =
+        json!({"_tool": "calculator.evaluate", "_reasoningForCall": "r", "expression": "6*7"});
+    let replies = || {
+        [
+            Reply::solution(json!({"calls": [call], "output": null})),
+            Reply::solution(answer(&json!("42"))),
+        ]
+    };
+    let endpoint = Endpoint::start(Scenario::new(
+        replies()
+            .into_iter()
+            .chain(replies())
+            .chain([Reply::error(400, json!({}))]),
+    ));
+    let host = Host::new();
+    host.ship("calculator");
+    let (url, task) = (endpoint.base_url(), "What is 6*7? Tell ada@example.org.");
+    let nothing = host.run(&["eval", "capture", "--since", "1h"]);
+    assert_eq!(nothing.code, Some(1), "{nothing:?}");
+    // Asked twice, and once in vain.
+    for (said, code) in [(task, 0), (task, 0), ("Fail.", 3)] {
+        let done = host.run(&["run", said, "--base-url", &url]);
+        assert_eq!(done.code, Some(code), "{done:?}");
+    }
+    let captured = host.run(&["eval", "capture", "--since", "1h"]);
+    assert_eq!(captured.code, Some(0), "{captured:?}");
+    let set: Value = serde_json::from_str(&captured.stdout).unwrap();
+    let tasks = set["tasks"].as_array().unwrap();
+    let [one] = tasks.as_slice() else {
+        panic!("{set}")
+    };
+    assert_eq!(one["task"], "What is 6*7? Tell <email>.");
+    assert_eq!(one["tools"], json!(["calculator.evaluate"]));
+    let calls = json!([{"tool": "calculator.evaluate"}]);
+    assert_eq!(
+        one["expect"],
+        json!({"answer": {"matches": "\\S"}, "calls": calls})
+    );
+    assert!(
+        captured.stderr.contains("1 run: it has no output"),
+        "{captured:?}"
+    );
+
+    host.write("captured.json", &captured.stdout);
+    let lazy = Reply::solution(answer(&json!("42")));
+    let again = Endpoint::start(Scenario::new(replies().into_iter().chain([lazy])));
+    let done = eval(&host, &again, &["captured.json", "--times", "2", "--json"]);
+    let report: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(successes(&report), (1, 2), "{report}");
+}
+
 #[test]
 fn every_shipped_task_can_be_solved_and_its_answer_comes_from_the_tools() {
     let tasks = shipped();

@@ -44,6 +44,8 @@ impl FallbackFixture {
             "small",
         ];
         let mut command = self.host.command(&[&arguments, flags].concat());
+        // The calculator itself finds fault with what the model writes.
+        command.env("TOOLHOLD_FALLBACK__TOOL_ERRORS", "true");
         finish(command.envs(variables.iter().copied()).output().unwrap())
     }
 }
@@ -91,7 +93,7 @@ fn it_is_set_by_file_flags_and_variables() {
                 done.stderr.contains("NO_SUCH_KEY_HERE is not set"),
                 "{case}"
             );
-            assert!(done.stderr.contains("made the call"), "{case}");
+            assert!(done.stderr.contains("managed it"), "{case}");
             let model = &bench.other.requests()[0]["model"];
             let expected = if case.contains("huge") { "huge" } else { "big" };
             assert_eq!(model, expected, "{case}");
@@ -174,4 +176,43 @@ fn candidates_are_asked_as_they_were_probed_and_spared_as_one() {
         done.stderr.contains("no place became free at other"),
         "{done:?}"
     );
+}
+
+/// What a person sees at the terminal, where a reply could not be used and no other model did better.
+#[test]
+fn replies_are_given_by_another_model_or_the_first_error_is_told() {
+    let unknown = |name: &str| calls([(name, json!({"expression": "2+2"}))]);
+    for (others, code) in [
+        (vec![answers("it is 4")], Some(0)),
+        (vec![Reply::content("so do I")], Some(3)),
+    ] {
+        let own = Endpoint::start(Scenario::new([
+            unknown("calc.first"),
+            Reply::content("I think"),
+            unknown("calc.last"),
+        ]));
+        let other = Endpoint::start(Scenario::new(others));
+        let host = Host::new();
+        let url = other.base_url();
+        let config = format!(
+            "[endpoints.other]\nbase_url = {url:?}\nmodel = \"big\"\n[fallback]\nattempts = 1\nmodels = [\"other\"]\n"
+        );
+        host.ship("calculator").write("toolhold.toml", config);
+        let url = own.base_url();
+        let done = host.run(&["run", "2+2?", "--base-url", &url, "--model", "small"]);
+        assert_eq!(done.code, code, "{done:?}");
+        assert_eq!((own.requests().len(), other.requests().len()), (3, 1));
+        if code == Some(0) {
+            assert_eq!(done.stdout.trim(), "it is 4", "{done:?}");
+            assert!(done.stderr.contains("other managed it"), "{done:?}");
+        } else {
+            let error = done.stderr.rfind("replies in a row").unwrap();
+            let error = &done.stderr[error..];
+            let first = error.find("calc.first");
+            assert!(
+                first.is_some() && first < error.find("calc.last"),
+                "{done:?}"
+            );
+        }
+    }
 }

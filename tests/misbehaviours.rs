@@ -24,7 +24,7 @@ const AT_ONCE: usize = 12;
 /// When `@in_1h` is.
 const HOUR: Duration = Duration::from_hours(1);
 /// What is shown of a call that the calculator answered.
-const MADE: &str = "← calculator.evaluate {\"value\":\"42\"}";
+const MADE: &str = "= {\"value\":\"42\"}";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,10 +1,10 @@
-//! Templates: what `new-module` makes builds, and is callable from the folder without further steps.
+//! Templates: what `new-module` makes builds, and its README can be followed as it is printed.
 
 use serde_json::{Value, json};
 use std::io::Write as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use support::endpoint::{Endpoint, Reply, Scenario};
-use support::host::{Finished, Host};
+use support::host::{Finished, Host, binary, finish};
 
 /// What a build advises where a step failed that only fetches: nothing of the template was read yet.
 const FETCHING: [&str; 3] = [
@@ -54,44 +54,94 @@ fn is_unreached(done: &Finished) -> bool {
     done.code == Some(1) && says(&FETCHING) && says(&UNREACHED)
 }
 
-/// Runs what builds `modules/words`, and builds it once more where a registry did not answer. None where it did not
-/// then either.
-fn built(host: &Host, arguments: &[&str]) -> Option<Finished> {
-    let first = host.run(arguments);
+/// Does what may need a registry, and does it once more where one did not answer. None where it did not then either.
+fn answered(what: &str, run: impl Fn() -> Finished) -> Option<Finished> {
+    let first = run();
     if !is_unreached(&first) {
         return Some(first);
     }
-    let second = host.run(&["build", "modules/words"]);
+    let second = run();
     if !is_unreached(&second) {
         return Some(second);
     }
-    // Not through the harness, which keeps to itself what a test printed that passed.
-    let _ = writeln!(
-        std::io::stderr(),
-        "!!! SKIPPED: {arguments:?}: a registry does not answer: {}",
+    skipped(&format!(
+        "{what}: a registry does not answer: {}",
         second.stderr
-    );
+    ));
     None
 }
 
-fn builds_and_runs(language: &str, needs: &[&str]) {
+/// Not through the harness, which keeps to itself what a test printed that passed.
+fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "!!! SKIPPED: {why}");
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok()
+}
+
+/// The README of `modules/words`.
+fn readme(host: &Host) -> String {
+    std::fs::read_to_string(host.path().join("modules/words/README.md")).expect("a README")
+}
+
+/// Runs each command of the module's README as it is printed, in the folder that holds `modules/`. None where a
+/// registry does not answer.
+fn followed(host: &Host) -> Option<Vec<(String, Finished)>> {
+    let folder = binary();
+    let folder = folder.parent().expect("a folder");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path));
+    let path = std::env::join_paths(path).expect("a path");
+    let readme = readme(host);
+    let lines = readme.lines().filter_map(|line| line.strip_prefix("    "));
+    let mut done = Vec::new();
+    for line in lines.filter(|line| line.starts_with("toolhold ")) {
+        let ran = answered(line, || {
+            let as_printed = host.command(&[]);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", line]).env_clear();
+            shell.current_dir(host.path()).stdin(Stdio::null());
+            for (name, value) in as_printed.get_envs() {
+                shell.env(name, value.expect("a value"));
+            }
+            finish(shell.env("PATH", &path).output().expect("a shell"))
+        })?;
+        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        done.push((line.to_owned(), ran));
+    }
+    Some(done)
+}
+
+fn readme_is_followed(language: &str, needs: &[&str]) {
     for program in needs {
-        if Command::new(program).arg("--version").output().is_err() {
-            eprintln!(
-                "SKIPPED: {program} is not installed, so the {language} template is not built"
-            );
+        if !is_installed(program) {
+            skipped(&format!(
+                "{program} is not installed, so the {language} template is not built"
+            ));
             return;
         }
     }
     let host = Host::new();
-    let arguments = ["new-module", "words", "--lang", language, "--build"];
-    let Some(made) = built(&host, &arguments) else {
+    let made = host.run(&["new-module", "words", "--lang", language]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let Some(done) = followed(&host) else {
         return;
     };
-    assert_eq!(made.code, Some(0), "{made:?}");
+    let [(build, _), (test, tested), (call, called)] = done.as_slice() else {
+        panic!("three commands: {done:?}");
+    };
+    assert!(build.starts_with("toolhold build words"), "{build}");
+    assert!(test.starts_with("toolhold modules test words"), "{test}");
+    assert!(
+        tested.stdout.contains("✓ example      word_frequency") && !tested.stdout.contains('✗'),
+        "{}",
+        tested.stdout
+    );
+    let output: Value = serde_json::from_str(&called.stdout).expect("JSON");
+    assert_eq!(output["distinct"], 4, "{call}: {output}");
     let arguments = r#"{"text":"to be or not to be, to","top":1}"#;
     let called = host.run(&["modules", "call", "words.word_frequency", arguments]);
-    assert_eq!(called.code, Some(0), "{called:?}");
     let output: Value = serde_json::from_str(&called.stdout).expect("JSON");
     assert_eq!(
         output,
@@ -105,40 +155,40 @@ fn builds_and_runs(language: &str, needs: &[&str]) {
 }
 
 #[test]
-fn rust() {
-    builds_and_runs("rust", &["cargo"]);
+fn the_readme_is_followed_in_rust() {
+    readme_is_followed("rust", &["cargo"]);
 }
 
 #[test]
-fn c() {
-    builds_and_runs("c", &["python3"]);
+fn the_readme_is_followed_in_c() {
+    readme_is_followed("c", &["python3"]);
 }
 
 #[test]
-fn go() {
-    builds_and_runs("go", &["python3"]);
+fn the_readme_is_followed_in_go() {
+    readme_is_followed("go", &["python3"]);
 }
 
 #[test]
-fn python() {
-    builds_and_runs("python", &["python3"]);
+fn the_readme_is_followed_in_python() {
+    readme_is_followed("python", &["python3"]);
 }
 
 #[test]
-fn javascript() {
-    builds_and_runs("js", &["node", "npm"]);
+fn the_readme_is_followed_in_javascript() {
+    readme_is_followed("js", &["node", "npm"]);
 }
 
 #[test]
-fn typescript() {
-    builds_and_runs("typescript", &["node", "npm"]);
+fn the_readme_is_followed_in_typescript() {
+    readme_is_followed("typescript", &["node", "npm"]);
 }
 
 /// A wrong type ends the build and names its place, before any call.
 #[test]
 fn typescript_is_type_checked() {
-    if Command::new("npm").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: npm is not installed, so no TypeScript is built");
+    if !is_installed("npm") {
+        skipped("npm is not installed, so no TypeScript is built");
         return;
     }
     let host = Host::new();
@@ -147,7 +197,7 @@ fn typescript_is_type_checked() {
     let source = host.path().join("modules/words/module.ts");
     let text = std::fs::read_to_string(&source).expect("the template");
     std::fs::write(&source, text.replace("args.top ?? 10", "args.tpo ?? 10")).expect("written");
-    let Some(built) = built(&host, &["build", "modules/words"]) else {
+    let Some(built) = answered("build", || host.run(&["build", "words"])) else {
         return;
     };
     assert_eq!(built.code, Some(1), "{built:?}");
@@ -159,29 +209,32 @@ fn typescript_is_type_checked() {
 
 /// The template of a shield, in use: it blocks the configured text.
 #[test]
-fn a_shield_in_rust() {
-    if Command::new("cargo").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: cargo is not installed, so the template of a shield is not built");
+fn the_readme_of_a_shield_is_followed_in_rust() {
+    if !is_installed("cargo") {
+        skipped("cargo is not installed, so the template of a shield is not built");
         return;
     }
     let host = Host::new();
-    let arguments = [
-        "new-module",
-        "words",
-        "--lang",
-        "rust",
-        "--shield",
-        "--build",
-    ];
-    let Some(made) = built(&host, &arguments) else {
+    let made = host.run(&["new-module", "words", "--lang", "rust", "--shield"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    // The configuration as the README prints it.
+    let readme = readme(&host);
+    let table = readme
+        .lines()
+        .skip_while(|line| *line != "    [shields.words]")
+        .map_while(|line| line.strip_prefix("    "));
+    let table: Vec<_> = table.collect();
+    assert_eq!(table.len(), 4, "{readme}");
+    let (settings, shield) = table.split_last().expect("lines");
+    assert!(settings.starts_with("settings = "), "{settings}");
+    let shield = format!("{}\n", shield.join("\n"));
+    host.write("toolhold.toml", format!("{shield}{settings}\n"));
+    let Some(done) = followed(&host) else {
         return;
     };
-    assert_eq!(made.code, Some(0), "{made:?}");
-    let shield = "[shields.words]\nkind = \"wasm\"\nmodule = \"words\"\n";
-    let settings = "settings = { block = [\"bomb\"], redact = [\"codename\"] }\n";
-    host.write("toolhold.toml", format!("{shield}{settings}"));
-    let policy = host.run(&["policy"]);
-    assert_eq!(policy.code, Some(0), "{policy:?}");
+    let [_, (_, policy)] = done.as_slice() else {
+        panic!("two commands: {done:?}");
+    };
     assert!(
         policy.stdout.contains("component words (sha256:"),
         "{policy:?}"
@@ -229,4 +282,48 @@ fn a_shield_without_a_template_is_refused() {
     assert_eq!(made.code, Some(1), "{made:?}");
     assert!(made.stderr.contains("use --lang rust"), "{made:?}");
     assert!(!host.path().join("modules/words").exists());
+}
+
+/// `new-module --build` makes and builds in one step.
+#[test]
+fn a_template_is_built_at_once() {
+    if !is_installed("python3") {
+        skipped("python3 is not installed, so the c template is not built");
+        return;
+    }
+    let host = Host::new();
+    let build = || {
+        let _ = std::fs::remove_dir_all(host.path().join("modules/words"));
+        host.run(&["new-module", "words", "--lang", "c", "--build"])
+    };
+    let Some(made) = answered("new-module --build", build) else {
+        return;
+    };
+    assert_eq!(made.code, Some(0), "{made:?}");
+    assert!(host.path().join("modules/words/words.wasm").exists());
+}
+
+/// A folder in the way comes first; a name that is nowhere is said as it was written.
+#[test]
+fn a_module_is_found_by_its_name_when_it_is_built() {
+    let host = Host::new();
+    let recipe = |language: &str| format!("[build]\nlanguage = {language:?}\n");
+    host.write("modules/words/module.toml", recipe("cobol"));
+    let built = host.run(&["build", "words"]);
+    assert_eq!(built.code, Some(1), "{built:?}");
+    assert!(
+        built.stderr.contains("modules/words/module.toml") && built.stderr.contains("`cobol`"),
+        "{built:?}"
+    );
+    host.write("words/module.toml", recipe("fortran"));
+    let built = host.run(&["build", "words"]);
+    assert!(built.stderr.contains("`fortran`"), "{built:?}");
+    let built = host.run(&["build", "wrds"]);
+    assert_eq!(built.code, Some(1), "{built:?}");
+    assert!(
+        built
+            .stderr
+            .contains("neither wrds nor modules/wrds has a module.toml"),
+        "{built:?}"
+    );
 }

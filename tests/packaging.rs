@@ -1,7 +1,9 @@
 //! What is in `host/cli/packaging` is what the binary understands: flags, variables, keys, paths and times.
 
+use serde_json::json;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::Host;
 use support::sandbox::repository;
 use support::server::Server;
@@ -176,6 +178,84 @@ fn the_manifest_starts_a_server() {
     }
     let user = after(&image, "USER ");
     assert!(manifest.contains(&format!("runAsUser: {user}\n")));
+}
+
+/// The template's inference server is where the manifest's configuration, and compose's variable, say that it is.
+#[test]
+fn the_inference_server_is_where_it_is_looked_for() {
+    let manifest = packaged("kubernetes.yaml");
+    let url = after(&manifest, "base_url = ").trim_matches('"').to_owned();
+    let address = url.strip_prefix("http://").unwrap();
+    let (host, port) = address.trim_end_matches("/v1").split_once(':').unwrap();
+    let inference = packaged("inference.yaml");
+    assert!(inference.contains(&format!("kind: Service\nmetadata:\n  name: {host}\n")));
+    assert!(inference.contains(&format!("port: {port}, targetPort")));
+
+    let compose = packaged("compose.yaml");
+    assert_eq!(after(&compose, "TOOLHOLD_BASE_URL: "), url);
+    assert!(compose.contains(&format!("\n  {host}:\n")), "{compose}");
+    let file = after(&compose, "dockerfile: ");
+    assert!(repository().join(file).is_file(), "{file}");
+    let volume = after(&compose, "- state:");
+    assert!(packaged("Containerfile").contains(&format!("VOLUME {volume}\n")));
+    let stop = after(&compose, "stop_grace_period: ").trim_end_matches('s');
+    assert!(stop.parse::<u64>().unwrap() * 1_000 > drain_ms(""));
+}
+
+/// With these arguments, tasks that are all solved pass, and tasks that are not fail.
+#[test]
+fn the_nightly_evaluation_judges_the_operators_tasks() {
+    let unit = packaged("toolhold-eval.service");
+    let timer = packaged("toolhold-eval.timer");
+    assert!(timer.contains("\nOnCalendar="), "{timer}");
+    for (answer, code) in [("42", 0), ("41", 1)] {
+        let reply = Reply::solution(json!({"calls": [], "output": answer}));
+        let endpoint = Endpoint::start(Scenario::new([reply]).in_order(ReplyOrder::Repeat));
+        let host = Host::new();
+        host.ship("calculator");
+        let root = host.path().display().to_string();
+        host.write("etc/config.toml", "");
+        host.write(
+            "etc/tasks.toml",
+            "[[tasks]]\nid = \"six\"\ntask = \"6 * 7?\"\nexpect.answer.contains = [\"42\"]\n",
+        );
+        let arguments: Vec<String> = after(&unit, "ExecStart=/usr/local/bin/toolhold ")
+            .split_whitespace()
+            // systemd's way to write a percent sign.
+            .map(|word| word.replace("%%", "%"))
+            .map(|word| word.replace("/var/lib/toolhold/modules", &format!("{root}/modules")))
+            .map(|word| word.replace("/etc/toolhold", &format!("{root}/etc")))
+            .collect();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let done = host
+            .command(&arguments)
+            .env("TOOLHOLD_BASE_URL", endpoint.base_url())
+            .env("TOOLHOLD_MODEL", "m")
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
+    }
+}
+
+/// The server's modules are in its state folder, which systemd closes to other users; its variables name its database.
+#[test]
+fn the_nightly_evaluation_shares_the_servers_modules_and_not_its_database() {
+    let (unit, server) = (
+        packaged("toolhold-eval.service"),
+        packaged("toolhold.service"),
+    );
+    // The user of a unit with DynamicUser= has the unit's name.
+    assert!(server.contains("\nDynamicUser=yes\n") && !server.contains("\nUser="));
+    assert!(unit.contains("\nUser=toolhold\n"), "{unit}");
+    let folders = |unit: &str| -> Vec<String> {
+        let folders = after(unit, "StateDirectory=");
+        folders.split_whitespace().map(str::to_owned).collect()
+    };
+    assert!(folders(&unit).contains(&folders(&server)[0]), "{unit}");
+    assert!(
+        unit.contains("\nUnsetEnvironment=TOOLHOLD_DATABASE_URL\n"),
+        "{unit}"
+    );
 }
 
 /// Kubernetes tells every container of the services around it, in variables that begin with their names. Those of a

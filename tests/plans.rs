@@ -446,3 +446,52 @@ fn a_run_with_dry_run_needs_no_plan_message_and_runs_nothing() {
         assert!(!journal.contains("\"event\":\"tool_start\""), "{journal}");
     }
 }
+
+/// `plan` finds the plan of a run with --dry-run by its id, with the context that the plan reads.
+#[test]
+fn plan_run_finds_what_a_dry_run_saved_with_its_context() {
+    let host = Host::new();
+    host.ship("text").write(
+        "context.json",
+        json!([
+            {"type": "plan", "plan": [], "mode": "lazy"},
+            {"type": "state", "state": {"poem": "a rose is a rose"}},
+        ])
+        .to_string(),
+    );
+    let missing = host.run(&["plan", "run", "last"]);
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(
+        missing.stderr.contains("there is no file last"),
+        "{missing:?}"
+    );
+    let call = json!({"_tool": "text.count", "_reasoningForCall": "r", "text": "†state.poem", "_outputPath": "†state.counted"});
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::solution(json!({"calls": [call], "output": null})),
+        Reply::solution(json!({"calls": [], "output": "no plan"})),
+    ]));
+    let url = endpoint.base_url();
+    let ask = ["run", "count the words", "--base-url", &url, "--model", "m"];
+    let saved = host.run(&[&ask[..], &["--dry-run", "--context", "context.json"]].concat());
+    assert_eq!(saved.code, Some(0), "{saved:?}");
+    // By its id: another run may be the last one by then.
+    let run = saved
+        .stderr
+        .split("\nrun ")
+        .nth(1)
+        .and_then(|rest| rest.split(';').next());
+    let advice = format!("toolhold plan run {} runs it", run.expect("an id"));
+    assert!(saved.stderr.contains(&advice), "{saved:?}");
+    let drawn = host.run(&["plan", "show", "last"]);
+    assert!(drawn.stdout.contains("text.count"), "{drawn:?}");
+    let checked = host.run(&["plan", "check", "last"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let done = host.run(&["plan", "run", "last"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.stdout.contains("\"words\": 5"), "{done:?}");
+    assert_eq!(endpoint.requests().len(), 1, "no model is asked");
+    // The last run is now no dry run.
+    let again = host.run(&["plan", "run", "last"]);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("made no plan"), "{again:?}");
+}

@@ -161,6 +161,10 @@ fn the_hash_is_the_one_that_records_carry() {
         );
     }
     assert_ne!(hash(POLICY, &["--tools", "text.count"]), policy["hash"]);
+    // What the model is instructed to do, too.
+    let agents = format!("{POLICY}\n[agents.short]\ninstructions = \"Be short.\"\n[agents.same]\n");
+    assert_ne!(hash(&agents, &["--agent", "short"]), policy["hash"]);
+    assert_eq!(hash(&agents, &["--agent", "same"]), policy["hash"]);
 }
 
 const AGENTS: &str = r#"

@@ -452,6 +452,33 @@ fn the_input_comes_from_the_command_line_a_file_or_stdin() {
 }
 
 #[test]
+fn a_request_is_found_by_its_name_and_by_its_file_name() {
+    let host = host();
+    host.write("requests/mail/reply.json", r#"{"context": []}"#)
+        .write("own.json", r#"{"context": []}"#);
+    let endpoint = Endpoint::start(Scenario::new((0..9).map(|_| answers("positive"))));
+    for name in [
+        "sentiment",
+        "sentiment.json",
+        "requests/sentiment.json",
+        "./sentiment.json",
+    ] {
+        let done = printed(&host, &endpoint, &[name, "--input", r#"{"text": "fine"}"#]);
+        assert_eq!(done.code, Some(0), "{name}: {done:?}");
+    }
+    for name in [
+        "mail/reply",
+        "mail/reply.json",
+        "./mail/reply.json",
+        "own",
+        "own.json",
+    ] {
+        let done = printed(&host, &endpoint, &[name]);
+        assert_eq!(done.code, Some(0), "{name}: {done:?}");
+    }
+}
+
+#[test]
 fn faults_are_reported_with_their_place_before_any_request() {
     let host = host();
     host.write("broken.json", "{")

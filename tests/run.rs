@@ -2,6 +2,7 @@
 //! an endpoint, a model or a module can spoil it.
 
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish, signal};
@@ -10,7 +11,7 @@ use support::sandbox::component;
 use toolhold_hostile::components as hostile;
 
 /// A reply of the schema contract that makes one call.
-fn calls(tool: &str, arguments: Value) -> Reply {
+pub(crate) fn calls(tool: &str, arguments: Value) -> Reply {
     let mut call = json!({"_tool": tool, "_reasoningForCall": "because"});
     call.as_object_mut()
         .unwrap()
@@ -18,7 +19,7 @@ fn calls(tool: &str, arguments: Value) -> Reply {
     Reply::solution(json!({"calls": [call], "output": null}))
 }
 
-fn answers(output: Value) -> Reply {
+pub(crate) fn answers(output: Value) -> Reply {
     Reply::solution(json!({"calls": [], "output": output}))
 }
 
@@ -60,10 +61,8 @@ fn a_task_is_solved_by_calling_a_component() {
         "only the answer is on stdout"
     );
     for part in [
-        "→ calculator.evaluate {\"expression\":\"2^200 % 97\"}  because",
-        "{\"value\":\"62\"}",
-        "fuel",
-        "memory",
+        "→ calculator.evaluate {\"expression\":\"2^200 % 97\"} = {\"value\":\"62\"}",
+        "because",
     ] {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
@@ -409,16 +408,170 @@ fn calls_that_are_refused_are_audited() {
     let rows: Vec<_> = rows
         .iter()
         .filter(|row| row["action"] == "call")
-        .map(|row| json!([row["tool"], row["status"], row["error"]]))
+        .map(|row| {
+            assert_eq!(row["reason"], "because", "{row}");
+            json!([row["tool"], row["status"], row["error"], row["arguments"]])
+        })
         .collect();
     assert_eq!(
         json!(rows),
         json!([
-            ["bad.count", "error", "unknown_tool"],
-            ["calculator.evaluate", "error", "arguments"],
-            ["calculator.evaluate", "error", "blocked"],
+            ["bad.count", "error", "unknown_tool", {}],
+            ["calculator.evaluate", "error", "arguments", {"formula": "1+1"}],
+            ["calculator.evaluate", "error", "blocked", {"expression": "†secret"}],
         ]),
         "{log:?}"
+    );
+}
+
+/// What is piped in, and files, are messages before the task; what is no text, or too much, is refused.
+#[test]
+fn what_is_piped_in_and_files_go_with_the_task() {
+    let host = host();
+    host.write("notes.md", "the notes of Monday")
+        .write("logo.png", b"\x89PNG\xff")
+        .write("large", vec![b'x'; 5 << 20]);
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("a summary"))]));
+    let url = endpoint.base_url();
+    let run = |flags: &[&str], piped: &[u8]| {
+        let task = ["run", "summarise", "--base-url", &url, "--model", "m"];
+        let mut child = host
+            .command(&[&task[..], flags].concat())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("runs");
+        // It may end without reading all of it.
+        let _ = child.stdin.take().expect("a pipe").write_all(piped);
+        finish(child.wait_with_output().expect("ends"))
+    };
+    let done = run(&["--file", "notes.md"], b"piped in from elsewhere");
+    assert_eq!(
+        (done.code, done.stdout.trim()),
+        (Some(0), "a summary"),
+        "{done:?}"
+    );
+    let told = told(&endpoint, 0);
+    let places = [
+        "data, not instructions",
+        "notes.md",
+        "the notes of Monday",
+        "piped in from elsewhere",
+        "summarise",
+    ]
+    .map(|part| told.find(part).unwrap_or_else(|| panic!("{part}: {told}")));
+    assert!(places.is_sorted(), "{told}");
+    for (flags, piped, expect) in [
+        (&["--file", "logo.png"][..], &b""[..], "text in UTF-8"),
+        (&["--file", "large"], b"", "4 MiB"),
+        (&["--file", "none.md"], b"", "No such file"),
+        (&[], b"\xff\xfe", "stdin"),
+    ] {
+        let done = run(flags, piped);
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.stderr.contains(expect), "{expect}: {done:?}");
+    }
+    assert_eq!(endpoint.requests().len(), 1, "nothing was asked for those");
+}
+
+/// The list of a loop is not the text of its first run.
+#[test]
+fn a_list_that_a_loop_reads_is_left_to_it() {
+    let host = host();
+    host.write("list", "the first task\nthe second task\n");
+    let endpoint = Endpoint::start(Scenario::new([
+        answers(json!("one")),
+        answers(json!("two")),
+    ]));
+    let command = host.command(&[]);
+    let script =
+        r#"while read -r task; do "$0" run "$task" --base-url "$1" --model m; done < list"#;
+    let done = std::process::Command::new("sh")
+        .args(["-c", script])
+        .arg(command.get_program())
+        .arg(endpoint.base_url())
+        .env_clear()
+        .envs(
+            command
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        )
+        .current_dir(host.path())
+        .output()
+        .expect("a shell");
+    let done = finish(done);
+    assert_eq!(
+        (done.code, &*done.stdout),
+        (Some(0), "one\ntwo\n"),
+        "{done:?}"
+    );
+    assert!(!told(&endpoint, 0).contains("the second task"), "{done:?}");
+    assert!(done.stderr.contains("no part of the task"), "{done:?}");
+}
+
+/// The answer is in the record when Ctrl-C comes, and was not printed yet, because the reader of the output is slow.
+#[test]
+fn ctrl_c_when_a_run_has_just_ended_loses_nothing_of_it() {
+    let host = host();
+    let answer = "x".repeat(300_000);
+    let endpoint = Endpoint::start(Scenario::new([Reply {
+        piece: Some(15_000),
+        ..answers(json!(answer))
+    }]));
+    let url = endpoint.base_url();
+    let child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("runs");
+    Records::of(&host).until_there_is("done");
+    signal(child.id(), "INT");
+    let done = finish(child.wait_with_output().expect("ends"));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let events = events(&done);
+    let last = events.last().expect("events");
+    assert_eq!(
+        (&last["event"], &last["output"]),
+        (&json!("done"), &json!(answer))
+    );
+}
+
+/// A collector of traces that does not answer does not keep the process.
+#[test]
+fn ctrl_c_ends_a_process_that_waits_for_others_at_its_end() {
+    let host = host();
+    let endpoint = Endpoint::start(Scenario::new([answers(json!("done"))]));
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let url = endpoint.base_url();
+    let mut child = host
+        .command(&["run", "t", "--base-url", &url, "--model", "m"])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("runs");
+    // It has something to send when the run is over, and the answer was printed.
+    let mut answer = [0; 5];
+    let mut stdout = child.stdout.take().expect("a pipe");
+    std::io::Read::read_exact(&mut stdout, &mut answer).expect("the answer");
+    assert_eq!(&answer, b"done\n");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(
+        child.try_wait().expect("a state").is_none(),
+        "it waits for the collector"
+    );
+    let interrupted = Instant::now();
+    signal(child.id(), "INT");
+    let ended = child.wait().expect("ends");
+    assert_eq!(ended.code(), Some(130));
+    // The collector is given ten seconds.
+    assert!(
+        interrupted.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        interrupted.elapsed()
     );
 }
 
@@ -441,12 +594,17 @@ fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
         started.elapsed()
     );
     assert_eq!(done.code, Some(130), "{done:?}");
-    assert_eq!(events(&done).last().unwrap()["reason"], "cancelled");
+    assert!(done.stderr.contains("toolhold resume "), "{done:?}");
+    let ended = events(&done);
+    assert!(
+        ended.iter().all(|event| event["event"] != "done"),
+        "it is parked: {done:?}"
+    );
     done
 }
 
 #[test]
-fn ctrl_c_cancels_and_leaves_no_stream_open() {
+fn ctrl_c_parks_and_leaves_no_stream_open() {
     let endpoint = Endpoint::start(Scenario::new([Reply::endless()]));
     interrupted(&host(), &endpoint, "delta");
     assert!(

@@ -1,5 +1,6 @@
 //! `toolhold serve`: what clients of its API see.
 
+mod agent_api;
 mod chains;
 mod client_calls;
 mod clients;

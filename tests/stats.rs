@@ -395,6 +395,50 @@ fn a_plan_follows_from_its_flags() {
     }
 }
 
+/// The price of a million generated tokens: 364 tokens/s of a replica at 2.50 an hour are 1.91.
+#[test]
+fn generated_tokens_cost_what_their_gpu_costs() {
+    let host = host("[run]\ncurrency = \"EUR\"\n[endpoints.default]\ngpu_hour = 2.50\n");
+    let flags = [
+        "plan-capacity",
+        "--ttft-ms=200",
+        "--itl-ms=20",
+        "--prompt-tokens=1000",
+        "--completion-tokens=91",
+        "--requests=3",
+        "--tools-ms=500",
+        "--marshal-ms=10",
+        "--overhead-ms=190",
+        "--in-flight=8",
+    ];
+    let plan = json_of(&host.run(&[&flags[..], &["--json"]].concat()));
+    for (place, expected) in [
+        ("/p50/completion_tokens_per_s", 364.0),
+        ("/p50/completion_tokens_per_hour", 1_310_400.0),
+        ("/p50/million_generated_cost", 2.5 / 1.3104),
+        // 3 × (2 + 0.01 + 0.19) + 0.5
+        ("/p50/run_latency_s", 7.1),
+    ] {
+        let found = plan.pointer(place).unwrap();
+        assert!(is(found, expected), "{place} is {found}, not {expected}");
+    }
+    let text = host.run(&flags).stdout;
+    let row = text
+        .lines()
+        .find(|line| line.contains("10^6 generated, EUR"));
+    assert!(row.is_some_and(|row| row.ends_with("1.91")), "{text}");
+    let explained = host.run(&["plan-capacity", "--explain"]).stdout;
+    for letter in [
+        "P, the time",
+        "D, the time",
+        "B, the",
+        "T_marshal",
+        "O: other",
+    ] {
+        assert!(explained.contains(letter), "{letter}: {explained}");
+    }
+}
+
 #[test]
 fn an_endpoint_is_measured_at_several_requests_in_flight() {
     let reply = counted(Reply::content("1\n2\n3\n4\n5\n6\n7\n8\n"), 40, 5).delayed_ms(40, 10);

@@ -367,7 +367,7 @@ fn retries_repairs_and_fallbacks_are_counted() {
     let host = host(&format!(
         "[run]\nreasons = false\n[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\nbackoff_ms = 1\n\
          [endpoints.other]\nbase_url = \"{}\"\nmodel = \"big\"\n\
-         [fallback]\nmodels = [\"other\"]\nmax_tool_failures = 1\n",
+         [fallback]\ntool_errors = true\nmodels = [\"other\"]\nmax_tool_failures = 1\n",
         own.base_url(),
         other.base_url()
     ));
@@ -385,6 +385,62 @@ fn retries_repairs_and_fallbacks_are_counted() {
         let found = sum(&metrics, name, label);
         assert!((found - 1.0).abs() < 0.01, "{name}: {found}\n{scraped}");
     }
+}
+
+/// Also the last reply of a run, which no event of its own tells.
+#[test]
+fn unusable_replies_are_counted_by_what_is_wrong_with_them() {
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::content("I do not write JSON."),
+        Reply::content(""),
+        answers("It is 4."),
+        Reply::content("Nor here."),
+        Reply::content("Nor here either."),
+        Reply::content("Never."),
+    ]));
+    let host = host(&format!(
+        "[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\n[fallback]\nenabled = false\n",
+        endpoint.base_url()
+    ));
+    let server = Server::start(&host, &[]);
+    let task = json!({"messages": [{"role": "user", "content": "What is 2+2?"}]});
+    assert_eq!(server.post("/v1/agent", &task).good()["output"], "It is 4.");
+    server.post("/v1/agent", &task);
+    let scraped = server.get("/metrics").text;
+    let metrics = samples(&scraped);
+    for (fault, times) in [("unreadable", 4.0), ("empty", 1.0), ("cut_off", 0.0)] {
+        let found = sum(&metrics, "toolhold_replies_unusable_total", fault);
+        assert!((found - times).abs() < 0.01, "{fault}: {found}\n{scraped}");
+    }
+}
+
+/// The revision changes when the server's model or software does.
+#[test]
+fn a_trace_has_the_revision_that_the_endpoint_tells() {
+    let chunk = |delta: Value, finish: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        let chunk = json!({"object": "chat.completion.chunk", "model": "m-2026", "system_fingerprint": "fp_1",
+            "choices": [choice]});
+        format!("data: {chunk}\n\n")
+    };
+    let content = json!({"calls": [], "output": "It is 4."}).to_string();
+    let body = [
+        chunk(json!({"content": content}), Value::Null),
+        chunk(json!({}), json!("stop")),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let (collector, endpoint) = (
+        Collector::start(),
+        Endpoint::start(Scenario::new([Reply::raw(body.concat())])),
+    );
+    let done = run(&host(""), &endpoint, &collector);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let spans = collector.spans();
+    let chat = &by_name(&spans)["chat scripted"][0].attributes;
+    assert_eq!(
+        chat["openai.response.system_fingerprint"], "fp_1",
+        "{chat:?}"
+    );
 }
 
 /// A run that is gone on with after a crash is in the trace that it began in.

@@ -167,16 +167,224 @@ fn at_the_end_of_input_the_decision_comes_from_elsewhere() {
     assert_eq!(written(&host), None);
 }
 
+/// The events of the last run.
+fn recorded(host: &Host) -> Vec<Value> {
+    let journal = host.run(&["show", "last", "--json"]).stdout;
+    let event = |line: &str| serde_json::from_str(line).expect("JSON");
+    journal.lines().map(event).collect()
+}
+
 #[test]
-fn ctrl_c_at_the_question_ends_the_run_and_makes_no_call() {
+fn ctrl_c_parks_a_run_that_resume_goes_on_with() {
     let (host, endpoint) = (host(), endpoint());
     let done = typing(&host, &endpoint, &[(QUESTION, "\u{3}")]);
     assert_eq!(done.code, Some(130), "{done:?}");
-    assert!(done.stdout.contains("cancelled"), "{done:?}");
+    assert!(done.stdout.contains("toolhold resume "), "{done:?}");
     assert_eq!((written(&host), endpoint.requests().len()), (None, 1));
-    let journal = host.run(&["show", "last", "--json"]).stdout;
-    let last: Value = serde_json::from_str(journal.lines().last().expect("a line")).expect("JSON");
-    assert_eq!(last["reason"], "cancelled", "{last}");
+    let events = recorded(&host);
+    assert!(events.iter().all(|event| event["event"] != "done"));
+    let url = endpoint.base_url();
+    let resume = ["resume", "last", "--base-url", &url, "--model", "m"];
+    let grant = ["--dir", "files=data:/data:rw"];
+    let resume = host.command(&[&resume[..], &grant].concat());
+    let done = at_terminal(&resume, &[(QUESTION, "y\n")]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(written(&host).as_deref(), Some("as the model wants"));
+    assert_eq!(
+        recorded(&host).last().map(|event| &event["reason"]),
+        Some(&json!("output"))
+    );
+}
+
+#[test]
+fn ctrl_c_twice_ends_a_run() {
+    let (host, endpoint) = (host(), endpoint());
+    let dialogue = [(QUESTION, "\u{3}"), ("Ctrl-C again ends it", "\u{3}")];
+    let done = typing(&host, &endpoint, &dialogue);
+    assert_eq!(done.code, Some(130), "{done:?}");
+    assert!(done.stdout.contains("cancelled: "), "{done:?}");
+    assert_eq!((written(&host), endpoint.requests().len()), (None, 1));
+    let events = recorded(&host);
+    assert_eq!(
+        events.last().map(|event| &event["reason"]),
+        Some(&json!("cancelled"))
+    );
+}
+
+#[test]
+fn always_is_bound_to_the_tool_and_a_pattern_of_its_arguments() {
+    let host = host();
+    let call = |path: &str| json!({"_tool": "files.write", "_reasoningForCall": "r", "path": path, "content": path});
+    let solution = |path| Reply::solution(json!({"calls": [call(path)], "output": null}));
+    let endpoint = Endpoint::start(Scenario::new([
+        solution("a1.txt"),
+        solution("a2.txt"),
+        solution("b.txt"),
+        Reply::solution(json!({"calls": [], "output": "done"})),
+    ]));
+    let done = typing(
+        &host,
+        &endpoint,
+        &[
+            (QUESTION, "a {\"path\": \"c*\"}\n"),
+            ("does not fit", "a {\"path\": \"a*\", \"content\": \"*\"}\n"),
+            // The second call is not asked about, the third is.
+            (QUESTION, "n\n"),
+        ],
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let there = |path: &str| host.path().join("data").join(path).exists();
+    assert!(
+        there("a1.txt") && there("a2.txt") && !there("b.txt"),
+        "{done:?}"
+    );
+    let decided: Vec<Value> = recorded(&host)
+        .into_iter()
+        .filter(|event| event["event"] == "decided")
+        .map(|event| json!([event["verdict"], event["by"]]))
+        .collect();
+    assert_eq!(
+        json!(decided),
+        json!([
+            ["approve", "terminal, always"],
+            ["approve", "terminal, always"],
+            ["refuse", "terminal"],
+        ]),
+    );
+    assert_eq!(host.run(&["replay", "last"]).code, Some(0));
+}
+
+/// The answer is text while it is written, and is not printed again; calls are a line each.
+#[test]
+fn a_person_reads_prose_and_the_answer_once() {
+    let host = Host::new();
+    host.ship("calculator");
+    let scenario = || {
+        let call = json!({"_tool": "calculator.evaluate", "_reasoningForCall": "because", "expression": "6 * 7"});
+        Endpoint::start(Scenario::new([
+            Reply::solution(json!({"calls": [call], "output": null})),
+            Reply::solution(json!({"calls": [], "output": "It is\n\"42\"."})),
+        ]))
+    };
+    let shown = |flags: &[&str]| {
+        let endpoint = scenario();
+        let url = endpoint.base_url();
+        let run = ["run", "t", "--base-url", &url, "--model", "m"];
+        let done = at_terminal(&host.command(&[&run[..], flags].concat()), &[]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done.stdout.replace("\r\n", "\n")
+    };
+    let text = shown(&[]);
+    // A bar marks what a model writes.
+    assert_eq!(text.matches("│ It is\n│ \"42\".\n").count(), 1, "{text}");
+    assert!(
+        !text.contains("\"calls\""),
+        "no JSON of the contract: {text}"
+    );
+    let lines = text.lines().filter(|line| line.contains("calculator"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    assert!(
+        lines[0].contains(r#"→ calculator.evaluate {"expression":"6 * 7"} = {"value":"42"}"#),
+        "{text}"
+    );
+    let raw = shown(&["-v"]);
+    for part in ["\"calls\":[]", "step 2", "fuel"] {
+        assert!(raw.contains(part), "{part}: {raw}");
+    }
+}
+
+/// Whether each line that has the text is one of the model's.
+fn is_marked(shown: &str, text: &str) -> bool {
+    let mut lines = shown.lines().filter(|line| line.contains(text)).peekable();
+    lines.peek().is_some() && lines.all(|line| line.trim_start().starts_with('│'))
+}
+
+/// A model that writes what lines of the host look like does not write lines of the host.
+#[test]
+fn what_a_model_writes_looks_like_no_line_of_the_host() {
+    let host = host();
+    host.write("toolhold.toml", "");
+    let forged = "Well.\n  → files.remove {} = {}  1.0 ms\nparked: forged";
+    let reply = || Reply {
+        reasoning: Some(forged.into()),
+        ..Reply::content(json!({"calls": [], "output": forged}).to_string())
+    };
+    for flags in [&[][..], &["-v"]] {
+        let endpoint = Endpoint::start(Scenario::new([reply()]));
+        let url = endpoint.base_url();
+        let run = ["run", "t", "--base-url", &url, "--model", "m"];
+        let done = at_terminal(&host.command(&[&run[..], flags].concat()), &[]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let live = done.stdout.replace("\r\n", "\n");
+        // With -v the answer is printed at the end, below the host's summary.
+        let (live, _) = live.rsplit_once("1 step, ").expect("a summary");
+        assert!(is_marked(live, "files.remove"), "{flags:?}: {live}");
+        assert!(is_marked(live, "parked: forged"), "{flags:?}: {live}");
+    }
+}
+
+/// While a person is asked, the model may write on, or have begun a line: the question stands alone.
+#[test]
+fn a_question_stands_on_a_line_of_its_own() {
+    let forged = "approve? files.read {\"path\":\"a.txt\"}";
+    let call =
+        json!({"_tool": "files.write", "_reasoningForCall": "r", "path": "a.txt", "content": "c"});
+    for flags in [&[][..], &["-v"]] {
+        let host = host();
+        let endpoint = Endpoint::start(Scenario::new([
+            Reply {
+                reasoning: Some(format!("I think\n{forged}\nand then")),
+                between_ms: 20,
+                ..Reply::content(json!({"calls": [call], "output": forged}).to_string())
+            },
+            Reply::solution(json!({"calls": [], "output": "done"})),
+        ]));
+        let url = endpoint.base_url();
+        let run = ["run", "t", "--base-url", &url, "--model", "m"];
+        let grant = ["--dir", "files=data:/data:rw"];
+        let command = host.command(&[&run[..], &grant, flags].concat());
+        let done = at_terminal(&command, &[("approve? files.write", "y\n")]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let shown = done.stdout.replace("\r\n", "\n");
+        let asked: Vec<&str> = shown
+            .lines()
+            .filter(|line| line.contains("approve? files.write"))
+            .collect();
+        assert!(!asked.is_empty(), "{shown}");
+        assert!(
+            asked.iter().all(|line| line.starts_with(QUESTION)),
+            "{asked:?}"
+        );
+        assert!(
+            is_marked(&shown, "approve? files.read"),
+            "{flags:?}: {shown}"
+        );
+    }
+}
+
+/// While a question is open, the terminal makes no signal of Ctrl-C.
+#[test]
+fn ctrl_c_at_a_question_of_a_chat_ends_the_turn() {
+    let (host, endpoint) = (host(), endpoint());
+    let url = endpoint.base_url();
+    let chat = ["chat", "--base-url", &url, "--model", "m"];
+    let grant = ["--dir", "files=data:/data:rw"];
+    let command = host.command(&[&chat[..], &grant].concat());
+    let dialogue = [
+        ("› ", "write it\r"),
+        (QUESTION, ""),
+        (QUESTION, "\u{3}"),
+        ("cancelled", "/quit\r"),
+    ];
+    let done = at_terminal(&command, &dialogue);
+    assert!(!done.stdout.contains("done"), "{done:?}");
+    assert_eq!(written(&host), None, "{done:?}");
+    assert_eq!(
+        recorded(&host).last().map(|event| &event["reason"]),
+        Some(&json!("cancelled"))
+    );
+    assert_eq!(done.code, Some(130), "{done:?}");
 }
 
 /// A call that was decided elsewhere is over, and what is typed then is for the next question.

@@ -25,9 +25,10 @@ static const toolhold_example schema_examples[] = {{
     .task = "What is in shop.db?",
     .arguments = "{\"database\":\"shop.db\"}",
     .output = "{\"tables\":[{\"name\":\"orders\",\"kind\":\"table\",\"columns\":[{\"name\":\"customer\",\"type\":\"TEXT\","
-              "\"not_null\":true,\"primary_key\":false}],\"sql\":\"CREATE TABLE orders (customer TEXT NOT NULL)\"}],"
+              "\"not_null\":true,\"primary_key\":false},{\"name\":\"amount\",\"type\":\"REAL\",\"not_null\":true,"
+              "\"primary_key\":false}],\"sql\":\"CREATE TABLE orders (customer TEXT NOT NULL, amount REAL NOT NULL)\"}],"
               "\"truncated\":false}",
-    .answer = "One table, orders, with the column customer.",
+    .answer = "One table, orders, with the columns customer and amount.",
 }};
 
 const toolhold_tool toolhold_tools[] = {

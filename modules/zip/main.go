@@ -57,9 +57,9 @@ var listTool = toolhold.Tool{
 	Examples: []toolhold.Example{{
 		Task:      "What is in report.zip?",
 		Arguments: `{"path":"report.zip"}`,
-		Output: `{"entries":[{"name":"report.txt","directory":false,"size":1200,"compressed":480,` +
+		Output: `{"entries":[{"name":"notes.txt","directory":false,"size":10,"compressed":10,` +
 			`"modified":"2026-03-01T09:30:00Z"}],"total":1}`,
-		Answer: "One file: report.txt, 1200 bytes.",
+		Answer: "One file: notes.txt, 10 bytes.",
 	}},
 	Run: toolhold.Func(list),
 }

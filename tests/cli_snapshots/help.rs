@@ -59,13 +59,13 @@ fn help(host: &Host, path: &[String], width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The commands under `Commands:`.
+/// The commands, which stand before the options: under `Commands:`, or under the headings of their groups.
 fn listed(help: &str) -> Vec<String> {
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let section = lines.take_while(|line| line.is_empty() || line.starts_with(' '));
-    let names = section.filter_map(|line| {
-        let rest = line.strip_prefix("  ")?;
-        rest.split(' ').next().filter(|name| !name.is_empty())
+    let lines = help.lines().take_while(|line| *line != "Options:");
+    let names = lines.filter_map(|line| {
+        let name = line.strip_prefix("  ")?.split(' ').next()?;
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            .then_some(name)
     });
     let own = names.filter(|name| *name != OF_CLAP);
     own.map(str::to_owned).collect()

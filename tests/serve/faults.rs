@@ -510,3 +510,50 @@ fn half_open_connections_keep_nobody_out() {
     );
     drop(silent);
 }
+
+/// Neither the last error nor that of a limit which the run met because of it.
+#[test]
+fn the_first_error_is_returned_at_every_api() {
+    let unknown = |name: &str| calls([(name, json!({"expression": "2+2"}))]);
+    let refused = |n: usize| calls([("calculator.evaluate", json!({"expression": n}))]);
+    let three = || {
+        [
+            unknown("calc.first"),
+            Reply::content("I think"),
+            unknown("calc.last"),
+        ]
+    };
+    let four = || (0..4).map(refused);
+    let endpoint = scripted(
+        (0..3)
+            .flat_map(|_| three())
+            .chain((0..3).flat_map(|_| four())),
+    );
+    let host = host("[run]\nmax_steps = 4\nrepair = false\n");
+    let server = serve(&host, &endpoint);
+    let chat = json!({"model": "default", "messages": [{"role": "user", "content": "2+2?"}]});
+    let response = json!({"model": "default", "input": "2+2?"});
+    let apis = [
+        ("/v1/agent", ask("2+2?"), "/error"),
+        ("/v1/chat/completions", chat, "/toolhold/error"),
+        ("/v1/responses", response, "/toolhold/error"),
+    ];
+    for (path, body, _) in &apis {
+        let answer = server.post(path, body);
+        let text = &answer.text;
+        let first = text.find("calc.first");
+        let last = text.find("calc.last");
+        assert!(first.is_some() && first < last, "{path}: {answer:?}");
+    }
+    for (path, body, at) in &apis {
+        let answer = server.post(path, body).good();
+        let error = answer.pointer(at).and_then(Value::as_str);
+        let error = error.unwrap_or_else(|| panic!("{path} has no {at}: {answer}"));
+        for part in [
+            "run.max_steps",
+            "calculator.evaluate failed too often, first with",
+        ] {
+            assert!(error.contains(part), "{path}: {part}: {answer}");
+        }
+    }
+}

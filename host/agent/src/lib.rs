@@ -9,8 +9,8 @@
 //!
 //! Read it in this order: [`run`] (the machine, then the driver that performs what it asks), [`calls`] (the way of
 //! a call), [`contract`] (how a Request becomes a chat completion and back), [`context`] (what fits into the
-//! window), [`guard`] (shields, and data that is hidden), [`router`] (which model answers a run). The data are of
-//! [`toolhold_protocol`], the client of models is [`toolhold_model`]. The crate knows nothing of WebAssembly:
+//! window), [`guard`] (shields, and data that is hidden), [`router`] (which model answers a run), [`language`] (that of
+//! the task). The data are of [`toolhold_protocol`], the client of models is [`toolhold_model`]. The crate knows nothing of WebAssembly:
 //! tools are behind [`Toolbox`].
 //!
 //! # Embedding
@@ -98,6 +98,7 @@ pub mod calls;
 pub mod context;
 pub mod contract;
 pub mod guard;
+pub mod language;
 pub mod router;
 pub mod run;
 pub mod toolbox;

@@ -2,20 +2,23 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity, policy,
-    probe, run, runs, selftest, serve, stats, trust,
+    approvals, audit, cache, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity,
+    policy, probe, run, runs, selftest, serve, stats, trust,
 };
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use toolhold_runtime::config::LogFormat;
 
+/// Most columns of help.
+pub const MAX_WIDTH: usize = 100;
+
 /// Runs LLM agents whose tools are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolhold",
     version,
-    max_term_width = 100,
+    max_term_width = MAX_WIDTH,
     after_help = "Exit codes: 0 done; 1 failed, or a check or comparison found a difference; 2 wrong usage; \
 3 the endpoint or its model failed; 4 a limit of the run was reached; 5 a tool failed; 6 a shield blocked the run \
 or call; 130 interrupted; 141 the reader of the output closed it."
@@ -42,6 +45,8 @@ pub enum Command {
     Resume(Box<run::ResumeArgs>),
     /// List, follow, stop and delete recorded runs.
     Runs {
+        #[command(flatten)]
+        list: runs::ListArgs,
         #[command(subcommand)]
         command: Option<runs::RunsCommand>,
     },
@@ -95,7 +100,7 @@ pub enum Command {
     Plan(plan::PlanCommand),
     /// Build modules from source, as their module.toml says.
     Build {
-        /// Folders of the modules.
+        /// Folders of the modules, or names of modules in the modules folder.
         #[arg(required = true)]
         folders: Vec<PathBuf>,
     },
@@ -129,6 +134,8 @@ pub enum Command {
     CompileComponent,
     /// Attack the sandbox on this machine with the hostile suite, and print the results.
     Selftest(selftest::SelftestArgs),
+    /// Show how large the cache is: compiled modules, compilers, fetched components.
+    Cache(cache::CacheArgs),
     /// Show the effective configuration and where each value comes from.
     Config {
         /// Print one JSON array.
@@ -156,10 +163,24 @@ impl Command {
             Self::Chat(args) => args.put(flags),
             Self::Runs {
                 command: Some(command),
+                ..
             } => command.put(flags),
             Self::PlanCapacity(args) => args.put(flags),
             Self::Eval(args) => args.put(flags),
             _ => {}
+        }
+    }
+
+    /// What to do about flags that stand before the command that they are of. Flags of all commands may stand there.
+    pub fn misplaced(&self) -> Option<&'static str> {
+        match self {
+            Self::Runs {
+                list,
+                command: Some(_),
+            } if list.is_given() => Some(
+                "--last and --json before the command are those of `toolhold runs` alone; put them behind it\n",
+            ),
+            _ => None,
         }
     }
 

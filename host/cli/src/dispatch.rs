@@ -2,14 +2,14 @@
 
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
-    approvals, audit, build, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
+    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
     plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
 use crate::exit::Exit;
 use crate::terminal::{log::EscapedLog, style};
-use clap::CommandFactory as _;
+use crate::usage;
 use rustix::process::Signal;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -93,11 +93,13 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         }
         Command::Request(RequestCommand::List) => Ok(run::requests(&load(&flags)?.configuration)),
         Command::Resume(args) => Box::pin(run::resume(&load(&flags)?.configuration, *args)).await,
-        Command::Runs { command: None } => {
-            runs::list(&load(&flags)?.configuration, None, false).await
-        }
+        Command::Runs {
+            command: None,
+            list,
+        } => runs::list(&load(&flags)?.configuration, &list).await,
         Command::Runs {
             command: Some(command),
+            ..
         } => Box::pin(runs::runs(&load(&flags)?.configuration, command)).await,
         Command::Show { run, json } => record::show(&load(&flags)?.configuration, &run, json).await,
         Command::Stats(args) => stats::stats(&load(&flags)?.configuration, &args).await,
@@ -110,7 +112,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         }
         Command::Audit(command) => audit::audit(&load(&flags)?.configuration, command).await,
         Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
-        Command::Generate(command) => generate::generate(&command, Cli::command()),
+        Command::Generate(command) => generate::generate(&command, usage::command()),
         Command::Serve(_) => serve::serve(&load(&flags)?).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
@@ -154,6 +156,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         }
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
+        Command::Cache(args) => cache::cache(&load(&flags)?.configuration, args).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
         Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
     }

@@ -1,12 +1,116 @@
-//! Errors of invalid command lines, with suggestions.
+//! The command line as people read it: help with what a command uses, in groups, and errors with suggestions.
 
-use crate::args::Cli;
+use crate::args::{Cli, MAX_WIDTH};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, Parser as _};
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use std::fmt::Write as _;
+
+/// The groups of the commands in the help, in its order.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Agents", &["run", "chat", "request", "plan", "resume"]),
+    (
+        "Records of runs",
+        &["runs", "show", "stats", "replay", "diff"],
+    ),
+    ("Modules", &["modules", "new-module", "build", "mcp"]),
+    ("Server", &["serve", "keys", "approvals", "audit"]),
+    (
+        "Checks",
+        &["doctor", "selftest", "demo", "eval", "plan-capacity"],
+    ),
+    (
+        "Configuration",
+        &["config", "policy", "trust", "cache", "generate"],
+    ),
+];
+
+/// Commands that load modules, or show what they are given. The help of all others leaves [`MODULE_FLAGS`] out.
+const WITH_MODULES: [&str; 14] = [
+    "run",
+    "chat",
+    "request",
+    "plan",
+    "resume",
+    "modules",
+    "new-module",
+    "build",
+    "mcp",
+    "serve",
+    "eval",
+    "doctor",
+    "config",
+    "policy",
+];
+
+/// Ids of the flags in [`ModuleArgs`](crate::commands::module_flags::ModuleArgs), which stand at every command.
+const MODULE_FLAGS: [&str; 5] = [
+    "folder",
+    "directories",
+    "environment",
+    "trust_all",
+    "offline",
+];
+
+/// The definition of the whole command line.
+pub fn command() -> Command {
+    let mut command = Cli::command();
+    command.build();
+    let groups = groups(&command);
+    command
+        .mut_subcommands(|own| {
+            if WITH_MODULES.contains(&own.get_name()) {
+                own
+            } else {
+                without_module_flags(own)
+            }
+        })
+        .help_template(format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}Options:\n{{options}}{{after-help}}"
+        ))
+}
+
+/// Flags that a command does not use are taken, because they may be set for all, and are not in its help.
+fn without_module_flags(command: Command) -> Command {
+    // `runs resume` is `resume`.
+    if command.get_name() == "resume" {
+        return command;
+    }
+    command
+        .mut_args(|arg| {
+            let is_of_modules = MODULE_FLAGS.contains(&arg.get_id().as_str());
+            if is_of_modules { arg.hide(true) } else { arg }
+        })
+        .mut_subcommands(without_module_flags)
+}
+
+/// The commands under the headings of their groups, as clap lays them out.
+fn groups(command: &Command) -> String {
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        let found = names
+            .iter()
+            .filter_map(|name| command.find_subcommand(name));
+        let mut group = Command::new("group")
+            .disable_help_subcommand(true)
+            .max_term_width(MAX_WIDTH)
+            .help_template("{subcommands}")
+            .subcommands(found.cloned());
+        let listed = group.render_help().to_string();
+        let _ = write!(text, "{heading}:\n{}\n\n", listed.trim_end());
+    }
+    text
+}
 
 /// Parses the command line; an error ends the process with exit code 2.
 pub fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| advised(error).exit())
+    let mut command = command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = parsed.and_then(|cli: Cli| match cli.command.misplaced() {
+        Some(advice) => Err(clap::Error::raw(ErrorKind::ArgumentConflict, advice)),
+        None => Ok(cli),
+    });
+    parsed.unwrap_or_else(|error| advised(error.with_cmd(&command)).exit())
 }
 
 /// `error` with the reason why a flag of `run` is not a flag of `resume`.
@@ -35,4 +139,39 @@ fn is_of_run(flag: &str) -> bool {
     };
     let name = flag.trim_start_matches("--").split(['=', ' ']).next();
     run.get_arguments().any(|own| own.get_long() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let command = Cli::command();
+        let visible = command.get_subcommands().filter(|one| !one.is_hide_set());
+        let mut visible: Vec<&str> = visible.map(Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        visible.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, visible);
+    }
+
+    #[test]
+    fn a_command_that_loads_no_modules_does_not_name_their_flags() {
+        let mut command = command();
+        for (name, is_named) in [("selftest", false), ("keys", false), ("run", true)] {
+            let own = command.find_subcommand_mut(name).expect("a command");
+            let help = own.render_help().to_string();
+            for flag in ["--dir", "--env", "--modules", "--trust-all", "--offline"] {
+                assert_eq!(help.contains(flag), is_named, "{name} {flag}: {help}");
+            }
+        }
+        let line = ["toolhold", "--dir", "a=b", "selftest", "--quick"];
+        let parsed = command.try_get_matches_from_mut(line);
+        assert!(parsed.is_ok(), "they are taken wherever they stand");
+    }
 }

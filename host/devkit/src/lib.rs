@@ -1,5 +1,6 @@
 //! Tools for authors and operators: modules from templates ([`scaffold`]) and from their source ([`build`]),
-//! evaluations ([`eval`]), capacity plans ([`capacity`]), and a demonstration without an endpoint ([`demo`]).
+//! tests of modules ([`module_test`]), evaluations ([`eval`]), capacity plans ([`capacity`]), and a demonstration
+//! without an endpoint ([`demo`]).
 //!
 //! The crate knows no terminal: the command line shows its results.
 //!
@@ -21,4 +22,5 @@ pub mod build;
 pub mod capacity;
 pub mod demo;
 pub mod eval;
+pub mod module_test;
 pub mod scaffold;

@@ -159,6 +159,7 @@ const RUST_SUPPORT: Files = &[
         "vendor/toolhold-guest/src/current_call.rs",
         sdk!("src/current_call.rs"),
     ),
+    ("vendor/toolhold-guest/src/http.rs", sdk!("src/http.rs")),
     ("vendor/toolhold-guest/src/schema.rs", sdk!("src/schema.rs")),
     ("vendor/toolhold-guest/src/shield.rs", sdk!("src/shield.rs")),
     ("vendor/toolhold-guest/src/tool.rs", sdk!("src/tool.rs")),

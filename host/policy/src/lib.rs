@@ -44,8 +44,9 @@ pub mod tool;
 
 pub use approval::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 pub use call::{
-    CallClock, CallReport, CallUsage, Caller, ClockPause, Invocation, Listener, MAX_CALL_DEPTH,
-    NestedCall, NestedCalls, NestedResult, Output, OwnedCaller, Progress,
+    AllowingRule, CallClock, CallReport, CallUsage, Caller, ClockPause, Denial, Denials,
+    Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult, Output,
+    OwnedCaller, Progress,
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};

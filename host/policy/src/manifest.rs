@@ -1,5 +1,7 @@
 //! `module.toml`: what a module says of itself. All of it is a claim or a request.
 
+mod missing;
+
 use crate::egress::{HttpGrant, Origin};
 use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;

@@ -110,6 +110,17 @@ pub fn json(json: &str) -> String {
     out
 }
 
+/// `text` as a shell takes it for one word: as it is if that is plain, or else in quotes.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-@:+,=%".contains(c);
+    // An empty word has to be seen, and one that begins with a dash would be a flag.
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
 /// Text that a module, a server or a file brings, for people: it can only be shown escaped, on one line by `Display`,
 /// or as a [`block`](Self::block). For programs it is what it is.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -255,6 +266,21 @@ mod tests {
                 .unwrap_err()
                 .contains("64 bytes")
         );
+    }
+
+    #[test]
+    fn a_shell_takes_a_word_as_one() {
+        for (text, word) in [
+            ("modules/a.b-c@1.2", "modules/a.b-c@1.2"),
+            ("https://a.example/x=1,2", "https://a.example/x=1,2"),
+            ("", "''"),
+            ("-x", "'-x'"),
+            ("a b", "'a b'"),
+            ("a;rm -rf ~", "'a;rm -rf ~'"),
+            ("it's $(x)", "'it'\\''s $(x)'"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub struct Approvals {
     pub plans: bool,
 }
 
+impl Approvals {
+    /// Whether no call and no plan can wait for a person.
+    pub fn asks_nobody(&self) -> bool {
+        let mut modes = self.tools.values().chain([&self.default]);
+        modes.all(|mode| *mode == ApprovalMode::Never) && !self.plans
+    }
+}
+
 /// A call that waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pending {

@@ -28,6 +28,14 @@ pub struct Completion {
     pub duration: Duration,
 }
 
+impl Completion {
+    /// The revision of what answered, as the endpoint tells it: it changes when the server's model, weights or software
+    /// do.
+    pub fn revision(&self) -> Option<&str> {
+        self.extra.get("system_fingerprint")?.as_str()
+    }
+}
+
 /// A piece of a completion, as it arrives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

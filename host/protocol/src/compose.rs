@@ -7,8 +7,7 @@
 mod parameters;
 mod references;
 
-use crate::tool::Scopes;
-use crate::tool::Tool;
+use crate::tool::{OutputPath, Scopes, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::{Lowering, MAX_REPETITIONS};
@@ -57,8 +56,10 @@ pub struct Composition<'a> {
     pub max_string: Option<u32>,
     /// Whether data is wired: parameters accept references, and calls say where results go.
     pub wiring: bool,
-    /// Nothing runs: outputs of latent tools may be left out.
+    /// Calls are a plan: latent tools are not answered in it.
     pub lazy: bool,
+    /// Latent steps of a plan that was accepted wait for their answers, so that they may be given.
+    pub answers: bool,
     /// What calls may name as their `_instance`.
     pub instances: &'a [String],
     /// Schema of the solution's `meta`.
@@ -188,8 +189,18 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
     for (name, schema, is_required) in parameters.named {
         call.put(&name, schema, is_required);
     }
+    // A choice is made with the answer, and not when the call is planned.
+    let is_planned = tool.is_latent() && how.lazy;
     match &tool.output_path {
-        Some(target) => call.put("_outputPath", json!({"const": target}), true),
+        Some(OutputPath::Fixed(target)) => {
+            call.put("_outputPath", json!({"const": target}), true);
+        }
+        Some(OutputPath::OneOf(_)) if is_planned && !how.answers => {}
+        Some(path) => {
+            let is_needed = matches!(path, OutputPath::OneOf(_)) && !is_planned;
+            let schema = lowering.lower(&path.schema(), &format!("{} output path", tool.name));
+            call.put("_outputPath", schema, is_needed);
+        }
         None if how.wiring => call.put("_outputPath", references::reference(), false),
         None => {}
     }
@@ -197,7 +208,7 @@ pub fn properties(tool: &Tool, how: Composition<'_>, lowering: &mut Lowering) ->
         let methods = ["set", "merge", "assign", "push", "concat"];
         call.put("_outputMethod", json!({"enum": methods}), false);
     }
-    if tool.is_latent() {
+    if tool.is_latent() && (!how.lazy || how.answers) {
         let output = match &tool.output {
             Some(schema) => lowering.lower(schema, &format!("{} output", tool.name)),
             None => json!({}),
@@ -227,6 +238,7 @@ mod tests {
         max_string: None,
         wiring: false,
         lazy: false,
+        answers: false,
         instances: &[],
         meta: None,
         advisors: None,

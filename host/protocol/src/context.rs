@@ -1,7 +1,10 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
+mod placed;
 mod wire;
 mod written;
+
+pub use placed::data_at;
 
 use crate::advisor::Advisor;
 use crate::data::{Data, Method, Write};
@@ -307,7 +310,8 @@ impl Context {
                     );
                     return Err(MessageFault::new("/kind", reason));
                 }
-                self.write(path, message.instance.clone(), method, message.data.clone())?;
+                let value = message.value_at(&path).clone();
+                self.write(path, message.instance.clone(), method, value)?;
             }
             Message::Input(message) => {
                 let schema = Some(&message.schema);
@@ -437,30 +441,6 @@ impl Context {
             note.description = description.cloned().or(note.description.take());
         }
         Ok(())
-    }
-}
-
-impl DataMessage {
-    /// Where in the kind the data belongs, and how: a plain message is merged into what there is, the
-    /// result of a call goes where the call said.
-    fn place(&self) -> Result<(Path, Method), MessageFault> {
-        let target = self
-            .hidden
-            .call
-            .as_ref()
-            .and_then(|call| call.get("_outputPath"));
-        let path = match target.and_then(Value::as_str) {
-            Some(target) => target
-                .parse::<Path>()
-                .map_err(|error| MessageFault::new("/_call/_outputPath", error.to_string()))?,
-            None => Path::root(&self.kind),
-        };
-        let default = if target.is_some() {
-            Method::Set
-        } else {
-            Method::Merge
-        };
-        Ok((path, self.hidden.method.unwrap_or(default)))
     }
 }
 

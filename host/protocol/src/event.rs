@@ -20,6 +20,7 @@ use crate::settings::RunRequest;
 use crate::shield::{Judgement, ScreeningResult, ShieldPlace};
 use crate::side_request::SideRequest;
 use crate::solution::Call;
+use crate::tool_retry::ToolRetry;
 use crate::window::Counted;
 use crate::window::{Part, TokensByPart};
 use futures_util::future::BoxFuture;
@@ -38,7 +39,7 @@ use uuid::Uuid;
 
 /// The format of the records that this version writes, and the only one that it replays. The crate's root
 /// says when it is raised.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -190,6 +191,10 @@ pub enum EventKind {
         /// The arguments with their references replaced, if they had any.
         #[serde(skip_serializing_if = "Option::is_none")]
         filled: Option<Value>,
+        /// Of a call that another call makes: whether its tool only reads or may be repeated, as the module that has it
+        /// says. A call of the run itself is one of the run's tools, which say so themselves.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_be_repeated: bool,
     },
     ToolResult {
         step: u32,
@@ -210,10 +215,19 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_host: bool,
     },
-    /// Another model is asked to make a call that the run's own kept getting wrong.
+    /// An attempt of a call failed for now, and the call is made again after a wait.
+    ToolRetry {
+        step: u32,
+        #[serde(flatten)]
+        retry: ToolRetry,
+    },
+    /// Another model is asked to make a call that the run's own kept getting wrong, or to give a reply of which
+    /// something can be used.
     Fallback {
         step: u32,
-        tool: String,
+        /// Absent: replies as a whole could not be used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         instance: Option<String>,
         #[serde(flatten)]
@@ -368,7 +382,7 @@ pub enum StopReason {
     Cancelled,
     /// The endpoint failed.
     Model,
-    /// The model kept giving replies that could not be used.
+    /// The model kept giving replies that could not be used, or kept making a call that was refused.
     Unusable,
     /// A shield blocked the input or the output.
     Blocked,

@@ -1,4 +1,5 @@
-//! The fallback: other models make a call that the run's own model keeps getting wrong (docs/protocol.md, 7).
+//! The fallback: other models make a call, or give a reply, that the run's own model keeps getting wrong
+//! (docs/protocol.md, 7).
 
 use crate::compose::Forcing;
 use crate::contract::Contract;
@@ -16,6 +17,8 @@ pub struct Fallback {
     pub max_tool_failures: u32,
     /// Attempts of each candidate.
     pub attempts: u32,
+    /// Whether a tool's own errors at run time are failures of the model that called it.
+    pub tool_errors: bool,
     /// In the order in which they are asked.
     pub candidates: Vec<Candidate>,
 }
@@ -25,7 +28,8 @@ impl Default for Fallback {
         Self {
             is_on: true,
             max_tool_failures: 3,
-            attempts: 2,
+            attempts: 3,
+            tool_errors: false,
             candidates: Vec::new(),
         }
     }
@@ -59,9 +63,9 @@ pub enum Stage {
     /// The run's own model failed too often.
     #[strum(to_string = "failed {failures} times in a row, first with: {first_error}")]
     Begun { failures: u32, first_error: String },
-    #[strum(to_string = "{candidate} is not asked to make the call: {reason}")]
+    #[strum(to_string = "{candidate} is not asked: {reason}")]
     Skipped { candidate: String, reason: String },
-    #[strum(to_string = "{candidate} is asked to make the call (attempt {attempt})")]
+    #[strum(to_string = "{candidate} is asked instead (attempt {attempt})")]
     Asked { candidate: String, attempt: u32 },
     #[strum(to_string = "attempt {attempt} of {candidate} failed: {reason}")]
     Failed {
@@ -69,10 +73,10 @@ pub enum Stage {
         attempt: u32,
         reason: String,
     },
-    /// The call was made, and the run's own model goes on.
-    #[strum(to_string = "{candidate} made the call")]
+    /// The call or the reply was made, and the run's own model goes on.
+    #[strum(to_string = "{candidate} managed it")]
     Succeeded { candidate: String },
     /// All candidates failed. The model gets the first error.
-    #[strum(to_string = "no other model managed it")]
+    #[strum(to_string = "no other model managed it; the first error was: {first_error}")]
     Exhausted { first_error: String },
 }

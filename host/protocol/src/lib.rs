@@ -76,5 +76,6 @@ pub mod shield;
 pub mod side_request;
 pub mod solution;
 pub mod tool;
+pub mod tool_retry;
 pub mod turn;
 pub mod window;

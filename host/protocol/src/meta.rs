@@ -1,25 +1,27 @@
 //! The `meta` message: what is worked on, and which version of it (docs/protocol.md, 2).
 //!
-//! A solution moves the version forward in one of two ways, and the protocol's words are read
-//! strictly, so that two readers of a version never differ about what led to it:
+//! A solution moves the version forward in one of these ways:
 //!
-//! - A **minor bump**: the minor number rises by one and the patch number is 0, `1.2.3` → `1.3.0`.
-//!   On a branch it leads back to the line, `1.2.3.branch.1` → `1.3.0`. A patch or a major bump is a
-//!   person's decision.
-//! - A **branch**: the same three numbers with a branch number from 1 on that no one took yet,
-//!   `1.2.3` → `1.2.3.branch.1`. Gaps are fine, since branches made elsewhere take numbers too. A
-//!   branch of a branch cannot be written, so `1.2.3.branch.1` branches to a higher number,
-//!   `1.2.3.branch.2`.
+//! - A **bump** of the minor, the patch or the major number by one, after which the numbers to the
+//!   right are 0: `1.2.3` → `1.3.0`, `1.2.4` or `2.0.0`. On a branch it leads back to the line,
+//!   `1.2.3.branch-A.1` → `1.2.4`; a branch of a minor line (`1.2.staging.1`) does not say which patch
+//!   it left, so only `1.3.0` and `2.0.0` follow it.
+//! - A **branch**: the same numbers, or only the first two, with a label and a number from 1 on that no
+//!   one took yet, `1.2.3` → `1.2.3.branch-A.1` or `1.2.staging.1`. Each label counts on its own. Gaps
+//!   are fine, since branches made elsewhere take numbers too. A branch of a branch cannot be written,
+//!   so `1.2.3.branch-A.1` goes on with a higher number, `1.2.3.branch-A.2`.
 //!
 //! `domain` and `path` say what the versions are of, so a solution cannot change them.
 
+mod moves;
 mod version;
 
-pub use version::{Version, VersionError};
+pub use moves::Accepted;
+use moves::{moves_forward, names};
+pub use version::{Label, LabelError, Version, VersionError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::fmt::{self, Display, Formatter};
 use thiserror::Error;
 use toolhold_json::validate::cut;
 
@@ -32,7 +34,7 @@ pub struct Meta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     pub version: Version,
-    /// Whose numbers are taken.
+    /// The labels that there are, and the numbers that are taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<Branch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,11 +48,13 @@ pub struct Meta {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Branch {
-    /// `2`: the number is taken, of whatever version.
+    /// `2`: this number of the label `branch` is taken, of whatever version.
     Number(u64),
-    /// `"1.2.3.branch.2"`: the number is taken of that version.
+    /// `"1.2.3.branch-A.2"`: that version is taken, and there is its label.
     Version(Version),
-    /// A label or note, which takes no number; kept as it is.
+    /// `"branch-A"`: there is this label.
+    Label(Label),
+    /// A note, which takes no number; kept as it is.
     Other(Value),
 }
 
@@ -59,33 +63,41 @@ pub enum Branch {
 #[non_exhaustive]
 pub enum MetaError {
     #[error("meta must be an object with the next version; write {accepted}")]
-    Missing { accepted: Accepted },
+    Missing { accepted: Box<Accepted> },
     #[error("meta/version: {fault}; here write {accepted}")]
     Malformed {
         fault: VersionError,
-        accepted: Accepted,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: {version} is the current version; write {accepted}")]
     Standing {
         version: Version,
-        accepted: Accepted,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: {version} is before the current version {current}; write {accepted}")]
     Backwards {
         version: Version,
-        current: Version,
-        accepted: Accepted,
+        current: Box<Version>,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: {version} is not the next version after {current}; write {accepted}")]
     Skips {
         version: Version,
-        current: Version,
-        accepted: Accepted,
+        current: Box<Version>,
+        accepted: Box<Accepted>,
+    },
+    #[error(
+        "meta/version: {version} is on another branch than the current version {current}; write {accepted}"
+    )]
+    OtherBranch {
+        version: Version,
+        current: Box<Version>,
+        accepted: Box<Accepted>,
     },
     #[error("meta/version: the branch {version} exists already; write {accepted}")]
     BranchTaken {
         version: Version,
-        accepted: Accepted,
+        accepted: Box<Accepted>,
     },
     #[error("meta/{field} must stay {current:?}; leave it out or write it unchanged")]
     Identity {
@@ -96,12 +108,8 @@ pub enum MetaError {
     Field { reason: String },
 }
 
-/// What may be written instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted(Vec<Version>);
-
-/// JSON Schema of the solution's `meta`, in safe keywords. It offers the minor bump and one branch;
-/// [`check`] takes any free branch number.
+/// JSON Schema of the solution's `meta`, in safe keywords. It offers the bumps, the next number of
+/// each branch and, where one may be opened, any label; [`check`] also takes gaps.
 pub fn schema(current: &Meta) -> Value {
     let mut properties = Map::new();
     for (field, value) in identity(current) {
@@ -109,24 +117,39 @@ pub fn schema(current: &Meta) -> Value {
             properties.insert(field.to_owned(), json!({"const": value}));
         }
     }
-    let next = successors(current);
-    let version = match next.as_slice() {
+    let next = Accepted::after(current);
+    let version = match (next.versions.as_slice(), new_branch(&current.version)) {
         // Every number is at its end; a person has to go on.
-        [] => json!({"type": "string"}),
-        some => json!({"enum": some}),
+        ([], None) => json!({"type": "string"}),
+        ([], Some(pattern)) => json!({"type": "string", "pattern": pattern}),
+        (some, None) => json!({"enum": some}),
+        (some, Some(pattern)) => {
+            json!({"anyOf": [{"enum": some}, {"type": "string", "pattern": pattern}]})
+        }
     };
     properties.insert("version".into(), version);
     let required: Vec<_> = properties.keys().cloned().collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
+/// The versions of branches that `current` may open, with any label, as a pattern of the kind that
+/// every server's grammar has.
+fn new_branch(current: &Version) -> Option<String> {
+    let patch = current.patch.filter(|_| current.branch.is_none())?;
+    let (major, minor) = (current.major, current.minor);
+    Some(format!(
+        "^{major}[.]{minor}([.]{patch})?[.][A-Za-z][A-Za-z0-9-]{{0,31}}[.][1-9][0-9]{{0,3}}$"
+    ))
+}
+
 /// The meta that holds after a solution: its own fields, and those of `before` that it left out.
-/// `branches` only grows, by those it names and by the branch that it opens.
+/// `branches` only grows: by those it names, by the label of a branch that it opens, and by the number
+/// that it takes.
 ///
 /// # Errors
 /// What is wrong, and what would be accepted.
 pub fn check(before: &Meta, after: &Value) -> Result<Meta, MetaError> {
-    let accepted = || Accepted(successors(before));
+    let accepted = || Box::new(Accepted::after(before));
     let Value::Object(written) = after else {
         return Err(MetaError::Missing {
             accepted: accepted(),
@@ -145,7 +168,7 @@ pub fn check(before: &Meta, after: &Value) -> Result<Meta, MetaError> {
         fault,
         accepted: accepted(),
     })?;
-    moves_forward(before, version)?;
+    moves_forward(before, &version)?;
     for (field, current) in identity(before) {
         match (current, written.get(field)) {
             (Some(current), Some(new)) if !new.is_null() && new.as_str() != Some(current) => {
@@ -158,62 +181,6 @@ pub fn check(before: &Meta, after: &Value) -> Result<Meta, MetaError> {
         }
     }
     merge(before, written, version)
-}
-
-/// The minor bump, and the lowest branch above all that are taken.
-fn successors(current: &Meta) -> Vec<Version> {
-    let own = current.version.branch;
-    let taken = current
-        .branches
-        .iter()
-        .filter_map(|branch| number(branch, current.version));
-    let highest = taken.chain(own).max().unwrap_or(0);
-    let branch = highest.checked_add(1).map(|n| current.version.branched(n));
-    current
-        .version
-        .minor_bump()
-        .into_iter()
-        .chain(branch)
-        .collect()
-}
-
-fn moves_forward(before: &Meta, version: Version) -> Result<(), MetaError> {
-    let current = before.version;
-    let accepted = Accepted(successors(before));
-    if version == current {
-        return Err(MetaError::Standing { version, accepted });
-    }
-    if version < current {
-        return Err(MetaError::Backwards {
-            version,
-            current,
-            accepted,
-        });
-    }
-    if Some(version) == current.minor_bump() {
-        return Ok(());
-    }
-    if version.base() != current.base() {
-        return Err(MetaError::Skips {
-            version,
-            current,
-            accepted,
-        });
-    }
-    let mut taken = before.branches.iter().map(|branch| number(branch, current));
-    if taken.any(|number| number == version.branch) {
-        return Err(MetaError::BranchTaken { version, accepted });
-    }
-    Ok(())
-}
-
-/// The branch number of `version` that `branch` takes.
-fn number(branch: &Branch, version: Version) -> Option<u64> {
-    match branch {
-        Branch::Number(number) => Some(*number),
-        Branch::Version(taken) if taken.base() == version.base() => taken.branch,
-        _ => None,
-    }
 }
 
 fn identity(meta: &Meta) -> [(&'static str, Option<&String>); 2] {
@@ -233,11 +200,18 @@ fn merge(before: &Meta, written: &Map<String, Value>, version: Version) -> Resul
         reason: cut(&error.to_string(), 300),
     })?;
     let mut branches = before.branches.clone();
-    let opened = version.branch.map(|_| Branch::Version(version));
-    for branch in after.branches.into_iter().chain(opened) {
+    let mut add = |branch: Branch| {
         if !branches.contains(&branch) {
             branches.push(branch);
         }
+    };
+    after.branches.into_iter().for_each(&mut add);
+    if let Some(opened) = &version.branch {
+        let mut known = before.branches.iter();
+        if !known.any(|branch| names(branch, &opened.label)) {
+            add(Branch::Label(opened.label.clone()));
+        }
+        add(Branch::Version(version.clone()));
     }
     let mut other = before.other.clone();
     other.extend(after.other);
@@ -251,29 +225,14 @@ fn merge(before: &Meta, written: &Map<String, Value>, version: Version) -> Resul
     })
 }
 
-impl Display for Accepted {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("no version, because the numbers are at their end");
-        }
-        for (index, version) in self.0.iter().enumerate() {
-            let (between, after) = match (index, version.branch) {
-                (0, None) => ("", ""),
-                (0, Some(_)) => ("", " for a branch"),
-                (_, None) => (" or ", ""),
-                (_, Some(_)) => (" or ", " for a branch"),
-            };
-            write!(f, "{between}\"{version}\"{after}")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::moves::MAX_OFFERED_BRANCHES;
+    use super::version::tests::versions;
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;
+    use toolhold_json::lower::Lowering;
 
     fn meta(value: Value) -> Meta {
         serde_json::from_value(value).unwrap()
@@ -289,7 +248,7 @@ mod tests {
             json!({"version": "1.2.3"}),
             json!({
                 "domain": "d", "path": "p", "version": "1.2.3.branch.4",
-                "branches": [1, "1.2.3.branch.4", "main", {"note": 1}, "01.2.3"],
+                "branches": [1, "1.2.3.branch.4", "1.2.staging.1", "branch-A", {"note": 1}, "01.2.3"],
                 "createdAt": "2025-01-01", "author": {"name": "n"},
             }),
         ] {
@@ -300,7 +259,7 @@ mod tests {
     #[test]
     fn numbers_at_their_end_are_no_panic() {
         let max = u64::MAX;
-        let last = at(&format!("1.{max}.0.branch.{max}"));
+        let last = at(&format!("{max}.{max}.{max}.branch.{max}"));
         let error = check(&last, &json!({"version": "1.0.0"})).unwrap_err();
         assert!(error.to_string().contains("no version, because"), "{error}");
         assert_eq!(
@@ -314,36 +273,72 @@ mod tests {
         let before = meta(json!({
             "domain": "d", "path": "p", "version": "1.2.3", "branches": [1], "createdAt": "then", "author": "n", "x": 1,
         }));
-        let after = json!({"path": "p", "domain": null, "version": "1.2.3.branch.2", "branches": ["b"], "x": 2});
+        let after = json!({"path": "p", "domain": null, "version": "1.2.3.branch.2", "branches": [{"note": 1}], "x": 2});
         assert_eq!(
             serde_json::to_value(check(&before, &after).unwrap()).unwrap(),
             json!({
-                "domain": "d", "path": "p", "version": "1.2.3.branch.2", "branches": [1, "b", "1.2.3.branch.2"],
+                "domain": "d", "path": "p", "version": "1.2.3.branch.2", "branches": [1, {"note": 1}, "1.2.3.branch.2"],
                 "createdAt": "then", "author": "n", "x": 2,
             })
         );
     }
 
     #[test]
+    fn a_new_branch_adds_its_label_and_its_number_once() {
+        let mut meta = at("1.2.3");
+        for (version, branches) in [
+            ("1.2.3.branch-A.1", json!(["branch-A", "1.2.3.branch-A.1"])),
+            (
+                "1.2.3.branch-A.2",
+                json!(["branch-A", "1.2.3.branch-A.1", "1.2.3.branch-A.2"]),
+            ),
+        ] {
+            meta = check(&meta, &json!({"version": version})).unwrap();
+            assert_eq!(json!(meta.branches), branches, "{version}");
+        }
+        let known = self::meta(json!({"version": "1.2.3", "branches": ["staging"]}));
+        let after = check(&known, &json!({"version": "1.2.staging.1"})).unwrap();
+        assert_eq!(json!(after.branches), json!(["staging", "1.2.staging.1"]));
+    }
+
+    #[test]
     fn the_schema_offers_what_is_accepted() {
-        let before = meta(json!({"domain": "d", "version": "1.2.3", "branches": [4]}));
+        let before = meta(json!({"domain": "d", "version": "1.2.3",
+            "branches": [4, "branch-A", "1.2.3.branch-A.2", "1.1.staging.7"]}));
+        let offered = [
+            "1.3.0",
+            "1.2.4",
+            "2.0.0",
+            "1.2.3.branch.5",
+            "1.2.3.branch-A.3",
+            "1.2.staging.1",
+        ];
+        let pattern = "^1[.]2([.]3)?[.][A-Za-z][A-Za-z0-9-]{0,31}[.][1-9][0-9]{0,3}$";
         let expect = json!({
             "type": "object",
-            "properties": {"domain": {"const": "d"}, "version": {"enum": ["1.3.0", "1.2.3.branch.5"]}},
+            "properties": {"domain": {"const": "d"}, "version": {"anyOf": [
+                {"enum": offered}, {"type": "string", "pattern": pattern},
+            ]}},
             "required": ["domain", "version"],
             "additionalProperties": false,
         });
         assert_eq!(schema(&before).to_string(), expect.to_string());
+        let grammar = Lowering::new(None).lower(&expect, "meta");
+        assert_eq!(grammar["properties"], expect["properties"]);
+        assert_eq!(
+            schema(&at("1.2.staging.1"))["properties"]["version"],
+            json!({"enum": ["1.3.0", "2.0.0", "1.2.staging.2"]})
+        );
     }
 
-    fn versions() -> impl Strategy<Value = Version> {
-        let branch = prop::option::of(1u64..5);
-        (0u64..3, 0u64..4, 0u64..3, branch).prop_map(|(major, minor, patch, branch)| Version {
-            major,
-            minor,
-            patch,
-            branch,
-        })
+    #[test]
+    fn of_many_branches_some_are_offered_and_all_are_counted() {
+        let branches: Vec<String> = (0..1_000).map(|n| format!("b{n}")).collect();
+        let before = meta(json!({"version": "1.2.3", "branches": branches}));
+        let offered = schema(&before);
+        let offered = offered.pointer("/properties/version/anyOf/0/enum").unwrap();
+        assert_eq!(offered.as_array().unwrap().len(), 3 + MAX_OFFERED_BRANCHES);
+        assert!(check(&before, &json!({"version": "1.2.3.b999.1"})).is_ok());
     }
 
     proptest! {
@@ -351,7 +346,7 @@ mod tests {
         fn exactly_the_successors_are_accepted(
             before in versions(),
             after in versions(),
-            numbers in prop::collection::vec(1u64..5, 0..3),
+            numbers in prop::collection::vec(1u64..4, 0..3),
             named in prop::collection::vec(versions(), 0..4),
         ) {
             let branches: Vec<Value> = numbers
@@ -360,20 +355,39 @@ mod tests {
                 .chain(named.iter().map(|version| json!(version)))
                 .collect();
             let meta = meta(json!({"version": before, "branches": branches}));
-            // Written out by hand from the rule, over all branch numbers that `versions` makes.
-            let mut successors = HashSet::from([format!("{}.{}.0", before.major, before.minor + 1)]);
-            let line = format!("{}.{}.{}", before.major, before.minor, before.patch);
-            for number in before.branch.unwrap_or(0) + 1..5 {
-                let name = format!("{line}.branch.{number}");
-                if !numbers.contains(&number) && !named.iter().any(|v| v.to_string() == name) {
-                    successors.insert(name);
+            // Written out by hand from the rule, over all labels and numbers that `versions` makes.
+            let (major, minor) = (before.major, before.minor);
+            let mut successors = HashSet::from([
+                format!("{major}.{}.0", minor + 1),
+                format!("{}.0.0", major + 1),
+            ]);
+            successors.extend(before.patch.map(|patch| format!("{major}.{minor}.{}", patch + 1)));
+            let text = before.to_string();
+            let mut add = |line: &str, label: &str, above: u64| {
+                for number in above + 1..4 {
+                    let name = format!("{line}.{label}.{number}");
+                    let is_number = label == "branch" && numbers.contains(&number);
+                    if !is_number && !named.iter().any(|v| v.to_string() == name) {
+                        successors.insert(name);
+                    }
                 }
+            };
+            match &before.branch {
+                Some(_) => {
+                    let (rest, number) = text.rsplit_once('.').unwrap();
+                    let (line, label) = rest.rsplit_once('.').unwrap();
+                    add(line, label, number.parse().unwrap());
+                }
+                None => for label in ["branch", "a", "b-1"] {
+                    add(&text, label, 0);
+                    add(&format!("{major}.{minor}"), label, 0);
+                },
             }
             let checked = check(&meta, &json!({"version": after}));
             prop_assert_eq!(checked.is_ok(), successors.contains(&after.to_string()), "{:?}", checked);
-            // What the schema offers, and what an error offers, passes.
-            let offered = schema(&meta)["properties"]["version"]["enum"].clone();
-            for version in offered.as_array().unwrap() {
+            // What is accepted comes after, and what the schema and an error offer passes.
+            prop_assert!(checked.is_err() || before < after);
+            for version in Accepted::after(&meta).versions {
                 let offer = check(&meta, &json!({"version": version}));
                 prop_assert!(offer.is_ok(), "{:?}", offer);
             }

@@ -15,7 +15,7 @@ const MAX_SEGMENTS: usize = 64;
 /// Maximum list index: lists are padded up to an index that is written to.
 pub const MAX_INDEX: usize = 9_999;
 /// Maximum references in one expression.
-const MAX_TERMS: usize = 16;
+pub(crate) const MAX_TERMS: usize = 16;
 /// Maximum levels of arguments that are searched for references; validation allows no more.
 const MAX_DEPTH: usize = 128;
 

@@ -5,12 +5,22 @@ use crate::failure::ToolFailure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// How a line of [`ToolResult::printed`] begins that names what the call was refused, and one that names what its
+/// module asks for and was not granted. They are the host's: what a tool writes stands after its source.
+pub const DENIED: &str = "denied: ";
+pub const NOT_GRANTED: &str = "not granted: ";
+
+/// Whether a line of [`ToolResult::printed`] names what the call was not given. It is bounded.
+pub fn is_denial(line: &str) -> bool {
+    line.starts_with(DENIED) || line.starts_with(NOT_GRANTED)
+}
+
 /// The result of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToolResult {
     pub outcome: Result<ToolOutput, ToolFailure>,
     pub usage: ToolUsage,
-    /// Output and log lines of the tool, for people. The model sees only the outcome.
+    /// What the call was not given, and output and log lines of the tool, for people. The model sees only the outcome.
     pub printed: Vec<String>,
     /// SHA-256 of the module that ran, in hex, if one did: for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,9 +71,12 @@ pub struct ToolUsage {
     /// Replies of a sub-agent's model whose cost is unknown.
     #[serde(skip_serializing_if = "is_nothing")]
     pub unpriced: u32,
-    /// Calls that a sub-agent made.
+    /// Calls that a sub-agent made, and further attempts of this one.
     #[serde(skip_serializing_if = "is_nothing")]
     pub calls: u32,
+    /// Further attempts of this call after one that failed for now. The other amounts are those of all attempts.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub retries: u32,
 }
 
 fn is_nothing<T: Default + PartialEq>(amount: &T) -> bool {

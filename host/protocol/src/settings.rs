@@ -8,6 +8,7 @@ use crate::cost::{Amount, Price};
 use crate::fallback::Fallback;
 use crate::privacy::Privacy;
 use crate::shield::Policy;
+use crate::tool_retry::ToolRetryPolicy;
 use crate::window::Window;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,6 +52,9 @@ pub struct RunRequest {
     /// The allow-list of the host's tools, kept for resuming the run; absent: all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<Vec<String>>,
+    /// The language of the task, a BCP 47 tag, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
 }
 
 impl RunRequest {
@@ -67,6 +71,7 @@ impl RunRequest {
             depth: 0,
             own_tools_only: false,
             allowed: None,
+            language: None,
         }
     }
 }
@@ -103,6 +108,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// The most time of one call; a module may allow less.
     pub call_timeout: Duration,
+    /// Further attempts of calls that failed for now.
+    pub tool_retry: ToolRetryPolicy,
     /// Calls of one step that run at the same time.
     pub parallel_calls: usize,
     /// Calls in one solution.
@@ -123,6 +130,8 @@ pub struct Settings {
     /// Whether each call says why it is made.
     pub reasons: bool,
     pub temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Sampling::is_default")]
+    pub sampling: Sampling,
     /// The most characters of one result that enter the context.
     pub result_chars: usize,
     /// Replies in a row that cannot be used before the run ends.
@@ -137,6 +146,43 @@ pub struct Settings {
     pub seed: Option<u64>,
     pub fallback: Fallback,
     pub window: Window,
+}
+
+impl Settings {
+    /// Bounds the prompt of each Request of the run's own model. History is summed up in time for it, because
+    /// the window is no larger then than such a prompt and a reply.
+    pub fn limit_prompt(&mut self, most: u64) {
+        let most = self.window.max_prompt.map_or(most, |known| known.min(most));
+        let with_reply = most.saturating_add(self.max_tokens.into());
+        let window = &mut self.window;
+        window.max_prompt = Some(most);
+        window.tokens = Some(window.tokens.map_or(with_reply, |all| all.min(with_reply)));
+    }
+}
+
+/// How the endpoint picks tokens, beside `temperature` and `seed`. What is absent, it decides itself. The names are
+/// those that it is sent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sampling {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_k: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presence_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency_penalty: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repetition_penalty: Option<f64>,
+}
+
+impl Sampling {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Default for Settings {
@@ -154,6 +200,7 @@ impl Default for Settings {
             max_tool_calls: None,
             timeout: Duration::from_mins(10),
             call_timeout: Duration::from_mins(1),
+            tool_retry: ToolRetryPolicy::default(),
             parallel_calls: 4,
             max_calls: 8,
             wiring: Wiring::Auto,
@@ -164,6 +211,7 @@ impl Default for Settings {
             examples: 2,
             reasons: true,
             temperature: Some(0.0),
+            sampling: Sampling::default(),
             result_chars: 8_000,
             max_unusable: 3,
             max_broken_replies: 2,

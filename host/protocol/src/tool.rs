@@ -1,6 +1,9 @@
 //! Tools as the protocol sees them: an interface that never says how it runs (docs/protocol.md, 3).
 
+mod place;
 mod wire;
+
+pub use place::OutputPath;
 
 use crate::reference::{Path, ReferenceError, Target};
 use serde::{Deserialize, Serialize};
@@ -20,8 +23,8 @@ pub struct Tool {
     /// against the real result, of a latent one what the model fills in.
     pub output: Option<Value>,
     pub execution: Execution,
-    /// Where results go; if absent, wherever the call says.
-    pub output_path: Option<Target>,
+    /// What is said of where results go; if absent, they go wherever the call says.
+    pub output_path: Option<OutputPath>,
     pub scopes: Scopes,
     #[serde(default, skip_serializing_if = "Resolve::is_default")]
     pub resolve: Resolve,
@@ -84,6 +87,13 @@ pub struct Annotations {
     pub fire_and_forget: bool,
 }
 
+impl Annotations {
+    /// Whether making a call twice does what making it once does.
+    pub fn may_be_repeated(self) -> bool {
+        self.read_only || self.idempotent
+    }
+}
+
 /// A worked example: small models imitate rather than deduce.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Example {
@@ -117,6 +127,9 @@ const RESERVED: [&str; 11] = [
     "_scopes",
     "_imports",
 ];
+
+/// The `_module` of a clean room for one call: an empty context, and what `_scopes` lets in.
+pub const ANONYMOUS: &str = "anonymous";
 
 /// Maximum keys in a tool's scopes.
 const MAX_SCOPES: usize = 64;
@@ -152,6 +165,11 @@ impl Tool {
         is_activity: impl Fn(&str) -> bool,
     ) -> Result<(Self, Vec<String>), ToolError> {
         DefinitionReader { name, schema }.read(is_activity)
+    }
+
+    /// Where results go whatever a call says.
+    pub fn fixed_output_path(&self) -> Option<&Target> {
+        self.output_path.as_ref().and_then(OutputPath::fixed)
     }
 
     /// Whether the model writes the output itself.
@@ -201,17 +219,18 @@ impl DefinitionReader<'_> {
                 &format!("must be the const {:?}", self.name),
             ));
         }
+        let execution = self.execution(properties, is_activity)?;
         let tool = Tool {
             name: self.name.to_owned(),
-            description: ["description", "title"]
+            description: ["title", "description"]
                 .iter()
-                .find_map(|key| schema.get(*key)?.as_str())
-                .unwrap_or_default()
-                .to_owned(),
+                .filter_map(|key| schema.get(*key)?.as_str())
+                .collect::<Vec<_>>()
+                .join("\n"),
             parameters: parameters(schema, properties),
             output: properties.get("_output").cloned(),
-            execution: self.execution(properties, is_activity)?,
-            output_path: self.output_path(properties)?,
+            output_path: self.output_path(properties, execution == Execution::Latent)?,
+            execution,
             scopes: self.scopes(properties)?,
             resolve: schema
                 .get("resolve")
@@ -245,16 +264,6 @@ impl DefinitionReader<'_> {
                 self.name
             ));
         }
-        let pattern = properties
-            .get("_outputPath")
-            .and_then(|path| path.get("pattern"));
-        if pattern.is_some_and(|pattern| pattern != "^†") {
-            warnings.push(format!(
-                "the tool {:?} restricts \"_outputPath\" by a pattern, which is not enforced; write a const for \
-                 a fixed place",
-                self.name
-            ));
-        }
         warnings
     }
 
@@ -268,6 +277,10 @@ impl DefinitionReader<'_> {
                 continue;
             };
             return match text(module) {
+                // The activity answers the call in the place of a model.
+                Some(ANONYMOUS) if properties.get("_activity").is_some_and(names_something) => {
+                    self.activity(properties, is_activity)
+                }
                 Some(module) if !module.trim().is_empty() => {
                     Ok(Execution::Module(module.to_owned()))
                 }
@@ -277,6 +290,14 @@ impl DefinitionReader<'_> {
                 )),
             };
         }
+        self.activity(properties, is_activity)
+    }
+
+    fn activity(
+        &self,
+        properties: &Map<String, Value>,
+        is_activity: impl Fn(&str) -> bool,
+    ) -> Result<Execution, ToolError> {
         match properties.get("_activity").map(|own| (own, text(own))) {
             Some((_, Some(activity))) if !activity.is_empty() => {
                 Ok(Execution::Activity(activity.to_owned()))
@@ -290,27 +311,16 @@ impl DefinitionReader<'_> {
         }
     }
 
-    fn output_path(&self, properties: &Map<String, Value>) -> Result<Option<Target>, ToolError> {
-        const PLACE: &str = "/properties/_outputPath";
+    fn output_path(
+        &self,
+        properties: &Map<String, Value>,
+        is_latent: bool,
+    ) -> Result<Option<OutputPath>, ToolError> {
         let Some(own) = properties.get("_outputPath") else {
             return Ok(None);
         };
-        let Some(target) = text(own) else {
-            let is_free = own
-                .as_object()
-                .is_some_and(|own| !own.contains_key("const") && !own.contains_key("enum"));
-            return if is_free {
-                Ok(None)
-            } else {
-                let reason = "must be fixed by a const, such as †state.weather, or free: \
-                              {\"type\": \"string\", \"pattern\": \"^†\"}";
-                Err(self.wrong(PLACE, reason))
-            };
-        };
-        target
-            .parse()
-            .map(Some)
-            .map_err(|error: ReferenceError| self.wrong(PLACE, &format!("is wrong: {error}")))
+        OutputPath::read(own, is_latent)
+            .map_err(|(at, reason)| self.wrong(&format!("/properties/_outputPath{at}"), &reason))
     }
 
     fn scopes(&self, properties: &Map<String, Value>) -> Result<Scopes, ToolError> {
@@ -374,6 +384,10 @@ pub fn scope(key: &Value) -> Result<Path, String> {
     written
         .parse()
         .map_err(|error: ReferenceError| format!("holds no context key: {error}"))
+}
+
+fn names_something(value: &Value) -> bool {
+    text(value).is_some_and(|name| !name.is_empty())
 }
 
 /// `{"const": "x"}` or `"x"`.

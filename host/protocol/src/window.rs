@@ -10,6 +10,10 @@ pub struct Window {
     /// Tokens of prompt and reply together; absent if unknown. An endpoint that refuses a Request
     /// for its length may report it.
     pub tokens: Option<u64>,
+    /// The most tokens of the prompt of one Request, if the run's client set it: a longer one is not sent, and
+    /// ends the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_prompt: Option<u64>,
     /// How many tools the model is shown at most; the others it finds by what they are for.
     pub max_tools: usize,
     /// Whether the endpoint can count the tokens of a text, so that no estimate is needed.
@@ -21,6 +25,7 @@ impl Default for Window {
     fn default() -> Self {
         Self {
             tokens: None,
+            max_prompt: None,
             max_tools: 64,
             counted: false,
         }

@@ -16,7 +16,7 @@ use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::routing::Routing;
 use toolhold_sandbox::compile::cache::Cache;
 use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
-use toolhold_storage::{Durability, Store};
+use toolhold_storage::{AuditContent, Durability, Store};
 use toolhold_telemetry::Telemetry;
 
 /// An engine with an empty registry: modules are loaded into it.
@@ -70,6 +70,20 @@ pub async fn load(
             }
             other => other.into(),
         })
+}
+
+/// As [`load`]; with `only`, the modules whose tools those may call are loaded, too.
+pub async fn load_needed(
+    registry: &Registry,
+    config: &Configuration,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    load(registry, config, only, on_event).await?;
+    if only.is_some() {
+        load_callees(registry, config, on_event).await?;
+    }
+    Ok(())
 }
 
 /// Loads the modules whose tools loaded modules may call, recursively.
@@ -167,7 +181,10 @@ pub fn toolbox(config: &Configuration, registry: Registry) -> SandboxTools {
 /// Opens the store of runs.
 pub async fn store(config: &Configuration) -> Result<Store> {
     let store = Store::open(&config.storage(), config.storage_patience()).await?;
-    Ok(store.redacting(redaction(config)))
+    Ok(store.keeping(AuditContent {
+        redaction: redaction(config),
+        results: config.audit_results(),
+    }))
 }
 
 /// Starts telemetry. `is_scraped`: this process serves its metrics, too.

@@ -20,13 +20,12 @@ use toolhold_agent::calls::{CallEnd, CallRecorder, CallRecording, NewCall};
 pub use toolhold_mcp::serve::AuditMode;
 use toolhold_mcp::serve::{CallRecords, RecordedCaller};
 use toolhold_policy::ErrorClass;
-use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::approval::{Decision, Verdict};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_sandbox::Registry;
-use toolhold_storage::{CallRecord, Draft, Durability, Store, kept_arguments};
+use toolhold_storage::{AuditContent, CallRecord, Draft, Durability, Store};
 use toolhold_telemetry::{CallSpan, Telemetry};
 
 /// The recorder of calls outside of runs. Clones share it.
@@ -73,8 +72,8 @@ impl Recorder {
     /// Replaces the secrets that are removed from all records.
     pub fn renew_secrets(&self, secrets: Vec<(String, String)>) {
         self.telemetry.renew_secrets(secrets.clone());
-        if let Some(redaction) = self.redaction() {
-            redaction.renew(secrets);
+        if let Some(content) = self.content() {
+            content.redaction.renew(secrets);
         }
     }
 
@@ -103,7 +102,7 @@ impl Recorder {
         parent: Option<&str>,
         call: NewCall<'_>,
     ) -> Recording {
-        let record = self.redaction().map(|redaction| {
+        let record = self.content().map(|content| {
             let mut way = caller.way.clone();
             if let Some(parent) = parent {
                 way.insert("parent".into(), parent.into());
@@ -111,7 +110,7 @@ impl Recorder {
             CallRecord {
                 id: call.id.to_owned(),
                 tool: call.tool.to_owned(),
-                arguments: kept_arguments(redaction, call.arguments),
+                arguments: content.kept(call.arguments),
                 policy: caller.policy.to_string(),
                 owner: caller.owner.clone(),
                 way,
@@ -148,8 +147,8 @@ impl Recorder {
         self.telemetry.close().await;
     }
 
-    fn redaction(&self) -> Option<&Redaction> {
-        self.audit.as_ref().map(|audit| audit.store.redaction())
+    fn content(&self) -> Option<&AuditContent> {
+        self.audit.as_ref().map(|audit| audit.store.content())
     }
 }
 
@@ -217,6 +216,9 @@ impl CallRecording for Recording {
             (EventKind::Shield(judgement), _) => {
                 tracing::debug!(?judgement, "a shield judged");
             }
+            (EventKind::ToolRetry { retry, .. }, _) => {
+                tracing::warn!(?retry, "a call failed for now and is made again");
+            }
             // The costs of a guard model belong to no budget here.
             _ => {}
         }
@@ -231,8 +233,8 @@ impl CallRecording for Recording {
             let Some(record) = &mut self.record else {
                 return Ok(());
             };
-            if let (Some(others), Some(redaction)) = (others, self.recorder.redaction()) {
-                record.arguments = kept_arguments(redaction, others);
+            if let (Some(others), Some(content)) = (others, self.recorder.content()) {
+                record.arguments = content.kept(others);
             }
             let Some(audit) = &self.recorder.audit else {
                 return Ok(());
@@ -294,7 +296,13 @@ impl Recording {
         }
         let record = self.record.take()?;
         let id = record.id.clone();
-        let row = record.ended(outcome, usage.duration_us, module.as_deref(), end.by_host);
+        let row = record.ended(
+            self.recorder.content()?,
+            outcome,
+            usage,
+            module.as_deref(),
+            end.by_host,
+        );
         Some((id, row))
     }
 
@@ -371,6 +379,7 @@ mod tests {
                     id: &number.to_string(),
                     tool: "m.f",
                     arguments: &json!({}),
+                    may_be_repeated: false,
                 };
                 let recording = recorder.begin(call).await;
                 recording.ended(&CallEnd::answered(json!(number))).await

@@ -9,7 +9,8 @@ use crate::host;
 use anyhow::{Result, bail};
 use toolhold_sandbox::Registry;
 
-/// Replaces the configuration `held` by `now`. `make` builds what depends on it, and `put` installs that.
+/// Replaces the configuration `held` by `now`. `make` builds what depends on it, and `put` installs that. `only` are
+/// the modules that are in use; all of them if it is absent.
 ///
 /// # Errors
 /// The configuration, or what depends on it, is wrong. Then nothing has changed.
@@ -17,6 +18,7 @@ pub async fn apply<T>(
     held: &Configuration,
     now: Configuration,
     registry: &Registry,
+    only: Option<&[String]>,
     make: impl AsyncFn(&Configuration) -> Result<T>,
     put: impl FnOnce(T),
 ) -> Result<()> {
@@ -42,16 +44,15 @@ pub async fn apply<T>(
         }
     };
     put(made);
-    reload_modules(&now, registry).await;
+    reload_modules(&now, registry, only).await;
     Ok(())
 }
 
-/// Loads the modules again that changed, or that may be loaded only now.
-pub async fn reload_modules(config: &Configuration, registry: &Registry) {
-    let loaded = host::load(registry, config, None, &|event| {
-        tracing::info!(?event, "modules");
-    });
-    if let Err(error) = loaded.await {
+/// Loads the modules again that changed, or that may be loaded only now. Of them, `only` and those whose tools they
+/// may call, if it is there.
+pub async fn reload_modules(config: &Configuration, registry: &Registry, only: Option<&[String]>) {
+    let log = |event| tracing::info!(?event, "modules");
+    if let Err(error) = host::load_needed(registry, config, only, &log).await {
         // Loaded modules stay in use.
         tracing::error!("{error:#}");
     }

@@ -11,11 +11,11 @@ use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
-    CallError, CallReport, Caller, GrantRestrictions, Invocation, Output, Permit, Restriction,
-    ToolSpec,
+    CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Output, Permit,
+    Restriction, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::Registry;
 
@@ -286,6 +286,9 @@ impl Toolbox for SandboxTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
+            if let Some(reason) = no_address(name) {
+                return Err(reason);
+            }
             let request = self.requests.find(name).transpose()?;
             if name.starts_with("./") && ends_in(name, "json") {
                 return match request {
@@ -392,6 +395,17 @@ pub fn usage(usage: toolhold_policy::CallUsage) -> ToolUsage {
     }
 }
 
+/// Why an address that is not a registry's names nothing here.
+fn no_address(name: &str) -> Option<String> {
+    let (scheme, _) = name.split_once("://")?;
+    (scheme != "oci").then(|| {
+        format!(
+            "{name:?} is an address, and nothing is fetched from those with {scheme}://; put the saved Request into \
+             the requests folder and name it, or name a component by its oci:// reference"
+        )
+    })
+}
+
 /// A data message: `data` is the result, and `_outputPath` (its own, or that of a whole call in `_call`) is
 /// the chosen path among those of the call. A message that names only its `kind` is used as a whole.
 fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
@@ -423,9 +437,9 @@ fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
     }
 }
 
-/// The output and the log lines of a guest, one a line, labelled with their source.
+/// What the call was denied, and the output and the log lines of a guest, one a line, labelled with their source.
 pub fn printed(report: &CallReport) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines = denied(&report.denials);
     for (name, captured) in [("stdout", &report.stdout), ("stderr", &report.stderr)] {
         lines.extend(captured.text.lines().map(|line| format!("{name}: {line}")));
         if captured.dropped_bytes > 0 {
@@ -446,6 +460,24 @@ pub fn printed(report: &CallReport) -> Vec<String> {
             "log: {} more lines were dropped",
             report.dropped_logs
         ));
+    }
+    lines
+}
+
+/// What a call asked for and was not given, one a line, with what would allow it.
+pub fn denied(denials: &Denials) -> Vec<String> {
+    let kept = denials.kept.iter();
+    let line = |denial: &Denial| {
+        let what = if denial.is_refused {
+            DENIED
+        } else {
+            NOT_GRANTED
+        };
+        format!("{what}{denial}")
+    };
+    let mut lines: Vec<_> = kept.map(line).collect();
+    if denials.dropped > 0 {
+        lines.push(format!("{DENIED}{} more times", denials.dropped));
     }
     lines
 }

@@ -71,6 +71,14 @@ async fn modules_are_named_otherwise_than_by_name_only_where_somebody_said_so() 
         ("./calculator/calculator.wasm", "by its path"),
         ("oci://127.0.0.1:9/clock:1", "from a registry"),
         ("calculator", "no component is loaded"),
+        (
+            "idea://plans/refund",
+            "put the saved Request into the requests folder",
+        ),
+        (
+            "https://example.com/refund.json",
+            "fetched from those with https://",
+        ),
     ] {
         let reason = closed.module(name).await.unwrap_err();
         assert!(reason.contains(expect), "{name}: {reason}");

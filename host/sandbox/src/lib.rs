@@ -42,6 +42,7 @@
 mod bindings;
 mod call;
 pub mod compile;
+mod denial_log;
 mod descriptors;
 mod disk;
 pub mod docs;

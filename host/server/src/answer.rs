@@ -2,9 +2,13 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use std::collections::BTreeSet;
+use toolhold_protocol::bound::Runner;
+use toolhold_protocol::context::Message;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
+use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -23,10 +27,33 @@ pub struct Answer {
     /// The error, if the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Language of the task, a BCP 47 tag, if it was given or can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// What the run was asked: the texts of its context since the last answer before it.
+    pub input_messages: Vec<InputMessage>,
+    /// What the reader of the answer should know of how it came about, such as that history was summed up. At most
+    /// 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
     pub steps: Vec<AnswerStep>,
     pub usage: Usage,
     pub duration_ms: u64,
+    /// Names of the tools that the client runs itself.
+    #[serde(skip)]
+    pub clients: BTreeSet<String>,
 }
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct InputMessage {
+    /// `user` or `system`.
+    #[schema(value_type = String)]
+    role: Role,
+    content: String,
+}
+
+/// Most notices of an answer: beyond that, more tell nobody more.
+const MAX_NOTICES: usize = 100;
 
 /// One Request to the model, and the calls that its reply asked for.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
@@ -35,20 +62,52 @@ pub struct AnswerStep {
     pub calls: Vec<Call>,
 }
 
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct Call {
     pub id: String,
     pub tool: String,
-    /// Arguments after references were replaced.
-    #[schema(value_type = Object)]
+    pub status: CallStatus,
+    /// Arguments after references were replaced; as the model wrote them, if the call was refused. Null if its reply
+    /// broke off.
+    #[schema(value_type = Value)]
     pub arguments: Value,
-    /// Null while the call runs.
+    /// Null unless the call is done.
     #[schema(value_type = Value)]
     pub result: Value,
-    /// The error of a failed call.
+    /// Why there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub duration_ms: f64,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    #[default]
+    Running,
+    Done,
+    /// The tool failed, or what it returned cannot be used.
+    Failed,
+    /// The call was not made: the tool is unknown, the arguments do not fit, a person refused it, …
+    Refused,
+    /// A shield blocked its arguments, so that it was not made, or its result.
+    Shielded,
+    /// The call is the client's to make.
+    Client,
+}
+
+/// The kind of a failure that is a shield's (docs/protocol.md, 7.10).
+const SHIELD: &str = "shield";
+
+impl CallStatus {
+    fn of(outcome: &ToolOutcome, by_host: bool) -> Self {
+        match outcome {
+            ToolOutcome::Output(_) => Self::Done,
+            ToolOutcome::Error(failure) if failure.kind == SHIELD => Self::Shielded,
+            ToolOutcome::Error(_) if by_host => Self::Refused,
+            ToolOutcome::Error(_) => Self::Failed,
+        }
+    }
 }
 
 /// Tokens as the endpoint counts them; the cost in billionths of run.currency.
@@ -73,38 +132,60 @@ impl Answer {
     /// Takes the run's next event.
     pub fn take(&mut self, event: &Event) {
         match &event.kind {
+            EventKind::Run { request, tools, .. } => {
+                let clients = tools.iter().filter(|bound| bound.runner == Runner::Client);
+                self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
+                self.language.clone_from(&request.language);
+                self.input_messages = asked(&request.context);
+            }
+            EventKind::Notice { message, .. } => self.notice(message.clone()),
+            EventKind::Summarized {
+                turns,
+                tokens_before,
+                tokens_after,
+                ..
+            } => self.notice(format!(
+                "the context was too long, so {turns} of its oldest turns are a summary from here on: {tokens_after} \
+                 tokens in the place of {tokens_before}"
+            )),
             EventKind::Request { step, .. } => self.steps.push(AnswerStep {
                 step: *step,
                 calls: Vec::new(),
             }),
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
-                // The calls of a saved plan belong to no Request.
-                if self.steps.is_empty() {
-                    self.steps.push(AnswerStep::default());
-                }
-                if let Some(step) = self.steps.last_mut() {
-                    step.calls.push(Call {
-                        id: call.id.clone(),
-                        tool: call.tool.clone(),
-                        arguments,
-                        result: Value::Null,
-                        error: None,
-                        duration_ms: 0.0,
-                    });
+                let is_clients = self.clients.contains(&call.tool);
+                self.update(&call.id, &call.tool, |made| {
+                    made.arguments = arguments;
+                    if is_clients {
+                        made.status = CallStatus::Client;
+                    }
+                });
+            }
+            // Calls that were refused while the model wrote have no arguments yet.
+            EventKind::Plan { calls, .. } => {
+                for call in calls {
+                    if let Some(known) = self.known(&call.id).filter(|it| it.arguments.is_null()) {
+                        known.arguments.clone_from(&call.arguments);
+                    }
                 }
             }
             EventKind::ToolResult {
-                id, outcome, usage, ..
+                id,
+                tool,
+                outcome,
+                usage,
+                by_host,
+                ..
             } => {
-                let mut calls = self.steps.iter_mut().flat_map(|step| &mut step.calls);
-                if let Some(call) = calls.find(|call| call.id == *id) {
+                self.update(id, tool, |call| {
                     call.duration_ms = usage.duration_us as f64 / 1_000.0;
+                    call.status = CallStatus::of(outcome, *by_host);
                     match outcome {
                         ToolOutcome::Output(value) => call.result.clone_from(value),
                         ToolOutcome::Error(failure) => call.error = Some(failure.message.clone()),
                     }
-                }
+                });
             }
             EventKind::Tokens {
                 prompt,
@@ -138,6 +219,37 @@ impl Answer {
         }
     }
 
+    fn notice(&mut self, message: String) {
+        if self.notices.len() < MAX_NOTICES {
+            self.notices.push(message);
+        }
+    }
+
+    fn known(&mut self, id: &str) -> Option<&mut Call> {
+        let mut calls = self.steps.iter_mut().flat_map(|step| &mut step.calls);
+        calls.find(|call| call.id == id)
+    }
+
+    /// Changes the call `id`, which is one of the last step if it is new.
+    fn update(&mut self, id: &str, tool: &str, change: impl FnOnce(&mut Call)) {
+        if let Some(known) = self.known(id) {
+            return change(known);
+        }
+        let mut call = Call {
+            id: id.to_owned(),
+            tool: tool.to_owned(),
+            ..Call::default()
+        };
+        change(&mut call);
+        // The calls of a saved plan belong to no Request.
+        if self.steps.is_empty() {
+            self.steps.push(AnswerStep::default());
+        }
+        if let Some(step) = self.steps.last_mut() {
+            step.calls.push(call);
+        }
+    }
+
     /// The output as text; other values as JSON.
     pub fn text(&self) -> String {
         match &self.output {
@@ -146,4 +258,20 @@ impl Answer {
             other => other.to_string(),
         }
     }
+}
+
+/// The texts after the last one of the assistant: what was asked since the last answer.
+fn asked(context: &[Message]) -> Vec<InputMessage> {
+    let mut asked = Vec::new();
+    for message in context {
+        match message {
+            Message::Text(text) if text.role == Role::Assistant => asked.clear(),
+            Message::Text(text) => asked.push(InputMessage {
+                role: text.role,
+                content: text.text.clone(),
+            }),
+            _ => {}
+        }
+    }
+    asked
 }

@@ -1,23 +1,51 @@
 //! The context that a turn of a session leaves for the next.
 
 use serde_json::Value;
+use toolhold_agent::language;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
-/// The context of the turn after `run`: that of `run`, with its answer.
-pub async fn left_by(store: &Store, run: Uuid) -> Result<Vec<Message>, RecordError> {
-    let (first, last) = store.ends(run).await?;
-    let mut context = match first.kind {
-        EventKind::Run { request, .. } => request.context,
-        _ => Vec::new(),
-    };
-    if let EventKind::Done { output, reason, .. } = last.kind {
-        context.push(answer_message(&output, reason));
+/// What a turn of a session leaves for the next.
+#[derive(Debug, Default)]
+pub struct LeftByTurn {
+    /// The turn's context, with its answer. A turn that ended with calls of the client's tools has none yet.
+    pub context: Vec<Message>,
+    pub reason: Option<StopReason>,
+    /// The language of its task.
+    pub language: Option<String>,
+}
+
+impl LeftByTurn {
+    /// Puts it before what the next turn is asked. Where the language of that cannot be told, it is the same as
+    /// before.
+    pub fn put(self, request: &mut RunRequest) {
+        request.context.splice(0..0, self.context);
+        if let (Some(tag), None) = (self.language, &request.language) {
+            language::keep(request, &tag, false);
+        }
     }
-    Ok(context)
+}
+
+/// # Errors
+/// The record of `run` cannot be read.
+pub async fn left_by(store: &Store, run: Uuid) -> Result<LeftByTurn, RecordError> {
+    let (first, last) = store.ends(run).await?;
+    let mut left = LeftByTurn::default();
+    if let EventKind::Run { request, .. } = first.kind {
+        left.context = request.context;
+        left.language = request.language;
+    }
+    if let EventKind::Done { output, reason, .. } = last.kind {
+        left.reason = Some(reason);
+        if reason != StopReason::ToolCalls {
+            left.context.push(answer_message(&output, reason));
+        }
+    }
+    Ok(left)
 }
 
 /// The message that tells the model of the next turn how this one ended.

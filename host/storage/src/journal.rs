@@ -1,6 +1,6 @@
 //! The journal of a run in the database.
 
-use crate::audit_log::RunAudit;
+use crate::audit_log::{AuditContent, RunAudit};
 use crate::change::Change;
 use crate::claims::RunClaim;
 use crate::column::signed;
@@ -9,7 +9,6 @@ use crate::pending_approvals::{ApprovalChange, PendingApprovals};
 use crate::writer::Writer;
 use futures_util::future::BoxFuture;
 use std::io;
-use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind, Journal};
 use toolhold_protocol::settings::RunRequest;
@@ -42,9 +41,9 @@ impl RunJournal {
         writer: Writer,
         holder: &str,
         claim: Option<RunClaim>,
-        redaction: Redaction,
+        content: AuditContent,
     ) -> Self {
-        let audit = RunAudit::new(run, &label.owner, redaction);
+        let audit = RunAudit::new(run, &label.owner, content);
         let mut journal = Self::after(run, &[], writer, holder, claim, audit);
         journal.label = Some(label);
         journal
@@ -122,11 +121,8 @@ impl RunJournal {
             // First, because events refer to the run's row.
             changes.insert(0, began);
         }
-        changes.extend(
-            self.audit
-                .take(event)
-                .map(|draft| Change::Audit(Box::new(draft))),
-        );
+        let rows = self.audit.take(event).into_iter();
+        changes.extend(rows.map(|draft| Change::Audit(Box::new(draft))));
         let moved = self.pending.note(run, &event.kind);
         changes.extend(moved.into_iter().map(|moved| match moved {
             ApprovalChange::Waits(within, pending) => Change::Waits {

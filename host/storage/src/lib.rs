@@ -62,7 +62,7 @@ pub use audit::{
     AuditFault, Durability, Entry as AuditEntry, Filter as AuditFilter, PageStart as AuditOrder,
     Verified,
 };
-pub use audit_log::{CallRecord, Draft, PrunedBy, kept_arguments};
+pub use audit_log::{AuditContent, CallRecord, Draft, PrunedBy};
 pub use database::Location;
 pub use error::{RecordError, StoreError, WriteError};
 pub use health::{Health, Outage};

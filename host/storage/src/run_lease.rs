@@ -34,7 +34,7 @@ impl Store {
             self.writer.clone(),
             self.process.name(),
             self.claimed.claim(run),
-            self.redaction.clone(),
+            self.content.clone(),
         )
     }
 
@@ -82,7 +82,7 @@ impl Store {
         let events = self.read(&Source::Run(run)).await;
         let known = events.as_deref().unwrap_or_default();
         // Created even if reading failed: dropping it releases the lease.
-        let audit = RunAudit::new(run, &owner, self.redaction.clone());
+        let audit = RunAudit::new(run, &owner, self.content.clone());
         let journal = RunJournal::after(
             run,
             known,

@@ -1,5 +1,6 @@
 //! The store: opens the database and holds what all queries need.
 
+use crate::audit_log::AuditContent;
 use crate::claims::ClaimedRuns;
 use crate::database::{Database, Location};
 use crate::error::StoreError;
@@ -32,8 +33,8 @@ pub struct Store {
     pub(crate) promised: ClaimedRuns,
     /// Notified when this process records a decision about a call.
     pub(crate) decided: Arc<Notify>,
-    /// Applied to everything that is copied from runs into the audit log.
-    pub(crate) redaction: Redaction,
+    /// What is copied from runs and calls into the audit log.
+    pub(crate) content: AuditContent,
 }
 
 /// Connections of the pool: queries that run at the same time.
@@ -75,7 +76,7 @@ impl Store {
             claimed: ClaimedRuns::default(),
             promised: ClaimedRuns::default(),
             decided: Arc::default(),
-            redaction: Redaction::default(),
+            content: AuditContent::default(),
         })
     }
 
@@ -104,15 +105,20 @@ impl Store {
         outage.map_or(Ok(()), |outage| Err(StoreError::Outage(outage)))
     }
 
-    /// Redacts what is written into the audit log.
-    pub fn redacting(mut self, redaction: Redaction) -> Self {
-        self.redaction = redaction;
+    /// What the audit log keeps of calls, redacted.
+    pub fn keeping(mut self, content: AuditContent) -> Self {
+        self.content = content;
         self
+    }
+
+    /// What the audit log keeps of calls.
+    pub fn content(&self) -> &AuditContent {
+        &self.content
     }
 
     /// The redaction of the audit log.
     pub fn redaction(&self) -> &Redaction {
-        &self.redaction
+        &self.content.redaction
     }
 }
 

@@ -24,6 +24,8 @@ pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 pub const MAX_TOKENS: &str = "gen_ai.request.max_tokens";
 pub const TEMPERATURE: &str = "gen_ai.request.temperature";
 pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+/// The revision of what answered, of an endpoint that tells one.
+pub const FINGERPRINT: &str = "openai.response.system_fingerprint";
 pub const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
 pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
@@ -53,6 +55,8 @@ pub const MEMORY: &str = "toolhold.tool.memory";
 pub const MODULE: &str = "toolhold.tool.module.digest";
 pub const ENDPOINT: &str = "toolhold.endpoint";
 pub const ATTEMPT: &str = "toolhold.attempt";
+/// `cut_off`, `filtered`, `only_thought`, `empty` or `unreadable`.
+pub const REPLY_FAULT: &str = "toolhold.reply.fault";
 /// `hit` or `miss`.
 pub const CACHE_RESULT: &str = "toolhold.module.cache.result";
 pub const WAIT_MS: &str = "toolhold.wait_ms";

@@ -30,7 +30,9 @@ pub struct Instruments {
     fuel: Counter<u64>,
     memory: Histogram<u64>,
     repairs: Counter<u64>,
+    unusable: Counter<u64>,
     retries: Counter<u64>,
+    tool_retries: Counter<u64>,
     fallbacks: Counter<u64>,
     runs: Counter<u64>,
     endpoint_wait: Histogram<f64>,
@@ -104,10 +106,18 @@ impl Instruments {
                 "toolhold.repairs",
                 "Faults of replies and arguments that were put right",
             ),
+            unusable: counter(
+                "toolhold.replies.unusable",
+                "Replies that could not be used, or not to their end",
+            ),
             retries: counter("toolhold.retries", "Requests that were sent again"),
+            tool_retries: counter(
+                "toolhold.tool.retries",
+                "Calls of tools that were made again",
+            ),
             fallbacks: counter(
                 "toolhold.fallbacks",
-                "Calls that another model was asked to make",
+                "Calls and replies that another model was asked for",
             ),
             runs: counter("toolhold.runs", "Runs that are over"),
             endpoint_wait: seconds(
@@ -164,6 +174,9 @@ impl Instruments {
         if error.is_some() {
             self.tool_errors.add(1, &attributes);
         }
+        if usage.retries > 0 {
+            self.tool_retries.add(usage.retries.into(), &own);
+        }
         if usage.fuel > 0 {
             self.fuel.add(usage.fuel, &own);
         }
@@ -185,6 +198,14 @@ impl Instruments {
 
     pub fn repaired(&self, faults: u64) {
         self.repairs.add(faults, &[]);
+    }
+
+    pub fn unusable(&self, model: &str, fault: &'static str) {
+        let attributes = [
+            KeyValue::new(names::REQUEST_MODEL, model.to_owned()),
+            KeyValue::new(names::REPLY_FAULT, fault),
+        ];
+        self.unusable.add(1, &attributes);
     }
 
     pub fn retried(&self, endpoint: &str) {

@@ -10,6 +10,7 @@ use opentelemetry::{Context, KeyValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::{Bodies, ToolOutcome};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::fallback::Stage;
@@ -66,6 +67,8 @@ struct AgentRun {
     /// The model that the last request named.
     asked: String,
     chat: Option<Chat>,
+    /// What is wrong with the last reply, if it turns out that it cannot be used.
+    fault: Option<&'static str>,
     calls: BTreeMap<String, OpenCall>,
     /// Sub-agents, by the id of the call that started each.
     subs: BTreeMap<String, AgentRun>,
@@ -193,6 +196,7 @@ fn is_of_a_call(first: &EventKind) -> bool {
             | EventKind::Shield(_)
             | EventKind::SideRequest(_)
             | EventKind::Routing(_)
+            | EventKind::ToolRetry { .. }
     )
 }
 
@@ -267,7 +271,15 @@ impl AgentRun {
                     });
                     chat.span.end(at_ms, None);
                 }
+                self.fault = Some(fault(completion));
             }
+            // The last one of a run and those of other models have no event of their own.
+            EventKind::UnusableReply(_)
+            | EventKind::Fallback {
+                stage: Stage::Failed { .. },
+                ..
+            } => self.unusable(instruments),
+            EventKind::Plan { .. } => self.fault = None,
             EventKind::ModelFailed { failure, .. } => {
                 if let Some(chat) = self.chat.take() {
                     let error = failure.class.name();
@@ -293,6 +305,7 @@ impl AgentRun {
                 module,
                 ..
             } => {
+                self.fault = None;
                 // A sub-agent that was stopped has no event of its end.
                 if let Some(mut sub) = self.subs.remove(id) {
                     sub.end(at_ms, Some("cancelled"));
@@ -316,6 +329,16 @@ impl AgentRun {
                 spans::called(&span, usage, module.as_deref());
                 span.end(at_ms, error);
             }
+            EventKind::ToolRetry { retry, .. } => {
+                if let Some(call) = self.calls.get(&retry.id) {
+                    let attributes = vec![
+                        KeyValue::new(names::ERROR_TYPE, retry.error.clone()),
+                        KeyValue::new(names::ATTEMPT, i64::from(retry.attempt)),
+                        spans::number(names::WAIT_MS, retry.wait_ms),
+                    ];
+                    call.span.event("retry", at_ms, attributes);
+                }
+            }
             EventKind::Fallback {
                 stage: Stage::Asked { candidate, .. },
                 ..
@@ -326,6 +349,9 @@ impl AgentRun {
             }
             EventKind::Repaired { repairs, .. } => instruments.repaired(repairs.len() as u64),
             EventKind::Done { reason, steps, .. } => {
+                if *reason == StopReason::Unusable {
+                    self.unusable(instruments);
+                }
                 let name = reason.name();
                 let took = Duration::from_millis(at_ms.saturating_sub(self.began_ms));
                 instruments.agent_ended(&self.agent, name, took, is_run);
@@ -339,6 +365,13 @@ impl AgentRun {
                 self.end(at_ms, (!is_good).then_some(name));
             }
             _ => {}
+        }
+    }
+
+    /// Counts the last reply, if it was not used or counted.
+    fn unusable(&mut self, instruments: &Instruments) {
+        if let Some(fault) = self.fault.take() {
+            instruments.unusable(&self.asked, fault);
         }
     }
 
@@ -385,6 +418,18 @@ impl AgentRun {
         self.span
             .set(spans::number(names::OUTPUT_TOKENS, self.tokens.1));
         self.span.end(at_ms, error);
+    }
+}
+
+/// What is wrong with a reply that cannot be used.
+fn fault(completion: &Completion) -> &'static str {
+    let is_empty = completion.content.trim().is_empty() && completion.tool_calls.is_empty();
+    match completion.finish_reason.as_deref() {
+        Some("length") => "cut_off",
+        Some("content_filter") => "filtered",
+        _ if is_empty && !completion.reasoning.trim().is_empty() => "only_thought",
+        _ if is_empty => "empty",
+        _ => "unreadable",
     }
 }
 

@@ -165,6 +165,9 @@ pub fn replied(span: &OpenSpan, completion: &Completion) {
     if let Some(model) = &completion.model {
         span.set(KeyValue::new(names::RESPONSE_MODEL, model.clone()));
     }
+    if let Some(revision) = completion.revision() {
+        span.set(KeyValue::new(names::FINGERPRINT, revision.to_owned()));
+    }
     if let Some(reason) = &completion.finish_reason {
         let reasons = vec![StringValue::from(reason.clone())];
         let reasons = Attribute::Array(Array::String(reasons));

@@ -30,17 +30,20 @@
 //!
 //! [`Tool`] is the place to read first; [`Error`] says whose move it is when a call fails;
 //! [`current_call`] is for the few tools that need to know more of their call than its arguments;
+//! `http` (a feature of this crate) sends requests to what the module was granted;
 //! [`check`] holds a module's own examples against its code in a native `cargo test`. [`shield`] is for
 //! modules that screen what others say, and has an export of its own, [`export_shield!`].
 
 pub mod check;
 pub mod current_call;
+#[cfg(feature = "http")]
+pub mod http;
 mod schema;
 pub mod shield;
 mod tool;
 
 pub use bindings::toolhold::module::{
-    key_value, log, other_tools, progress, secrets, types::Annotations,
+    key_value, log, other_tools, progress, secrets, types::Annotations, types::ErrorClass,
 };
 pub use serde_json::{Value, json};
 pub use tool::{Error, Tool};

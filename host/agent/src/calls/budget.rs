@@ -24,6 +24,12 @@ pub trait CallBudget: Send + Sync + Debug {
     /// Why it is not made.
     fn take(&self) -> Result<CallPermit, NoBudget>;
 
+    /// Counts a further attempt of a call that has its permit; `false`: there is no budget for it. By default only
+    /// calls count, and not their attempts.
+    fn take_again(&self) -> bool {
+        true
+    }
+
     /// The budget for calls nested in a call.
     fn within(&self) -> Arc<dyn CallBudget>;
 }

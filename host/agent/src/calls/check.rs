@@ -1,14 +1,16 @@
 //! Checks of a call and its result against the tool's description: the tool exists, the arguments fit, the
 //! call is no repetition, the result fits (docs/protocol.md).
 
-use crate::calls::{Repeats, compiled};
+use crate::calls::place::PlaceCheck;
+use crate::calls::{Refusal, Refusals, Repeats, compiled};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
-use toolhold_json::coerce::coerce;
+use toolhold_json::coerce::{coerce, coerce_dates};
 use toolhold_json::repair::Repair;
 use toolhold_json::validate::{CheckError, SchemaFault, Validator, Violation, cut};
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
@@ -19,8 +21,11 @@ use toolhold_protocol::tool::Tool;
 pub struct ToolCheck {
     is_latent: bool,
     parameters: Value,
+    /// Whether a parameter is a date or a time: in another notation, it may be valid and still not what the tool expects.
+    has_dates: bool,
     arguments: Arc<Validator>,
     output: Option<Arc<Validator>>,
+    place: PlaceCheck,
 }
 
 /// A tool's schema is no valid JSON Schema.
@@ -42,8 +47,13 @@ impl ToolCheck {
         Ok(Self {
             is_latent: tool.is_latent(),
             parameters: tool.parameters.clone(),
+            has_dates: has_dates(&tool.parameters),
             arguments: compiled("input", &tool.parameters)?,
             output: output.map(|own| compiled("output", own)).transpose()?,
+            place: PlaceCheck::new(tool).map_err(|reason| SchemaError {
+                which: "output path",
+                reason,
+            })?,
         })
     }
 
@@ -56,15 +66,27 @@ impl ToolCheck {
         arguments: Value,
         repair: bool,
     ) -> Result<(Value, Vec<Repair>), ToolFailure> {
-        let Err(reason) = self.fits(&arguments) else {
+        let fits = self.fits(&arguments);
+        if fits.is_ok() && !(repair && self.has_dates) {
             return Ok((arguments, Vec::new()));
-        };
-        let coerced = repair.then(|| coerce(&self.parameters, &arguments));
-        match coerced.flatten() {
-            Some(coerced) if self.fits(&coerced.arguments).is_ok() => {
+        }
+        let coerced = repair.then(|| match fits {
+            Ok(()) => coerce_dates(&self.parameters, &arguments),
+            Err(_) => coerce(&self.parameters, &arguments),
+        });
+        match (coerced.flatten(), fits) {
+            (Some(coerced), _) if !coerced.unclear.is_empty() => {
+                let misfit = self.fits(&coerced.arguments).err();
+                let misfit = misfit.map(|reason| reason.to_string());
+                let told = misfit.into_iter().chain(first_of(coerced.unclear));
+                let told: Vec<String> = told.collect();
+                Err(unfit(CheckError::Misfit(told.join("; "))))
+            }
+            (Some(coerced), _) if self.fits(&coerced.arguments).is_ok() => {
                 Ok((coerced.arguments, coerced.repairs))
             }
-            _ => Err(unfit(reason)),
+            (_, Ok(())) => Ok((arguments, Vec::new())),
+            (_, Err(reason)) => Err(unfit(reason)),
         }
     }
 
@@ -84,6 +106,12 @@ impl ToolCheck {
     fn faults(&self, arguments: &Value, open: &[&str]) -> Vec<Violation> {
         let faults = self.arguments.faults(arguments, open);
         faults.unwrap_or_else(|unknown| vec![unknown.into()])
+    }
+
+    /// # Errors
+    /// The call's `_outputPath` is none that the tool's author allows.
+    pub fn place(&self, call: &Call) -> Result<(), ToolFailure> {
+        self.place.check(call)
     }
 
     /// # Errors
@@ -114,6 +142,27 @@ impl ToolCheck {
         };
         Err(ToolFailure::correctable("output_schema", message))
     }
+}
+
+/// Maximum texts with more than one reading of which a model is told: it corrects the first ones, and more only cost
+/// tokens.
+const MAX_UNCLEAR: usize = 3;
+
+fn first_of(mut unclear: Vec<String>) -> Vec<String> {
+    if unclear.len() > MAX_UNCLEAR {
+        unclear.truncate(MAX_UNCLEAR);
+        unclear.push("and more".into());
+    }
+    unclear
+}
+
+/// Whether a schema has a part with the format of a date or a time. Most tools have none, and their arguments are
+/// looked at once.
+fn has_dates(schema: &Value) -> bool {
+    let text = schema.to_string();
+    [r#""format":"date"#, r#""format":"time""#]
+        .iter()
+        .any(|format| text.contains(format))
 }
 
 /// Arguments that do not fit, or of which this was not found out.
@@ -151,6 +200,7 @@ pub struct CallChecks {
     names: Vec<String>,
     tools: HashMap<String, Arc<ToolCheck>>,
     repeats: Repeats,
+    refusals: Refusals,
 }
 
 impl CallChecks {
@@ -173,6 +223,7 @@ impl CallChecks {
             names: tools.iter().map(|tool| tool.name.clone()).collect(),
             tools: checks,
             repeats: Repeats::default(),
+            refusals: Refusals::default(),
         })
     }
 
@@ -233,6 +284,15 @@ impl CallChecks {
         }
     }
 
+    /// As [`ToolCheck::place`].
+    ///
+    /// # Errors
+    /// As [`ToolCheck::place`].
+    pub fn place(&self, call: &Call) -> Result<(), ToolFailure> {
+        self.of(&call.tool)
+            .map_or(Ok(()), |check| check.place(call))
+    }
+
     /// The faults of a planned call's arguments. References at `open` (JSON pointers) may stand for
     /// any value.
     pub fn faults(&self, tool: &str, arguments: &Value, open: &[&str]) -> Vec<Violation> {
@@ -275,9 +335,67 @@ impl CallChecks {
         Ok(output)
     }
 
-    /// Remembers the text that the model is given for a call that ran. A refusal is not remembered:
-    /// it costs nothing and tells the model what to change.
+    /// Remembers a call that was refused, and tells whether it was refused before for the same reason; `shortened` cuts
+    /// that for the run's life. What may work later, and what was interrupted, is no reason to do something else.
+    pub fn refuse(
+        &mut self,
+        call: &Call,
+        failure: &ToolFailure,
+        step: u32,
+        shortened: impl FnOnce(&str) -> String,
+    ) -> bool {
+        let may_work_later =
+            failure.class == ErrorClass::Retryable || failure.kind == "interrupted";
+        !may_work_later
+            && self
+                .refusals
+                .record(call, shortened(&failure.message), step)
+    }
+
+    /// A call was of use: a tool made it without an error, or it wrote data. What was refused is counted anew from here
+    /// on, and this call is not one of those.
+    pub fn was_useful(&mut self, call: &Call) {
+        self.refusals.was_useful(call);
+    }
+
+    /// How often a call was refused, if it was.
+    pub fn refused(&self, call: &Call) -> Option<&Refusal> {
+        self.refusals.of(call)
+    }
+
+    /// Forgets the refused calls: another model has shown how it is done.
+    pub fn forgive(&mut self) {
+        self.refusals = Refusals::default();
+    }
+
+    /// Remembers the text that the model is given for a call that ran.
     pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
         self.repeats.record(call, arguments, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A reply, or a module that makes a call, may hold as many texts with two readings as it likes, under names of any
+    /// length.
+    #[test]
+    fn what_is_told_of_many_ambiguous_texts_is_bounded() {
+        let tool = Tool {
+            parameters: json!({
+                "type": "object",
+                "additionalProperties": {"type": "array", "items": {"type": "number"}},
+            }),
+            ..Tool::new("t")
+        };
+        let check = ToolCheck::new(&tool).unwrap();
+        let name = "n".repeat(100_000);
+        let given = json!({name: vec!["1,000"; 40]});
+        let message = check.fitting(given, true).unwrap_err().message;
+        assert!(message.len() < 4_000, "{} bytes", message.len());
+        assert!(message.ends_with("; and more"), "{message}");
+        assert_eq!(message.matches("can be read as").count(), MAX_UNCLEAR);
     }
 }

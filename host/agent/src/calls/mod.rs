@@ -8,7 +8,7 @@
 //!   → a person decides, about exactly what will run                       approve
 //!   → it counts in a budget                                                budget
 //!   → it is begun in the record                                            record
-//!   → the toolbox runs it                                                  pipeline
+//!   → the toolbox runs it, again where it failed for now                   pipeline, retry
 //!   → what it returned is revealed                                         privacy
 //!   → the result fits the tool's output schema, shields on it              check, screen
 //!   → it is hidden from the caller, and ended in the record                privacy, record
@@ -28,9 +28,11 @@ mod check;
 mod compiled;
 mod nested;
 pub(crate) mod pipeline;
+mod place;
 pub(crate) mod privacy;
 mod record;
 mod repeats;
+mod retry;
 pub(crate) mod screen;
 mod tools;
 
@@ -42,5 +44,7 @@ pub use nested::NestedCaller;
 pub use pipeline::{CallPipeline, CallRequest, CallRules, CallingTool, NotCalled};
 pub use privacy::{CalledTool, PartyPrivacy};
 pub use record::{CallEnd, CallRecorder, CallRecording, NewCall};
-pub use repeats::Repeats;
+pub use repeats::{Refusal, Refusals, Repeats};
+pub(crate) use retry::Attempts;
+pub use retry::NestedEffects;
 pub use tools::{CallableTool, CallableTools};

@@ -1,6 +1,7 @@
 //! Nested calls: a running call calls other tools. They pass the same stages as every call, with the outer
 //! call's id as their parent, for the same caller, under at least the same restrictions.
 
+use crate::calls::NestedEffects;
 use crate::calls::pipeline::{CallPipeline, CallRequest, CallingTool, NotCalled};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub struct NestedCaller {
     parent_tool: String,
     /// The calls that the parent is nested in, the outermost first.
     callers: Vec<CallingTool>,
+    /// Whether the parent may be made again after the calls that it made.
+    effects: NestedEffects,
     /// How many were made.
     made: AtomicU32,
 }
@@ -36,8 +39,14 @@ impl NestedCaller {
             parent: parent.to_owned(),
             parent_tool: parent_tool.to_owned(),
             callers,
+            effects: NestedEffects::default(),
             made: AtomicU32::new(0),
         }
+    }
+
+    /// What the calls that the parent makes do to whether it may be made again.
+    pub(crate) fn effects(&self) -> NestedEffects {
+        self.effects.clone()
     }
 
     async fn made(&self, call: NestedCall) -> Result<Output, ToolFailure> {
@@ -50,6 +59,7 @@ impl NestedCaller {
         callers.push(CallingTool {
             name: self.parent_tool.clone(),
             clock: call.clock,
+            effects: self.effects.clone(),
         });
         let request = CallRequest {
             asked_as: id.clone(),

@@ -5,10 +5,13 @@ use crate::calls::approve::{self, CallApprover, DecisionEffect, NoDecision};
 use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{screen, screen_result, screened_arguments};
-use crate::calls::{CallBudget, CallableTool, CallableTools, NestedCaller, NoBudget};
+use crate::calls::{
+    Attempts, CallBudget, CallableTool, CallableTools, NestedCaller, NestedEffects, NoBudget,
+};
 use crate::guard::shield::{Screening, Shields};
 use crate::toolbox::{ToolCall, Toolbox};
 use serde_json::Value;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_policy::{CallClock, ClockPause, GrantRestrictions, Listener};
@@ -18,6 +21,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool_retry::ToolRetryPolicy;
 
 /// What the operator decided about all calls.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub struct CallRules {
     pub approvals: Approvals,
     /// The most time for one call.
     pub call_timeout: Duration,
+    /// Further attempts of calls that failed for now.
+    pub tool_retry: ToolRetryPolicy,
     /// Whether light faults of arguments are put right. A program or a person that calls a tool directly is told
     /// of the fault instead.
     pub repair: bool,
@@ -72,6 +78,8 @@ pub struct CallRequest {
 pub struct CallingTool {
     pub name: String,
     pub clock: Arc<dyn CallClock>,
+    /// Told of the calls that it makes.
+    pub effects: NestedEffects,
 }
 
 /// Why a caller receives no result of a call.
@@ -121,6 +129,7 @@ impl CallPipeline {
                 id: &request.id,
                 tool: &request.name,
                 arguments: &request.arguments,
+                may_be_repeated: request.tool.bound.tool.annotations.may_be_repeated(),
             })
             .await;
         let tool = request.tool.clone();
@@ -197,8 +206,21 @@ impl CallPipeline {
         let others = (arguments != asked).then_some(&arguments);
         let started = recording.started(others).await;
         started.map_err(|failure| CallStop::NotCalled(NotCalled::NotRecorded(failure)))?;
-        let call = self.tool_call(request, arguments, seen.clone());
-        let mut result = self.toolbox.call(&call).await;
+        for caller in &request.callers {
+            caller.effects.note(tool.bound.tool.annotations);
+        }
+        let (mut call, effects) = self.tool_call(request, arguments, seen.clone());
+        let mut attempts = Attempts::new(self.rules.tool_retry, &call, &tool.bound, effects);
+        let mut result = loop {
+            let result = self.toolbox.call(&call).await;
+            let retry = match attempts.judge(&call, result, &*self.budget) {
+                ControlFlow::Break(result) => break result,
+                ControlFlow::Continue(retry) => retry,
+            };
+            let again = EventKind::ToolRetry { step: STEP, retry };
+            recording.event(again).await;
+            attempts.wait(&mut call).await;
+        };
         let outcome = match &seen {
             Some(seen) => revealed(&**seen, result.outcome),
             None => result.outcome,
@@ -317,13 +339,13 @@ impl CallPipeline {
         self.approver.decide(pending).await
     }
 
-    /// What the toolbox is asked to run: a tool that may see this much.
+    /// What the toolbox is asked to run: a tool that may see this much; and what the calls that it makes do.
     fn tool_call(
         &self,
         request: CallRequest,
         arguments: Value,
         hiding: Option<Arc<dyn PartyPrivacy>>,
-    ) -> ToolCall {
+    ) -> (ToolCall, NestedEffects) {
         let most = self.rules.call_timeout;
         let timeout = request.timeout.map_or(most, |own| own.min(most));
         let depth = u8::try_from(request.callers.len()).unwrap_or(u8::MAX);
@@ -333,14 +355,16 @@ impl CallPipeline {
             ..self.clone()
         };
         let nested = NestedCaller::new(pipeline, id, name, request.callers);
-        ToolCall {
+        let effects = nested.effects();
+        let call = ToolCall {
             timeout,
             depth,
             restrictions: request.restrictions,
             nested: Some(Arc::new(nested)),
             listener: request.listener,
             ..ToolCall::new(request.id, request.name, arguments)
-        }
+        };
+        (call, effects)
     }
 }
 

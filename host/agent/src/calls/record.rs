@@ -16,6 +16,8 @@ pub struct NewCall<'a> {
     pub tool: &'a str,
     /// As the caller means them.
     pub arguments: &'a Value,
+    /// Whether the tool only reads or may be repeated.
+    pub may_be_repeated: bool,
 }
 
 /// How a call ended.

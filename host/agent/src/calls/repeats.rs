@@ -1,9 +1,14 @@
 //! The guard against repetition: weak models make the same call again and again. The third
 //! identical call with an identical result is not made, and the model receives the earlier result
-//! (docs/security.md, row 28).
+//! (docs/security.md, row 28). A call that was refused, and is made again in the same way, is remembered with
+//! its reason: a run does not go on with it without end (docs/protocol.md, 7.8).
+//!
+//! Of arguments only a digest is kept: a reply may hold many calls, and each may be long.
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use toolhold_protocol::solution::Call;
 
 /// Number of times a call is made with the same result before it is intercepted.
@@ -12,7 +17,7 @@ const MAX_IDENTICAL_CALLS: u32 = 2;
 /// The calls of one run and their results.
 #[derive(Debug, Default)]
 pub struct Repeats {
-    seen: HashMap<String, SeenCall>,
+    seen: HashMap<CallKey, SeenCall>,
 }
 
 #[derive(Debug)]
@@ -47,12 +52,81 @@ impl Repeats {
     }
 }
 
+/// The refused calls of one run.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    refused: HashMap<CallKey, Refusal>,
+    /// How many calls were of use.
+    useful: u64,
+}
+
+/// A call that was refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// As it was recorded.
+    pub message: String,
+    /// The replies in which it was refused for this reason, since a call was of use.
+    pub in_row: u32,
+    /// The last step that was counted.
+    step: u32,
+    /// How many calls were of use until then.
+    useful: u64,
+}
+
+impl Refusals {
+    /// Remembers a refused call, and tells whether a step before had refused it for the same reason. Another
+    /// reason starts a new count, and so does a call that was of use; the same call of the same step is counted once.
+    pub fn record(&mut self, call: &Call, message: String, step: u32) -> bool {
+        let new = Refusal {
+            message,
+            in_row: 1,
+            step,
+            useful: self.useful,
+        };
+        let refusal = match self.refused.entry(key(call, &call.arguments)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(new);
+                return false;
+            }
+            Entry::Occupied(known) => known.into_mut(),
+        };
+        if refusal.message != new.message {
+            *refusal = new;
+            return false;
+        }
+        if refusal.step == step {
+            return refusal.in_row > 1;
+        }
+        let in_row = if refusal.useful == new.useful {
+            refusal.in_row.saturating_add(1)
+        } else {
+            1
+        };
+        *refusal = Refusal { in_row, ..new };
+        true
+    }
+
+    /// A call was of use: the model makes progress, and this call is no longer one that is refused.
+    pub fn was_useful(&mut self, call: &Call) {
+        self.useful += 1;
+        self.refused.remove(&key(call, &call.arguments));
+    }
+
+    /// How often a call was refused, if it was.
+    pub fn of(&self, call: &Call) -> Option<&Refusal> {
+        self.refused.get(&key(call, &call.arguments))
+    }
+}
+
+/// The digest of what a call is.
+type CallKey = [u8; 32];
+
 /// Keys sorted: `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call. For another instance, or for
 /// another place of its result, it is another call.
-fn key(call: &Call, arguments: &Value) -> String {
+fn key(call: &Call, arguments: &Value) -> CallKey {
     let mut key = json!([call.tool, call.instance, call.output_path, arguments]);
     key.sort_all_objects();
-    key.to_string()
+    Sha256::digest(key.to_string()).into()
 }
 
 #[cfg(test)]
@@ -108,5 +182,32 @@ mod tests {
             repeats.record(&call(), &json!({}), text);
             assert_eq!(repeats.intercept(&call(), &json!({})), None);
         }
+    }
+
+    #[test]
+    fn a_refused_call_is_counted_once_a_step_and_reason() {
+        let mut refusals = Refusals::default();
+        let other = Call {
+            arguments: json!({"a": 1}),
+            ..call()
+        };
+        assert!(refusals.of(&call()).is_none());
+        for (message, step, is_again, in_row) in [
+            ("no", 1, false, 1),
+            ("no", 1, false, 1),
+            ("no", 2, true, 2),
+            ("no", 2, true, 2),
+            ("something else", 3, false, 1),
+            ("something else", 5, true, 2),
+        ] {
+            assert_eq!(refusals.record(&call(), message.into(), step), is_again);
+            assert_eq!(refusals.of(&call()).unwrap().in_row, in_row);
+        }
+        assert!(!refusals.record(&other, "no".into(), 5));
+        // Progress begins the count anew, and the call is known to be refused all the same.
+        refusals.was_useful(&other);
+        assert!(refusals.of(&other).is_none());
+        assert!(refusals.record(&call(), "something else".into(), 6));
+        assert_eq!(refusals.of(&call()).unwrap().in_row, 1);
     }
 }

@@ -70,6 +70,9 @@ pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
     if let Some(seed) = view.settings.seed {
         request.extra.insert("seed".into(), seed.into());
     }
+    if let Ok(Value::Object(sampling)) = serde_json::to_value(&view.settings.sampling) {
+        request.extra.extend(sampling);
+    }
     request
 }
 

@@ -8,7 +8,7 @@ use toolhold_model::chat::ChatMessage;
 use toolhold_protocol::advisor;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::tool::{Scopes, Tool};
+use toolhold_protocol::tool::{OutputPath, Scopes, Tool};
 use toolhold_protocol::turn::Answered;
 
 /// Maximum characters of an unusable reply that the model is shown again.
@@ -61,13 +61,26 @@ pub(super) fn reserved(tool: &Tool, how: Composition<'_>) -> Vec<String> {
             offered.join(", ")
         ));
     }
-    if let Some(target) = &tool.output_path {
-        lines.push(format!(
+    match &tool.output_path {
+        None => {}
+        Some(OutputPath::Fixed(target)) => lines.push(format!(
             "\"_outputPath\" is always {target}: there you find the result"
-        ));
+        )),
+        Some(OutputPath::OneOf(offered)) => {
+            let offered: Vec<_> = offered.iter().map(ToString::to_string).collect();
+            lines.push(format!(
+                "\"_outputPath\" is one of {}: choose the one that the result is for",
+                offered.join(", ")
+            ));
+        }
+        Some(path) => lines.push(format!("\"_outputPath\" must satisfy {}", path.schema())),
     }
     if tool.is_latent() && how.lazy {
-        lines.push("This tool is yours to answer, later: plan it without \"_output\"".into());
+        lines.push(
+            "This tool is yours to answer, later: plan it without \"_output\", and write its result as \"_output\" \
+             in the call when the plan was accepted and asks for it"
+                .into(),
+        );
     } else if tool.is_latent() {
         lines.push(
             "This tool is yours to answer: write its result as \"_output\" in the call".into(),

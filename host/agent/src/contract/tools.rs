@@ -122,6 +122,11 @@ fn description(tool: &Tool, how: Composition<'_>) -> String {
 
 /// The parameters of a call of `tool`, reserved ones included.
 fn parameters(tool: &Tool, how: Composition<'_>) -> Value {
+    // Functions stand before the conversation: the same bytes at every step, so that prefix caches hit.
+    let how = Composition {
+        answers: true,
+        ..how
+    };
     let mut lowering = Lowering::new(None).with_descriptions();
     let Properties {
         properties,

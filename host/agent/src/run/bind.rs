@@ -7,11 +7,7 @@ use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
-use toolhold_protocol::tool::Tool;
-use toolhold_protocol::tool::{Annotations, Execution, Resolve};
-
-/// The reserved module name for a sub-agent with a fresh context, for one call.
-const ANONYMOUS: &str = "anonymous";
+use toolhold_protocol::tool::{ANONYMOUS, Annotations, Execution, Resolve, Tool};
 
 /// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the order
 /// in which they are offered, and warnings about them.

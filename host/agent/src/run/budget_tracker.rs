@@ -38,7 +38,7 @@ impl RunUsage {
     pub(super) fn nested(event: &EventKind, counts_money: bool) -> Self {
         match event {
             EventKind::Sub { what, .. } => Self::nested(what, counts_money),
-            EventKind::ToolStart { .. } => Self {
+            EventKind::ToolStart { .. } | EventKind::ToolRetry { .. } => Self {
                 calls: 1,
                 ..Self::default()
             },

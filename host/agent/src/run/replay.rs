@@ -119,6 +119,7 @@ fn replay_subs(
 ) -> Result<(BTreeMap<String, Replayed>, RunUsage), ReplayError> {
     let mut runs: BTreeMap<&str, Vec<Event>> = BTreeMap::new();
     let mut answered = BTreeSet::new();
+    let mut retried = Vec::new();
     for event in events {
         match &event.kind {
             EventKind::Sub { call, what } => runs.entry(call).or_default().push(Event {
@@ -128,10 +129,13 @@ fn replay_subs(
             EventKind::ToolResult { id, .. } => {
                 answered.insert(id.as_str());
             }
+            EventKind::ToolRetry { retry, .. } => retried.push(retry.id.as_str()),
             _ => {}
         }
     }
+    retried.retain(|call| !answered.contains(call));
     let (mut subs, mut nested) = (BTreeMap::new(), RunUsage::default());
+    nested.calls = u32::try_from(retried.len()).unwrap_or(u32::MAX);
     for (call, events) in runs {
         let is_run = |event: &Event| matches!(event.kind, EventKind::Run { .. });
         if !events.first().is_some_and(is_run) {
@@ -199,9 +203,15 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
             _ => elapsed + worked(at_ms, event.at_ms, request.settings.timeout),
         };
         at_ms = event.at_ms;
+        if let EventKind::Sub { call, what } = &event.kind {
+            player.machine.note_nested(call, what);
+        }
         if matches!(
             event.kind,
-            EventKind::Sub { .. } | EventKind::Routing(_) | EventKind::Shield(_)
+            EventKind::Sub { .. }
+                | EventKind::Routing(_)
+                | EventKind::Shield(_)
+                | EventKind::ToolRetry { .. }
         ) {
             continue;
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
-use toolhold_protocol::context::{DataMessage, HiddenMetadata, Input, Message};
+use toolhold_protocol::context::{DataMessage, HiddenMetadata, Input, Message, data_at};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, sub_run};
 use toolhold_protocol::failure::ToolFailure;
@@ -212,6 +212,7 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         depth,
         own_tools_only: true,
         allowed: parent.allowed.clone(),
+        language: None,
     })
 }
 
@@ -233,7 +234,7 @@ fn let_in(parts: &[(Path, Value)], context: &mut Vec<Message>) {
 fn scoped(path: &Path, value: &Value) -> Message {
     let call = (!path.segments.is_empty()).then(|| json!({"_outputPath": path}));
     Message::Data(DataMessage {
-        data: value.clone(),
+        data: data_at(path, value),
         kind: path.kind.clone(),
         schema: None,
         description: None,

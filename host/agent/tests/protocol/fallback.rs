@@ -34,16 +34,16 @@ fn activities() -> Activities {
         .with("echo", |arguments: Value| async move { Ok(arguments) })
 }
 
-fn pick(contract: Contract, n: i64) -> Reply {
+pub(super) fn pick(contract: Contract, n: i64) -> Reply {
     let call = json!({"_tool": "pick", "n": n});
     Reply::of(contract, &json!({"calls": [call], "output": null}))
 }
 
-fn done(contract: Contract) -> Reply {
+pub(super) fn done(contract: Contract) -> Reply {
     Reply::of(contract, &json!({"calls": [], "output": "done"}))
 }
 
-fn candidate(name: &str) -> Candidate {
+pub(super) fn candidate(name: &str) -> Candidate {
     Candidate {
         name: name.into(),
         model: format!("{name}-model"),
@@ -52,17 +52,23 @@ fn candidate(name: &str) -> Candidate {
 }
 
 /// A request whose candidates are asked in this order.
-fn asking(contract: Contract, candidates: impl IntoIterator<Item = Candidate>) -> RunRequest {
+pub(super) fn asking(
+    contract: Contract,
+    candidates: impl IntoIterator<Item = Candidate>,
+) -> RunRequest {
     let mut request = request([tools(&[
         ("pick", json!({"idempotent": true})),
         ("echo", json!({})),
     ])]);
     request.settings.contract = contract;
     request.settings.fallback.candidates = candidates.into_iter().collect();
+    request.settings.fallback.attempts = 2;
+    // So that a call that any model may make fails or succeeds by its arguments.
+    request.settings.fallback.tool_errors = true;
     request
 }
 
-fn with(own: &Arc<Script>, candidates: &[(&str, &Arc<Script>)]) -> Driver {
+pub(super) fn with(own: &Arc<Script>, candidates: &[(&str, &Arc<Script>)]) -> Driver {
     let mut driver = driver(own, activities());
     for (name, script) in candidates {
         driver
@@ -73,7 +79,7 @@ fn with(own: &Arc<Script>, candidates: &[(&str, &Arc<Script>)]) -> Driver {
 }
 
 /// What happened in fallbacks: the stage, and who.
-fn stages(events: &[Event]) -> Vec<String> {
+pub(super) fn stages(events: &[Event]) -> Vec<String> {
     let of = |event: &Value| {
         let who = event["candidate"].as_str().unwrap_or_default();
         let attempt = event["attempt"].as_u64();
@@ -504,11 +510,9 @@ async fn a_thousand_tools_that_fail_are_each_told() {
         .iter()
         .map(|name| (name.as_str(), json!({})))
         .collect();
-    let events = run(
-        &driver(&script, activities),
-        request([super::support::tools(&tools)]),
-    )
-    .await;
+    let mut request = request([super::support::tools(&tools)]);
+    request.settings.fallback.tool_errors = true;
+    let events = run(&driver(&script, activities), request).await;
     assert_eq!(end(&events).0, "output");
     let exhausted = stages(&events)
         .iter()

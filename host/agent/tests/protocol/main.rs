@@ -8,9 +8,11 @@
 
 mod advisors;
 mod approval;
+mod branches;
 mod client_calls;
 mod costs;
 mod fallback;
+mod fallback_causes;
 mod instances;
 mod leaks;
 mod messages;
@@ -23,6 +25,7 @@ mod scheduling;
 mod schema;
 mod shields;
 mod support;
+mod tool_retries;
 mod tools;
 mod variables;
 mod window;

@@ -22,7 +22,7 @@ fn data_is_shown_merged_under_a_heading_with_description_and_schema() {
     let told = done.told(0);
     for part in [
         "## Data: ¶user\nWho asks.\n{\"name\":\"Ada\",\"age\":36}\nSchema: {\"type\":\"object\",\"required\":[\"name\"]}",
-        "## Data: ¶input\n{\"q\":\"why\"}\nSchema: {\"required\":[\"q\"]}",
+        "## Data: ¶input\nThis is a prompt in the form of data: its fields say what is asked, and with what.\n{\"q\":\"why\"}\nSchema: {\"required\":[\"q\"]}",
         "## Data: ¶user (instance b)\n{\"name\":\"Bob\"}",
         "An earlier call failed: {\"_tool\":\"t\"} with \"it broke\"",
         "Do it.",

@@ -74,7 +74,10 @@ async fn the_schema_demands_a_meta_first() {
         assert_eq!(shape["required"], json!(["meta", "calls", "output"]));
         assert_eq!(
             shape["properties"]["meta"]["properties"]["version"],
-            json!({"enum": ["1.3.0", "1.2.3.branch.3"]})
+            json!({"anyOf": [
+                {"enum": ["1.3.0", "1.2.4", "2.0.0", "1.2.3.branch.3"]},
+                {"type": "string", "pattern": "^1[.]2([.]3)?[.][A-Za-z][A-Za-z0-9-]{0,31}[.][1-9][0-9]{0,3}$"},
+            ]})
         );
     }
 }
@@ -89,8 +92,8 @@ async fn a_wrong_meta_is_rejected_before_any_call_of_the_reply_runs() {
             (with(Value::Null, add()), "\"meta\""),
             (moved("1.2.3", add()), "is the current version"),
             (moved("1.1.0", add()), "is before the current version 1.2.3"),
-            (moved("2.0.0", add()), "is not the next version after 1.2.3"),
-            (moved("1.2.4", add()), "is not the next version"),
+            (moved("3.0.0", add()), "is not the next version after 1.2.3"),
+            (moved("1.2.5", add()), "is not the next version"),
             (
                 moved("1.2.3.branch.1", add()),
                 "the branch 1.2.3.branch.1 exists already",
@@ -182,6 +185,39 @@ async fn a_branch_is_opened_and_left() {
         json!({"domain": "shop", "path": "prices", "version": "1.3.0",
             "branches": ["1.2.3.branch.1", "1.2.3.branch.2", "1.2.3.branch.5"]})
     );
+}
+
+/// As the fixture says it, in all contracts: a patch, a named branch of the version and of its line, and
+/// back.
+#[tokio::test]
+async fn a_patch_and_named_branches_move_the_version() {
+    let fixture = include_str!("../../../../tests/fixtures/protocol/versions.json");
+    let fixture: Value = serde_json::from_str(fixture).unwrap();
+    for contract in Contract::ALL {
+        for scenario in fixture.as_array().unwrap() {
+            let mut versions_written: Vec<&str> = Vec::new();
+            let mut replies: Vec<Value> = Vec::new();
+            for version in scenario["versions"].as_array().unwrap() {
+                versions_written.push(version.as_str().unwrap());
+                replies.push(moved(version.as_str().unwrap(), add()));
+            }
+            *replies.last_mut().unwrap() = moved(versions_written.last().unwrap(), output("done"));
+            let mut run_request = request(contract, json!([scenario["message"]]));
+            run_request.settings.max_steps = 10;
+            let told = run(run_request, replies).await;
+            let name = &scenario["name"];
+            assert_eq!(versions(&told), versions_written, "{contract:?} {name}");
+            let last = told
+                .events
+                .iter()
+                .rev()
+                .find_map(|event| match &event.kind {
+                    EventKind::Meta { meta, .. } => Some(json!(meta.branches)),
+                    _ => None,
+                });
+            assert_eq!(last.unwrap(), scenario["branches"], "{contract:?} {name}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,20 +1,24 @@
 //! Section 6, nested calls: what a module reaches when it calls other tools, and what it sees of their data.
 
 use super::support::{
-    Echo, NoModules, Reply, Script, end, json_of, lines, plain_tools, results, run,
+    Echo, NoModules, Reply, Script, end, holds, json_of, lines, plain_tools, rest, results, run,
+    tools,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 use toolhold_agent::run::approval::Approver;
+use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
+use toolhold_policy::ErrorClass;
 use toolhold_policy::pii::Kind;
 use toolhold_policy::{CallClock, ClockPause, NestedCall, OwnedCaller};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::event::{Event, EventKind, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::result::ToolResult;
@@ -352,4 +356,172 @@ async fn the_clock_of_a_caller_stands_still_while_a_person_is_asked_and_not_whil
     assert_eq!(end(&events).1, json!("done"), "{}", lines(&events));
     assert_eq!(*approver.paused.lock().unwrap(), [1]);
     assert_eq!(*running.lock().unwrap(), [0]);
+}
+
+/// A tool that says that it only reads, calls what it is told, and then fails for now.
+#[derive(Debug, Default)]
+struct FailsAfter(Modules);
+
+impl Toolbox for FailsAfter {
+    fn tools(&self) -> Vec<Tool> {
+        let mut tool = Modules::named("m.ask");
+        tool.annotations.read_only = true;
+        vec![tool]
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        self.0.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            self.0.ask(call).await.expect("the call is made");
+            ToolResult::failed(ToolFailure {
+                kind: "overload".into(),
+                class: ErrorClass::Retryable,
+                message: "not now".into(),
+            })
+        })
+    }
+}
+
+/// A tool that says that it only reads, calls what it is told, and then hangs the first time.
+#[derive(Debug, Default)]
+struct HangsOnce {
+    modules: Modules,
+    has_hung: AtomicBool,
+    called: Notify,
+}
+
+impl Toolbox for HangsOnce {
+    fn tools(&self) -> Vec<Tool> {
+        let mut tool = Modules::named("m.ask");
+        tool.annotations.read_only = true;
+        vec![tool]
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        self.modules.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let came = self.modules.ask(call).await.expect("the call is made");
+            if !self.has_hung.swap(true, Ordering::SeqCst) {
+                self.called.notify_one();
+                std::future::pending::<()>().await;
+            }
+            ToolResult {
+                outcome: Ok(came.into()),
+                ..ToolResult::failed(ToolFailure::correctable("", ""))
+            }
+        })
+    }
+}
+
+/// The same where the process ended meanwhile.
+#[tokio::test]
+async fn a_call_that_called_what_may_not_be_repeated_is_not_made_again_by_a_resumed_run() {
+    for (annotations, times, outcome) in [
+        (json!({}), 1, "error"),
+        (json!({"idempotent": true}), 2, "output"),
+    ] {
+        let script = Script::new([asks("echo", &json!({"of": 1})), Reply::output("went on")]);
+        let (echo, toolbox) = (Echo::default(), Arc::<HangsOnce>::default());
+        let driver = Driver {
+            activities: Activities::default().with("echo", echo.activity()),
+            ..Driver::new(script, toolbox.clone())
+        };
+        let request = super::support::request([tools(&[("echo", annotations)])]);
+        let mut run = driver.start(request, Box::new(NoJournal)).await.unwrap();
+        toolbox.called.notified().await;
+        let is_in_nested = |event: &Event| match &event.kind {
+            EventKind::Sub { what, .. } => matches!(**what, EventKind::ToolResult { .. }),
+            _ => false,
+        };
+        let mut events: Vec<Event> = Vec::new();
+        while !events.iter().any(is_in_nested) {
+            events.push(run.events.recv().await.unwrap());
+        }
+        drop(run);
+        let resumed = driver.resume(replay(&events).unwrap(), Box::new(NoJournal));
+        events.extend(rest(resumed).await);
+        holds(&events);
+        assert_eq!(echo.count(), times, "{}", lines(&events));
+        assert!(results(&events)[0].1.get(outcome).is_some());
+        assert_eq!(end(&events).1, "went on");
+    }
+}
+
+/// What a call did by way of another one is done, whatever its tool says of itself.
+#[tokio::test]
+async fn a_call_that_called_what_may_not_be_repeated_is_not_tried_again() {
+    for (annotations, expect) in [(json!({}), 1), (json!({"idempotent": true}), 3)] {
+        let script = Script::new([asks("echo", &json!({"of": 1})), Reply::output("went on")]);
+        let echo = Echo::default();
+        let driver = Driver {
+            activities: Activities::default().with("echo", echo.activity()),
+            ..Driver::new(script, Arc::new(FailsAfter::default()))
+        };
+        let mut request = super::support::request([tools(&[("echo", annotations)])]);
+        request.settings.tool_retry.backoff = Duration::from_millis(20);
+        let events = run(&driver, request).await;
+        assert_eq!(echo.count(), expect);
+        // The calls of all attempts are in the record, each with an id of its own.
+        let mut ids: Vec<String> = events
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::Sub { what, .. } => match &**what {
+                    EventKind::ToolStart { call, .. } => Some(call.id.clone()),
+                    _ => None,
+                },
+                _ => None,
+            })
+            .collect();
+        ids.dedup();
+        assert_eq!(ids.len(), expect, "{}", lines(&events));
+    }
+}
+
+/// Further attempts of a call that a module makes are events of that call, and each counts once.
+#[tokio::test]
+async fn attempts_of_a_nested_call_count_once() {
+    for (most, outcome) in [(4, "output"), (3, "error")] {
+        let script = Script::new([asks("echo", &json!({"of": 1})), Reply::output("went on")]);
+        let failures = Arc::new(AtomicUsize::new(2));
+        let flaky = move |arguments: Value| {
+            let left = failures.clone();
+            async move {
+                let fails = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                });
+                match fails {
+                    Err(_) => Ok(arguments["of"].clone()),
+                    Ok(_) => Err(ToolFailure {
+                        kind: "overload".into(),
+                        class: ErrorClass::Retryable,
+                        message: "not now".into(),
+                    }),
+                }
+            }
+        };
+        let activities = Activities::default().with("echo", flaky);
+        let driver = driver(&script, &Arc::default(), activities);
+        let mut request = request([tools(&[("echo", json!({"readOnly": true}))])]);
+        request.settings.tool_retry.backoff = Duration::from_millis(20);
+        request.settings.max_tool_calls = Some(most);
+        let events = run(&driver, request).await;
+        assert!(
+            results(&events)[0].1.get(outcome).is_some(),
+            "{}",
+            lines(&events)
+        );
+        let retries = within(&events);
+        let retries = retries.iter().filter(|what| what["event"] == "tool_retry");
+        assert_eq!(retries.count(), most as usize - 2);
+        // Besides the run's own call.
+        let mut ended = events.iter().map(json_of);
+        let took = ended.rfind(|it| it["event"] == "tool_result").unwrap();
+        assert_eq!(took["usage"]["calls"], most - 1, "{took}");
+    }
 }

@@ -844,3 +844,54 @@ async fn light_faults_of_arguments_and_of_form_are_put_right_and_told() {
     assert_eq!(*arguments, json!([{"kind": "number_as_text", "at": "/n"}]));
     assert_eq!(end(&events), ("output".into(), json!("done")));
 }
+
+/// Dates and numbers in another notation are read as the schema demands, and told; of a date with two readings the model
+/// is told both.
+#[tokio::test]
+async fn another_notation_is_put_right_and_an_ambiguous_one_goes_back() {
+    let context = Message::parse_all(&json!([{"type": "tool", "tool": {"book": {
+        "type": "object", "description": "Books a room.",
+        "properties": {
+            "day": {"type": "string", "format": "date"}, "price": {"type": "number"}, "of": {},
+        },
+    }}}]))
+    .unwrap();
+    let call = |day: &str| json!({"_tool": "book", "day": day, "price": "1,234.50", "of": 1});
+    let script = Script::new([
+        Reply::calls(&[call("05/03/2026")]),
+        Reply::calls(&[call("3 May 2026")]),
+        Reply::output("done"),
+    ]);
+    let echo = Echo::default();
+    let activities = Activities::default().with("book", echo.activity());
+    let events = run(&driver(&script, activities), request(context)).await;
+    let error = &results(&events)[0].1["error"];
+    assert_eq!(
+        (&error["kind"], &error["class"]),
+        (&json!("arguments"), &json!("correctable"))
+    );
+    let message = error["message"].as_str().unwrap();
+    for told in ["/day", "05/03/2026", "2026-03-05", "2026-05-03"] {
+        assert!(message.contains(told), "{message}");
+    }
+    let made = echo.made.lock().unwrap().clone();
+    assert_eq!(
+        made,
+        [json!({"day": "2026-05-03", "price": 1234.5, "of": 1})]
+    );
+    let repaired: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::Repaired { repairs, .. } => Some(json!(repairs)),
+            _ => None,
+        })
+        .collect();
+    let change = |kind: &str, at: &str, from: &str, to: &str| json!({"kind": kind, "at": at, "change": {"from": from, "to": to}});
+    assert_eq!(
+        repaired,
+        [json!([
+            change("date_notation", "/day", "3 May 2026", "2026-05-03"),
+            change("number_notation", "/price", "1,234.50", "1234.5"),
+        ])]
+    );
+}

@@ -3,15 +3,21 @@
 use crate::exit::Exit;
 use crate::terminal::progress::Spinner;
 use crate::terminal::style;
+use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use toolhold_devkit::build;
 use toolhold_devkit::build::BuildStep;
+use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
 
-pub async fn build(config: &Configuration, folders: &[PathBuf]) -> anyhow::Result<Exit> {
+pub async fn build(config: &Configuration, folders: &[PathBuf]) -> Result<Exit> {
     let mut exit = Exit::Ok;
-    for folder in folders {
-        match one(config, folder).await {
+    for said in folders {
+        let built = match located(config, said) {
+            Ok(folder) => one(config, &folder).await,
+            Err(error) => Err(error),
+        };
+        match built {
             Ok(built) => println!(
                 "{} {} ({})",
                 style::good("built"),
@@ -22,7 +28,7 @@ pub async fn build(config: &Configuration, folders: &[PathBuf]) -> anyhow::Resul
                 eprintln!(
                     "{} {}: {}",
                     style::bad("error:"),
-                    folder.display(),
+                    said.display(),
                     style::chain(&error)
                 );
                 exit = Exit::Failed;
@@ -32,8 +38,24 @@ pub async fn build(config: &Configuration, folders: &[PathBuf]) -> anyhow::Resul
     Ok(exit)
 }
 
+/// The folder as it is written, or the module of that name in the modules folder.
+fn located(config: &Configuration, said: &Path) -> Result<PathBuf> {
+    let is_module = |folder: &Path| folder.join("module.toml").is_file();
+    if is_module(said) || !said.to_str().is_some_and(is_name) {
+        return Ok(said.to_owned());
+    }
+    let inside = config.modules_folder().join(said);
+    if !is_module(&inside) {
+        let (said, inside) = (said.display(), inside.display());
+        bail!(
+            "there is no such module: neither {said} nor {inside} has a module.toml; --modules names another folder"
+        );
+    }
+    Ok(inside)
+}
+
 /// Builds one module, with a spinner that shows the current step.
-pub async fn one(config: &Configuration, folder: &Path) -> anyhow::Result<build::FinishedBuild> {
+pub async fn one(config: &Configuration, folder: &Path) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));
     let built = tokio::task::spawn_blocking(move || {

@@ -5,8 +5,9 @@ use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::run::exit_of;
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::approver::{InvalidAnswer, question, unclear, verdict};
-use crate::terminal::view::EventPrinter;
+use crate::terminal::approver::{InvalidAnswer, decision, question, unclear};
+use crate::terminal::standing::StandingApprovals;
+use crate::terminal::view::{EventPrinter, OutputOptions, QUIET_PERIOD};
 use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
@@ -17,6 +18,8 @@ use rustyline::{Config as EditorConfig, Editor};
 use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio_util::sync::CancellationToken;
+use toolhold_agent::language;
 use toolhold_agent::run::approval::Approver;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
@@ -38,6 +41,9 @@ pub struct ChatArgs {
     /// Continue this session: its id, the beginning of the id, or last [default: a new session].
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
+    /// Show what the model writes as it writes it, and what each step and call took.
+    #[arg(short, long)]
+    verbose: bool,
     #[command(flatten)]
     endpoint: EndpointArgs,
 }
@@ -84,6 +90,10 @@ pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
         session,
         prompt,
         telemetry: telemetry.clone(),
+        shown: OutputOptions {
+            verbose: args.verbose,
+            ..OutputOptions::default()
+        },
     };
     let exit = chat.talk().await;
     telemetry.close().await;
@@ -96,16 +106,22 @@ struct Chat {
     session: Session,
     prompt: Prompt,
     telemetry: Telemetry,
+    shown: OutputOptions,
 }
 
 impl Chat {
     async fn talk(mut self) -> Result<Exit> {
         let mut exit = Exit::Ok;
         loop {
-            let Some(line) = self.prompt.read("› ").await? else {
-                let id = self.session.id;
-                output::remark(&format!("toolhold chat --session {id} goes on"));
-                return Ok(exit);
+            let line = match self.prompt.read("› ").await? {
+                Typed::Line(line) => line,
+                // It discards the begun line, as in a shell.
+                Typed::Interrupt => continue,
+                Typed::End => {
+                    let id = self.session.id;
+                    output::remark(&format!("toolhold chat --session {id} goes on"));
+                    return Ok(exit);
+                }
             };
             let line = line.trim();
             let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -143,10 +159,13 @@ impl Chat {
             ..RunClient::default()
         };
         let mut request = self.agent.request();
-        if let Some(last) = turns.last() {
-            request.context = left_by(&self.store, last.id).await?;
-        }
         request.context.push(Message::user(text));
+        if let Some(tag) = language::recognise(text) {
+            language::keep(&mut request, tag, false);
+        }
+        if let Some(last) = turns.last() {
+            left_by(&self.store, last.id).await?.put(&mut request);
+        }
         request.allowed = self.agent.allowed(&behalf);
         let observer = self.telemetry.observe(ObservedRun {
             run: request.id,
@@ -166,19 +185,23 @@ impl Chat {
         for note in notes {
             output::left_out(&note);
         }
+        let interrupt = CancellationToken::new();
         driver.approver = Arc::new(PromptApprover {
             prompt: self.prompt.clone(),
             store: self.store.clone(),
             asking: tokio::sync::Mutex::default(),
+            interrupt: interrupt.clone(),
+            standing: StandingApprovals::default(),
         });
         let started = driver.start(request, Box::new(journal)).await;
         let (mut run, mut observer) = observer.begun(started)?;
         let (cancel, id) = (run.cancel.clone(), run.id);
-        let mut view = EventPrinter::default();
+        let mut view = EventPrinter::of_run(self.shown);
         let mut exit = Exit::Failed;
         let stopped = async {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
+                () = interrupt.cancelled() => {}
                 () = toolhold_runtime::cancellation::wait_for_request(&self.store, id) => {}
             }
             cancel.cancel();
@@ -189,6 +212,10 @@ impl Chat {
             let event = tokio::select! {
                 event = run.events.recv() => event,
                 () = &mut stopped => None,
+                () = tokio::time::sleep(QUIET_PERIOD) => {
+                    view.quiet();
+                    continue;
+                }
             };
             let Some(event) = event else {
                 break;
@@ -230,7 +257,7 @@ impl Chat {
         for turn in self.store.turns(self.session.id).await? {
             println!("{} {}", style::bold("›"), style::plain(&turn.task));
             let said = left_by(&self.store, turn.id).await?;
-            if let Some(Message::Text(text)) = said.last() {
+            if let Some(Message::Text(text)) = said.context.last() {
                 println!("{}", style::plain(&text.text));
             }
         }
@@ -301,21 +328,19 @@ impl Prompt {
         })
     }
 
-    /// The typed line; `None` at the end of the input.
-    async fn read(&self, prompt: &'static str) -> Result<Option<String>> {
+    async fn read(&self, prompt: &'static str) -> Result<Typed> {
         let this = self.clone();
         tokio::task::spawn_blocking(move || this.typed(prompt)).await?
     }
 
-    fn typed(&self, prompt: &str) -> Result<Option<String>> {
+    fn typed(&self, prompt: &str) -> Result<Typed> {
         let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         loop {
             let line = match editor.readline(if text.is_empty() { prompt } else { "… " }) {
                 Ok(line) => line,
-                // Ctrl-C discards the begun line, as in a shell.
-                Err(ReadlineError::Interrupted) => return Ok(Some(String::new())),
-                Err(ReadlineError::Eof) => return Ok(None),
+                Err(ReadlineError::Interrupted) => return Ok(Typed::Interrupt),
+                Err(ReadlineError::Eof) => return Ok(Typed::End),
                 Err(error) => return Err(error.into()),
             };
             match line.strip_suffix('\\') {
@@ -334,8 +359,17 @@ impl Prompt {
             let _ = editor.add_history_entry(text.as_str());
             let _ = editor.save_history(&self.history);
         }
-        Ok(Some(text))
+        Ok(Typed::Line(text))
     }
+}
+
+/// What a prompt was answered with.
+enum Typed {
+    Line(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// The input has ended.
+    End,
 }
 
 /// Asks at the terminal, or applies a decision that was recorded elsewhere.
@@ -345,25 +379,31 @@ struct PromptApprover {
     store: Store,
     /// Serializes questions: an answer belongs to the last question asked.
     asking: tokio::sync::Mutex<()>,
+    /// For the turn, which is a run.
+    standing: StandingApprovals,
+    /// Stops the turn. While a line is typed, the terminal makes no signal of Ctrl-C.
+    interrupt: CancellationToken,
 }
 
 impl PromptApprover {
-    async fn asked(&self, pending: &Pending) -> Decision {
+    async fn asked(&self, run: Uuid, pending: &Pending) -> Decision {
         let _alone = self.asking.lock().await;
+        if let Some(decision) = self.standing.decision(run, pending) {
+            return decision;
+        }
         question(pending);
         loop {
-            let Ok(Some(answer)) = self.prompt.read("approve? ").await else {
-                // The input has ended, so the decision must come from elsewhere.
-                return std::future::pending().await;
-            };
-            match verdict(answer.trim()) {
-                Ok(verdict) => {
-                    return Decision {
-                        digest: pending.digest.clone(),
-                        verdict,
-                        by: Some("terminal".into()),
-                    };
+            let answer = match self.prompt.read("approve? ").await {
+                Ok(Typed::Line(answer)) => answer,
+                Ok(Typed::Interrupt) => {
+                    self.interrupt.cancel();
+                    return std::future::pending().await;
                 }
+                // The decision must come from elsewhere.
+                Ok(Typed::End) | Err(_) => return std::future::pending().await,
+            };
+            match decision(answer.trim(), run, pending, &self.standing) {
+                Ok(decision) => return decision,
                 Err(InvalidAnswer::Nothing) => question(pending),
                 Err(InvalidAnswer::Because(reason)) => unclear(&reason),
             }
@@ -375,7 +415,7 @@ impl Approver for PromptApprover {
     fn decide<'a>(&'a self, run: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
         Box::pin(async move {
             tokio::select! {
-                decision = self.asked(pending) => decision,
+                decision = self.asked(run, pending) => decision,
                 decision = stored_decision(&self.store, run, pending) => decision,
             }
         })

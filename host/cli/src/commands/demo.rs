@@ -1,8 +1,9 @@
 //! `toolhold demo`.
 
-use crate::commands::run::{OutputOptions, watch};
+use crate::commands::run::watch;
 use crate::exit::Exit;
 use crate::terminal::style;
+use crate::terminal::view::{EventPrinter, OutputOptions};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::PathBuf;
@@ -74,10 +75,14 @@ pub async fn demo(config: &Configuration, args: DemoArgs) -> Result<Exit> {
     eprintln!("{} {}\n", style::bold("task:"), demo::TASK);
     let driver = Driver::new(model, Arc::new(toolbox));
     let run = driver.start(request, Box::new(NoJournal)).await?;
+    // What it shows is how a run goes on.
     let shown = OutputOptions {
         json: args.json,
+        verbose: true,
         budget: false,
     };
     let observer = Telemetry::off().observe(ObservedRun::default());
-    watch(run, None, observer, shown).await
+    Ok(watch(run, None, observer, EventPrinter::of_run(shown))
+        .await?
+        .exit())
 }

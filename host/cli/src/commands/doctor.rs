@@ -2,6 +2,7 @@
 
 mod models;
 mod servers;
+mod toolchains;
 
 use crate::config;
 use crate::config::Flags;
@@ -9,8 +10,6 @@ use crate::exit::Exit;
 use crate::terminal::progress::Loading;
 use crate::terminal::style::{bad, block, dim, good, plural, warn};
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_sandbox::LoadError;
@@ -85,7 +84,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         report(&format!("MCP server {name}"), finding);
     }
     report("cache", cache(&config));
-    for (name, finding) in toolchains().await {
+    for (name, finding) in toolchains::toolchains().await {
         report(name, finding);
     }
     Ok(Exit::of(broken == 0))
@@ -151,55 +150,4 @@ fn cache(config: &Configuration) -> Finding {
             "make the folder writable for you alone, or set paths.cache and paths.state".into(),
         ),
     }
-}
-
-/// What is needed only to build modules, not to run them.
-async fn toolchains() -> Vec<(&'static str, Finding)> {
-    let rust = match output("rustup", &["target", "list", "--installed"]).await {
-        Some(targets) if targets.contains("wasm32-wasip2") => {
-            Fine("wasm32-wasip2 is installed".into())
-        }
-        Some(_) => Lacking(
-            "the target wasm32-wasip2 is missing".into(),
-            "rustup target add wasm32-wasip2".into(),
-        ),
-        None => Lacking(
-            "rustup was not found".into(),
-            "needed to build Rust modules: https://rustup.rs".into(),
-        ),
-    };
-    let version = |text: Option<String>, what: &str| match text {
-        Some(version) => Fine(version.trim().to_owned()),
-        None => Lacking(
-            "not found".into(),
-            format!("needed to build {what} modules"),
-        ),
-    };
-    vec![
-        ("rust", rust),
-        (
-            "python",
-            version(output("python3", &["--version"]).await, "Python"),
-        ),
-        (
-            "node",
-            version(output("node", &["--version"]).await, "JavaScript"),
-        ),
-    ]
-}
-
-async fn output(program: &str, arguments: &[&str]) -> Option<String> {
-    let child = tokio::process::Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(Duration::from_secs(10), child)
-        .await
-        .ok()?
-        .ok()?;
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

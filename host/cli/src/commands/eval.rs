@@ -1,5 +1,6 @@
 //! `toolhold eval`: tasks with expected outcomes, for one configuration or several side by side.
 
+mod capture;
 mod table;
 
 use crate::commands::endpoint::EndpointArgs;
@@ -10,7 +11,7 @@ use crate::exit::Exit;
 use crate::terminal::progress::Loading;
 use crate::terminal::{output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,8 +51,16 @@ const SHORT: [(&str, &str); 4] = [
     ("temperature", "run.temperature"),
 ];
 
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Make tasks of recorded runs, without personal data and secrets, and print them as one JSON object.
+    Capture(capture::CaptureArgs),
+}
+
 #[derive(Debug, Args)]
 pub struct EvalArgs {
+    #[command(subcommand)]
+    command: Option<EvalCommand>,
     /// File of tasks, TOML or JSON [default: 40 tasks over the modules that come with Toolhold].
     file: Option<PathBuf>,
     /// Number of attempts of each configuration at each task.
@@ -145,6 +154,10 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Loads the configuration with `file` and `flags`; each compared configuration adds its own settings.
 pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<Exit> {
+    if let Some(EvalCommand::Capture(args)) = &args.command {
+        let loaded = config::load(file, flags)?;
+        return capture::capture(&loaded.configuration, args).await;
+    }
     let set = set(&args)?;
     if args.list {
         if args.json {

@@ -3,6 +3,7 @@
 pub mod approvals;
 pub mod audit;
 pub mod build;
+pub mod cache;
 pub mod chat;
 pub mod demo;
 pub mod doctor;

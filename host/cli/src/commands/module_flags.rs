@@ -7,6 +7,7 @@ use toml::Value;
 
 /// Sources of modules, and grants.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Modules and what they are given")]
 pub struct ModuleArgs {
     /// The folder whose components become tools [default: modules].
     #[arg(long = "modules", global = true, value_name = "DIR")]

@@ -15,15 +15,20 @@ use crate::terminal::style::plain;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
+use std::path::Path;
 use toolhold_protocol::context::{Input, Message};
+use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, Plan};
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
 
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
     /// Draw a plan: the dependencies between its steps, and its inputs.
     Show {
-        /// File with a plan message, a list of calls or a solution, as JSON; - reads stdin.
+        /// File with a plan message, a list of calls or a solution, as JSON; - reads stdin. Or the id of a run
+        /// with --dry-run, the beginning of the id, or last.
+        #[arg(value_name = "FILE_OR_RUN")]
         file: String,
         /// Output format.
         #[arg(long, value_name = "NAME", value_enum, default_value_t)]
@@ -54,7 +59,9 @@ pub enum PlanCommand {
 /// A plan and what it works with.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// File with a plan message, a list of calls or a solution, as JSON; - reads stdin.
+    /// File with a plan message, a list of calls or a solution, as JSON; - reads stdin. Or the id of a run with
+    /// --dry-run, the beginning of the id, or last: its plan is used with its context.
+    #[arg(value_name = "FILE_OR_RUN")]
     file: String,
     /// Input of the plan: a JSON object, or a file with one.
     #[arg(long, value_name = "FILE_OR_JSON")]
@@ -78,15 +85,16 @@ pub enum Format {
 
 pub async fn plan(config: &Configuration, command: PlanCommand) -> Result<Exit> {
     match command {
-        PlanCommand::Show { file, format } => show(&file, format),
+        PlanCommand::Show { file, format } => show(config, &file, format).await,
         PlanCommand::Check { plan, json } => check::check(config, &plan, json).await,
         PlanCommand::DryRun { plan, json } => dry_run::dry_run(config, &plan, json).await,
         PlanCommand::Run(args) => run::run(config, *args).await,
     }
 }
 
-fn show(file: &str, format: Format) -> Result<Exit> {
-    let graph = Graph::new(Plan::parse(&value(file)?)?.steps)?;
+async fn show(config: &Configuration, file: &str, format: Format) -> Result<Exit> {
+    let saved = SavedPlan::find(config, file).await?;
+    let graph = Graph::new(Plan::parse(&saved.plan)?.steps)?;
     let drawing = match format {
         Format::Outline => graph.outline(),
         Format::Mermaid => graph.mermaid(),
@@ -96,19 +104,63 @@ fn show(file: &str, format: Format) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// A plan, and the context that belongs to it.
+#[derive(Debug)]
+struct SavedPlan {
+    plan: Value,
+    context: Vec<Message>,
+}
+
+impl SavedPlan {
+    /// The plan in a file or on stdin, which has no context, or that of a recorded run with `--dry-run`. A file of
+    /// that name goes before a run.
+    async fn find(config: &Configuration, name: &str) -> Result<Self> {
+        let is_id = name.chars().all(|c| c.is_ascii_hexdigit() || c == '-') && name != "-";
+        if !(name == "last" || is_id) || Path::new(name).exists() {
+            return Ok(Self {
+                plan: value(name)?,
+                context: Vec::new(),
+            });
+        }
+        let store = host::store(config).await?;
+        let run = store.find(name).await;
+        let run = run.with_context(|| format!("there is no file {name}"))?;
+        let (mut plan, mut context) = (None, Vec::new());
+        for event in store.read(&run).await? {
+            match event.kind {
+                EventKind::Run { request, .. } => context = request.context,
+                EventKind::Done {
+                    reason: StopReason::Planned,
+                    output,
+                    ..
+                } => plan = Some(output),
+                _ => {}
+            }
+        }
+        let Some(plan) = plan else {
+            bail!(
+                "the run {name} made no plan: name one of `toolhold run --dry-run`, or a file with a plan"
+            );
+        };
+        // What asked for a plan is no part of what the plan works with.
+        context.retain(|message| !matches!(message, Message::Plan(_) | Message::Text(_)));
+        Ok(Self { plan, context })
+    }
+}
+
 impl PlanArgs {
-    fn plan(&self) -> Result<Value> {
-        value(&self.file)
+    /// The plan, and the context for it with `--context` and `--input`.
+    async fn saved(&self, config: &Configuration) -> Result<SavedPlan> {
+        let SavedPlan { plan, context } = SavedPlan::find(config, &self.file).await?;
+        let context = self.messages(context)?;
+        Ok(SavedPlan { plan, context })
     }
 
-    /// The context and input of `--context` and `--input`.
-    fn messages(&self) -> Result<Vec<Message>> {
-        let mut messages = match &self.context {
-            Some(file) => {
-                Message::parse_all(&value(file)?).with_context(|| format!("--context {file}"))?
-            }
-            None => Vec::new(),
-        };
+    fn messages(&self, mut messages: Vec<Message>) -> Result<Vec<Message>> {
+        if let Some(file) = &self.context {
+            let more = Message::parse_all(&value(file)?);
+            messages.extend(more.with_context(|| format!("--context {file}"))?);
+        }
         let Some(argument) = &self.input else {
             return Ok(messages);
         };

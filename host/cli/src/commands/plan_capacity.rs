@@ -60,6 +60,12 @@ pub struct CapacityArgs {
     /// Milliseconds that one run spends in tools.
     #[arg(long, value_name = "MS")]
     tools_ms: Option<Distribution>,
+    /// Milliseconds of the host itself for one request: composing, checking, marshalling
+    #[arg(long, value_name = "MS")]
+    marshal_ms: Option<Distribution>,
+    /// Milliseconds of other overhead of one request that are not in the time to the first token
+    #[arg(long, value_name = "MS")]
+    overhead_ms: Option<Distribution>,
     /// Requests that a replica processes at the same time; with --measure, selects this measured level.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     in_flight: Option<u32>,
@@ -107,6 +113,8 @@ impl CapacityArgs {
             completion_tokens: given("--completion-tokens", self.completion_tokens, 1.0),
             requests: given("--requests", self.requests, 1.0),
             in_tools: given("--tools-ms", self.tools_ms, 1e-3),
+            marshalling: given("--marshal-ms", self.marshal_ms, 1e-3),
+            overhead: given("--overhead-ms", self.overhead_ms, 1e-3),
             in_flight: given("--in-flight", in_flight, 1.0),
             utilisation: given("--utilization", self.utilization, 1.0),
         }

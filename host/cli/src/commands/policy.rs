@@ -61,9 +61,10 @@ pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
             "no run can start under this policy: change or remove the shield in the configuration \
              (toolhold config says where each value comes from), or provide what it needs",
         )?;
-    let hash = shields.policy(&settings, 0).hash;
+    let instructions = Some(whose.instructions.as_str());
+    let hash = shields.policy(&settings, instructions, 0).hash;
     if args.json {
-        let mut all = shields.effective(&settings);
+        let mut all = shields.effective(&settings, instructions);
         all["hash"] = hash.into();
         if let Some(offered) = offered {
             all["whose"] = whose.json();

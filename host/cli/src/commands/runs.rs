@@ -4,10 +4,10 @@ use crate::commands::run::ResumeArgs;
 use crate::commands::{record, run};
 use crate::config::Flags;
 use crate::exit::Exit;
-use crate::terminal::view::EventPrinter;
+use crate::terminal::view::{EventPrinter, OutputOptions};
 use crate::terminal::{output, style};
 use anyhow::{Result, bail};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::json;
 use std::time::Duration;
 use toolhold_protocol::event::EventKind;
@@ -17,17 +17,27 @@ use toolhold_runtime::stats::{Since, now_ms};
 use toolhold_server::runs::cancel_orphan;
 use toolhold_storage::{PrunedBy, PrunedCounts, RecordError, RunRow};
 
+/// What is listed, and how.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Show only the newest N.
+    #[arg(long, value_name = "N")]
+    last: Option<u32>,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListArgs {
+    pub fn is_given(&self) -> bool {
+        self.last.is_some() || self.json
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub enum RunsCommand {
     /// List all runs, newest last.
-    List {
-        /// Show only the newest N.
-        #[arg(long, value_name = "N")]
-        last: Option<u32>,
-        /// Print one JSON object per line.
-        #[arg(long)]
-        json: bool,
-    },
+    List(ListArgs),
     /// Print the steps of a recorded run.
     Show {
         /// Id of the run, the beginning of the id, or last.
@@ -43,6 +53,9 @@ pub enum RunsCommand {
         /// Print one JSON event per line.
         #[arg(long)]
         json: bool,
+        /// Show what the model writes as it writes it, and what each step and call took.
+        #[arg(short, long, conflicts_with = "json")]
+        verbose: bool,
     },
     /// Stop a run, in whichever process it is.
     Cancel {
@@ -77,9 +90,16 @@ impl RunsCommand {
 
 pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> {
     match command {
-        RunsCommand::List { last, json } => list(config, last, json).await,
+        RunsCommand::List(args) => list(config, &args).await,
         RunsCommand::Show { run, json } => record::show(config, &run, json).await,
-        RunsCommand::Watch { run, json } => watch(config, &run, json).await,
+        RunsCommand::Watch { run, json, verbose } => {
+            let shown = OutputOptions {
+                json,
+                verbose,
+                budget: false,
+            };
+            watch(config, &run, shown).await
+        }
         RunsCommand::Cancel { run } => cancel(config, &run).await,
         RunsCommand::Resume(args) => Box::pin(run::resume(config, *args)).await,
         RunsCommand::Export { run } => {
@@ -123,14 +143,14 @@ fn said(over: PrunedCounts) -> String {
     )
 }
 
-pub async fn list(config: &Configuration, last: Option<u32>, is_json: bool) -> Result<Exit> {
+pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let mut runs = store
-        .runs_before(None, None, last.unwrap_or(u32::MAX))
+        .runs_before(None, None, args.last.unwrap_or(u32::MAX))
         .await?;
     runs.reverse();
     for run in &runs {
-        if is_json {
+        if args.json {
             output::json_line(&line(run))?;
         } else {
             println!("{}  {}", run.id, summary(run));
@@ -182,21 +202,17 @@ fn summary(run: &RunRow) -> String {
 /// Poll interval for events of another process.
 const EVENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-async fn watch(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
+async fn watch(config: &Configuration, name: &str, shown: OutputOptions) -> Result<Exit> {
     let store = host::store(config).await?;
     let run = store.find(name).await?.run()?;
-    let mut view = EventPrinter::default();
+    let mut view = EventPrinter::of_run(shown);
     let mut next = 0;
     loop {
         let is_held = store.is_held(run).await?;
         let page = store.events(run, next).await?;
         for event in &page {
             next = event.seq + 1;
-            if json {
-                output::json_line(event)?;
-            } else {
-                view.show(event);
-            }
+            view.print(event)?;
             if let EventKind::Done { reason, .. } = event.kind {
                 return Ok(run::exit_of(reason));
             }

@@ -1,6 +1,6 @@
 //! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
-use crate::commands::loaded::warn_of_failures;
+use crate::commands::loaded::{check_names, warn_of_failures};
 use crate::config::Loaded;
 use crate::terminal::progress::Loading;
 use crate::terminal::{output, style};
@@ -71,29 +71,31 @@ impl LoadTask {
     }
 }
 
-/// Loads all modules. Those that take long are loaded on while the process serves.
+/// Loads all modules, or those that the command needs. Those that take long are loaded on while the process serves.
 pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
     let config = &loaded.configuration;
     let seen = ConfigStamps::now(&loaded.files());
     let registry = host::registry(config)?;
     let mut loading = LoadTask::default();
     loading.0.spawn({
-        let (registry, config) = (registry.clone(), config.clone());
+        let (registry, config, only) = (registry.clone(), config.clone(), loaded.only.clone());
         async move {
             let shown = Loading::default();
-            host::load(&registry, &config, None, &|event| shown.on_event(event)).await
+            let show = |event| shown.on_event(event);
+            host::load_needed(&registry, &config, only.as_deref(), &show).await
         }
     });
     let in_time = timeout(config.start_timeout(), loading.ended()).await;
     // After loading, because the approvals file may not exist before.
     let watch = watch(loaded).since(seen);
     let folder = config.modules_folder();
+    let has_all = in_time.is_ok();
     match in_time {
         Ok(ended) => {
             ended?;
             if folder.exists() {
                 // Changes between loading and watching.
-                let again = registry.load_folder(folder, None, &|_| ());
+                let again = registry.load_folder(folder, loaded.only.as_deref(), &|_| ());
                 if let Ok(again) = timeout(config.start_timeout(), again).await {
                     again?;
                 }
@@ -105,6 +107,9 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
         ),
     }
     warn_of_failures(&registry);
+    if has_all {
+        check_names(config, &registry, loaded.only.as_deref())?;
+    }
     Ok(Started {
         registry,
         watch,
@@ -285,7 +290,7 @@ async fn work<S: Serving>(
             None
         }
         ReloadTask::Changed(Changed::Modules) => {
-            renewal::reload_modules(&held.configuration, registry).await;
+            renewal::reload_modules(&held.configuration, registry, held.only.as_deref()).await;
             None
         }
         ReloadTask::Changed(Changed::Configuration) => reload(held, registry, serving).await,
@@ -299,7 +304,8 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
         now.servable()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
         let put = |made| serving.replace(made);
-        renewal::apply(before, configuration, registry, made, put).await?;
+        let only = held.only.as_deref();
+        renewal::apply(before, configuration, registry, only, made, put).await?;
         Ok::<_, anyhow::Error>(now)
     };
     match Box::pin(renewed).await {
@@ -318,7 +324,7 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
                 S::WHAT
             );
             // What changed in their folder, if this stopped a look at that.
-            renewal::reload_modules(&held.configuration, registry).await;
+            renewal::reload_modules(&held.configuration, registry, held.only.as_deref()).await;
             None
         }
     }

@@ -81,6 +81,8 @@ fn rule(key: &str) -> Option<Rule> {
         | "run.max_depth"
         | "run.max_tools"
         | "fallback.attempts"
+        | "tool_retry.attempts"
+        | "tool_retry.total_wait_ms"
         | "modules.start_timeout_ms"
         | "modules.concurrent_calls"
         | "modules.waiting_calls"
@@ -173,7 +175,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 40] = [
+    const DANGEROUS: [&str; 44] = [
         // 0 is a share of the machine, which any number may exceed.
         "modules.kept_bytes",
         // Who is asked, with which key, and what for.
@@ -183,6 +185,10 @@ mod tests {
         "router.",
         "fallback.models",
         "fallback.max_tool_failures",
+        "fallback.tool_errors",
+        // How soon a tool that is busy is called again.
+        "tool_retry.backoff_ms",
+        "tool_retry.max_backoff_ms",
         // What prices mean.
         "run.currency",
         // Off by default only to measure.
@@ -217,6 +223,7 @@ mod tests {
         // Variables that hold addresses and passwords; what is deleted; where data is sent.
         "storage.url_env",
         "storage.keep_days",
+        "storage.audit_results",
         "storage.patience_ms",
         "telemetry.endpoint",
         "telemetry.headers_env",

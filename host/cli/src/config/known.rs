@@ -160,7 +160,8 @@ pub fn nearest(listed: &[String], key: &str) -> Option<String> {
     Some(format!("{table}.{meant}"))
 }
 
-fn most_similar<'k>(known: impl Iterator<Item = &'k str>, key: &str) -> Option<&'k str> {
+/// The one of `known` that `key` is most likely meant to be, if it is similar enough.
+pub fn most_similar<'k>(known: impl Iterator<Item = &'k str>, key: &str) -> Option<&'k str> {
     let scored = known.map(|known| (strsim::jaro_winkler(known, key), known));
     let (score, known) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (score > 0.85).then_some(known)

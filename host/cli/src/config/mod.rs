@@ -17,6 +17,7 @@ mod routes_tests;
 
 pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
+pub use known::most_similar;
 pub use layers::{ConfigError, Setting};
 
 use etcetera::BaseStrategy as _;
@@ -52,6 +53,8 @@ pub struct Loaded {
     record: Option<PathBuf>,
     file: Option<PathBuf>,
     flags: Flags,
+    /// The modules that the command needs; all of them if it is absent.
+    pub only: Option<Vec<String>>,
 }
 
 /// Merges the layers and checks the result. `file` is read in place of the user's and the folder's file.
@@ -123,6 +126,7 @@ fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loade
         record: None,
         file: None,
         flags: flags.clone(),
+        only: None,
     })
 }
 
@@ -132,7 +136,11 @@ impl Loaded {
     /// # Errors
     /// As [`load`].
     pub fn again(&self) -> Result<Self, ConfigError> {
-        load(self.file.as_deref(), &self.flags)
+        let now = load(self.file.as_deref(), &self.flags)?;
+        Ok(Self {
+            only: self.only.clone(),
+            ..now
+        })
     }
 
     /// Loads the configuration with this grants file.

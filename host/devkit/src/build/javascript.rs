@@ -6,7 +6,7 @@ use super::npm::{self, NODE};
 use super::{BuildError, Job, bundle, toolchain};
 
 /// Pinned: how WIT types look in JavaScript is this version's.
-const VERSION: &str = "0.4.5";
+pub const VERSION: &str = "0.4.5";
 
 const ADVICE: &str =
     "mend what the log says about `module.js`: its top level runs once during the build";

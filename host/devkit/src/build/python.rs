@@ -6,7 +6,7 @@ use super::venv::{self, PinnedPackage};
 use super::{BuildError, Job, toolchain};
 
 /// Pinned: the generated bindings that `app.py` imports are this version's.
-const COMPONENTIZE: PinnedPackage = PinnedPackage {
+pub const COMPONENTIZE: PinnedPackage = PinnedPackage {
     name: "componentize-py",
     version: "0.25.1",
     language: "python",

@@ -1,10 +1,11 @@
 //! The cache directory in which compilers are installed, each version in a folder of its own.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use toolhold_files::temporary_name;
 
-use super::{BuildError, Job, WIT};
+use super::{BuildError, Job, WIT, bundle, c, go, javascript, python, typescript};
 
 /// Written last: a folder without it is an incomplete installation.
 const COMPLETE: &str = ".complete";
@@ -45,6 +46,60 @@ pub fn folder(
     Ok(folder)
 }
 
+/// What builds install, at the versions of this program.
+const INSTALLED: [(&str, &str); 6] = [
+    (c::ZIG.name, c::ZIG.version),
+    (go::GO.name, go::GO.version),
+    (python::COMPONENTIZE.name, python::COMPONENTIZE.version),
+    ("componentize-qjs", javascript::VERSION),
+    ("typescript", typescript::VERSION),
+    ("esbuild", bundle::VERSION),
+];
+
+/// Removes the tools of other versions from the cache directory, and returns their folders' names. Blocks.
+///
+/// # Errors
+/// The directory cannot be read, or a folder cannot be removed.
+pub fn remove_outdated(toolchains: &Path) -> io::Result<Vec<String>> {
+    let mut removed = Vec::new();
+    let entries = match fs::read_dir(toolchains) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(removed),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if !entry.file_type()?.is_dir() || !is_outdated(&name) {
+            continue;
+        }
+        // A build of an older program may be installing it.
+        let lock = File::create(toolchains.join(format!("{name}.lock")))?;
+        lock.lock()?;
+        let complete = entry.path().join(COMPLETE);
+        if complete.exists() {
+            fs::remove_file(complete)?;
+        }
+        fs::remove_dir_all(entry.path())?;
+        removed.push(name);
+    }
+    removed.sort();
+    Ok(removed)
+}
+
+/// Whether a folder is of a tool that builds install, at another version.
+fn is_outdated(name: &str) -> bool {
+    INSTALLED.iter().any(|(tool, version)| {
+        let found = name
+            .strip_prefix(tool)
+            .and_then(|rest| rest.strip_prefix('-'));
+        found.is_some_and(|found| {
+            found != *version && found.starts_with(|first: char| first.is_ascii_digit())
+        })
+    })
+}
+
 /// The WIT to build against: the module's own `wit/`, or else the contract of this host.
 pub fn wit(job: &Job<'_>) -> Result<PathBuf, BuildError> {
     let own = job.manifest.directory.join("wit");
@@ -80,4 +135,38 @@ pub fn shared(job: &Job<'_>, name: &str, files: &[(&str, &str)]) -> Result<PathB
         fs::rename(&unfinished, &path).map_err(BuildError::io("write", &path))?;
     }
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_of_other_versions_are_removed_and_nothing_else() {
+        let root = tempfile::tempdir().unwrap();
+        let now = format!("ziglang-{}", c::ZIG.version);
+        let kept = [
+            now.as_str(),
+            "zig-cache",
+            "toolhold-c",
+            "logs",
+            "typescript-mine",
+            "other-1.0",
+        ];
+        for name in kept.iter().chain(&["ziglang-0.16.0", "esbuild-0.1.2"]) {
+            fs::create_dir_all(root.path().join(name).join("bin")).unwrap();
+            fs::write(root.path().join(name).join(COMPLETE), "").unwrap();
+        }
+        let removed = remove_outdated(root.path()).unwrap();
+        assert_eq!(removed, ["esbuild-0.1.2", "ziglang-0.16.0"]);
+        for name in kept {
+            assert!(root.path().join(name).join("bin").exists(), "{name}");
+        }
+        assert!(!root.path().join("ziglang-0.16.0").exists());
+        assert!(
+            remove_outdated(&root.path().join("none"))
+                .unwrap()
+                .is_empty()
+        );
+    }
 }

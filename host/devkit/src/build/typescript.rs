@@ -7,7 +7,7 @@ use super::npm::{self, NODE};
 use super::{BuildError, Job, bundle, javascript, toolchain};
 
 /// Pinned: what is an error differs from version to version.
-const VERSION: &str = "5.9.3";
+pub const VERSION: &str = "5.9.3";
 
 /// What the world looks like from TypeScript; templates copy it.
 pub const DECLARATIONS: &str = template!("typescript/toolhold.d.ts");

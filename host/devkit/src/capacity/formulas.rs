@@ -9,16 +9,19 @@ Latency of a request    L = TTFT + (C - 1) x ITL
   TTFT: sending to the first token; ITL: mean time between two tokens; C: completion tokens.
   The first token is not waited for twice, so C tokens have C - 1 spaces. This is ITL's own definition,
   ITL = (L - TTFT) / (C - 1), solved for L (NVIDIA NIM, \"LLM Inference Benchmarking: Metrics\").
-Latency of a run        R = S x L + T
-  S: requests of a run, one after the other; T: time in tools between them.
+Latency of a run        R = S x (L + M + O) + T
+  S: requests of a run, one after the other; T: time in tools between them; M: the host's own time for a
+  request, to compose it, to check the reply and to pass arguments and results to modules and back (marshalling);
+  O: other overhead of a request that TTFT does not have, such as a gateway's queue.
 Requests/s of a replica q = N / L
   N: requests that it works on at the same time. Little's law, N = q x L (J. D. C. Little, \"A Proof for
   the Queuing Formula: L = lambda W\", Operations Research 9(3), 1961). It is about means: read rates,
   replicas and costs in the mean column. L is to be measured at that N.
 Runs/s of a replica     r = q / S
-  A run in its tools holds no place at the endpoint.
-Tokens/s of a replica   t = q x C
-Replicas                M = ceil(Q / (r x U))
+  A run in its tools holds no place at the endpoint, and neither does one in M or O.
+Tokens/s of a replica   t = q x C; t x 3600 an hour
+  Completion tokens of a busy replica.
+Replicas                ceil(Q / (r x U))
   Q: runs/s that are wanted; U: utilisation that is planned for. Waiting grows as 1 / (1 - U) (M/M/1;
   L. Kleinrock, \"Queueing Systems\" I, 1975): at 0.7 threefold, at 0.9 tenfold.
 Cost of a run           by GPU:   K = G x g x S x L / (3600 x N x U)
@@ -27,6 +30,11 @@ Cost of a run           by GPU:   K = G x g x S x L / (3600 x N x U)
   it is the replica's price of a second by its runs in a second, r x U; idle time is paid for.
 Cost of 10^6 tokens     K x 10^6 / (S x (P + C))
   Prompt and completion together.
+Cost of 10^6 generated  by GPU:   G x g x 10^6 / (t x 3600)
+                        by token: K x 10^6 / (S x C)
+  By GPU it is a busy replica's: 364 tokens/s at 2.50 an hour are 1.91. Divided by U it is what is paid.
+In the letters of others: P, the time of the prefill, is TTFT; D, the time of the decoding, (C - 1) x ITL; B, the
+batch, N; T_marshal is M.
 The p95 column takes every input at its p95 at once: worse than the p95 of the result, whose inputs are not
 at their worst together.
 ";
@@ -48,6 +56,10 @@ pub struct Quantities<T> {
     pub requests: T,
     /// In one run.
     pub in_tools: T,
+    /// The host's own, for one request.
+    pub marshalling: T,
+    /// Of one request, beside the endpoint's and the host's.
+    pub overhead: T,
     /// That a replica works on at the same time.
     pub in_flight: T,
     /// Of a replica's capacity, above 0 and up to 1.
@@ -68,6 +80,8 @@ impl<T> Quantities<T> {
             completion_tokens: of(&self.completion_tokens),
             requests: of(&self.requests),
             in_tools: of(&self.in_tools),
+            marshalling: of(&self.marshalling),
+            overhead: of(&self.overhead),
             in_flight: of(&self.in_flight),
             utilisation: of(&self.utilisation),
         }
@@ -95,12 +109,16 @@ pub struct Plan {
     /// Runs per second of one fully used replica.
     pub requests_rate: f64,
     pub runs_rate: f64,
+    /// Per second, of one fully used replica.
     pub completion_tokens_rate: f64,
+    pub completion_tokens_an_hour: f64,
     /// For the wanted runs per second.
     pub replicas: Option<f64>,
     pub run_cost: Option<f64>,
     /// Prompt and reply together.
     pub million_tokens_cost: Option<f64>,
+    /// Of a million completion tokens; where GPUs are paid for, of a fully used replica.
+    pub million_generated_cost: Option<f64>,
 }
 
 impl Plan {
@@ -124,13 +142,23 @@ impl Plan {
             }
             Rate::Gpus { hour, gpus } => hour * gpus / 3_600.0 / (runs_rate * point.utilisation),
         });
+        let completion_tokens_rate = requests_rate * point.completion_tokens;
+        let completion_tokens_an_hour = completion_tokens_rate * 3_600.0;
+        let million_generated_cost = match rate {
+            Some(Rate::Gpus { hour, gpus }) => Some(hour * gpus * 1e6 / completion_tokens_an_hour),
+            Some(Rate::Tokens { .. }) | None => {
+                run_cost.map(|cost| cost * 1e6 / (point.requests * point.completion_tokens))
+            }
+        };
         let run_tokens = point.requests * (point.prompt_tokens + point.completion_tokens);
         Self {
             request_latency,
-            run_latency: point.requests * request_latency + point.in_tools,
+            run_latency: point.requests * (request_latency + point.marshalling + point.overhead)
+                + point.in_tools,
             requests_rate,
             runs_rate,
-            completion_tokens_rate: requests_rate * point.completion_tokens,
+            completion_tokens_rate,
+            completion_tokens_an_hour,
             // A hair above a whole number is the arithmetic's, and no reason for another machine.
             replicas: runs_wanted.map(|wanted| {
                 (wanted / (runs_rate * point.utilisation) - 1e-9)
@@ -139,6 +167,7 @@ impl Plan {
             }),
             run_cost,
             million_tokens_cost: run_cost.map(|cost| cost * 1e6 / run_tokens),
+            million_generated_cost,
         }
     }
 }
@@ -155,6 +184,8 @@ mod tests {
         completion_tokens: 91.0,
         requests: 3.0,
         in_tools: 0.5,
+        marshalling: 0.0,
+        overhead: 0.0,
         in_flight: 8.0,
         utilisation: 0.5,
     };
@@ -182,6 +213,46 @@ mod tests {
             ..POINT
         };
         assert!(is(Plan::of(&one, None, None).request_latency, 0.2));
+    }
+
+    /// 3 × (2 + 0.01 + 0.19) + 0.5 = 7.1 s. The replica is free meanwhile, and does no fewer requests.
+    #[test]
+    fn marshalling_and_overhead_are_of_each_request_of_a_run() {
+        let point = OperatingPoint {
+            marshalling: 0.01,
+            overhead: 0.19,
+            ..POINT
+        };
+        let plan = Plan::of(&point, None, None);
+        assert!(is(plan.run_latency, 7.1), "{}", plan.run_latency);
+        assert!(is(plan.requests_rate, 4.0), "{}", plan.requests_rate);
+    }
+
+    /// 364 tokens a second are 1 310 400 an hour; 2.50 an hour is 1.9078 for a million of them.
+    #[test]
+    fn a_million_generated_tokens_cost_a_busy_replicas_time() {
+        let rate = Rate::Gpus {
+            hour: 2.5,
+            gpus: 1.0,
+        };
+        let plan = Plan::of(&POINT, Some(rate), None);
+        let hour = plan.completion_tokens_an_hour;
+        assert!(is(hour, 1_310_400.0), "{hour}");
+        let cost = plan.million_generated_cost.unwrap();
+        assert_eq!(format!("{cost:.2}"), "1.91");
+    }
+
+    /// Of 3 × (1 000 × 0.5 + 91 × 2) / 10⁶, for 3 × 91 tokens.
+    #[test]
+    fn a_million_generated_tokens_by_token_include_their_prompts() {
+        let rate = Rate::Tokens {
+            prompt: 0.5,
+            cached: 0.1,
+            completion: 2.0,
+        };
+        let plan = Plan::of(&POINT, Some(rate), None);
+        let cost = plan.million_generated_cost.unwrap();
+        assert!(is(cost, 682.0 / 91.0), "{cost}");
     }
 
     /// At half of 4/3 runs/s, a replica does 2/3.

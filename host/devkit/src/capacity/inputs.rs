@@ -101,6 +101,8 @@ impl Inputs {
             completion_tokens: self.completion_tokens.or(others.completion_tokens),
             requests: self.requests.or(others.requests),
             in_tools: self.in_tools.or(others.in_tools),
+            marshalling: self.marshalling.or(others.marshalling),
+            overhead: self.overhead.or(others.overhead),
             in_flight: self.in_flight.or(others.in_flight),
             utilisation: self.utilisation.or(others.utilisation),
         }
@@ -116,6 +118,8 @@ impl Inputs {
             ("--completion-tokens", &self.completion_tokens),
             ("--requests", &self.requests),
             ("--tools-ms", &self.in_tools),
+            ("--marshal-ms", &self.marshalling),
+            ("--overhead-ms", &self.overhead),
             ("--in-flight", &self.in_flight),
             ("--utilization", &self.utilisation),
         ];
@@ -191,6 +195,8 @@ mod tests {
             completion_tokens: Some(known(10.0)),
             requests: Some(known(1.0)),
             in_tools: Some(known(0.0)),
+            marshalling: Some(known(0.0)),
+            overhead: Some(known(0.0)),
             in_flight: Some(known(1.0)),
             utilisation: Some(known(0.7)),
         }

@@ -93,7 +93,7 @@ impl Arm {
         let toolbox = SandboxTools::new(registry);
         // The policy's hash covers the components that screen.
         let shields = shields(&self.config, toolbox.components(), None, &self.guards).await?;
-        let policy = shields.policy(&self.settings, 0);
+        let policy = shields.policy(&self.settings, None, 0);
         self.digest = digest(format!("{} {}", self.digest, policy.hash).as_bytes());
         Ok(())
     }

@@ -236,7 +236,9 @@ impl Check {
             match parsed(text) {
                 None => faults.push(format!("{name} is not JSON")),
                 Some(value) => {
-                    if let Some(expected) = self.json.as_ref().filter(|json| !same(json, &value)) {
+                    if let Some(expected) =
+                        self.json.as_ref().filter(|json| !same_json(json, &value))
+                    {
                         faults.push(format!("{name} is not {expected}"));
                     }
                     let schema = self.schema.as_ref().map(Validator::new);
@@ -281,7 +283,7 @@ impl ExpectedCall {
             && self
                 .with
                 .iter()
-                .all(|(name, value)| argument(name).is_some_and(|own| same(value, own)))
+                .all(|(name, value)| argument(name).is_some_and(|own| same_json(value, own)))
             && self.matching.iter().all(|(name, pattern)| {
                 argument(name).is_some_and(|own| match own {
                     Value::String(text) => is_match(pattern, text),
@@ -336,16 +338,16 @@ fn parsed(text: &str) -> Option<Value> {
 }
 
 /// Equality of JSON Schema: 1 equals 1.0, and the order of keys does not matter.
-fn same(left: &Value, right: &Value) -> bool {
+pub(crate) fn same_json(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(l), Value::Number(r)) => l == r || l.as_f64() == r.as_f64(),
         (Value::Array(l), Value::Array(r)) => {
-            l.len() == r.len() && l.iter().zip(r).all(|(l, r)| same(l, r))
+            l.len() == r.len() && l.iter().zip(r).all(|(l, r)| same_json(l, r))
         }
         (Value::Object(l), Value::Object(r)) => {
             l.len() == r.len()
                 && l.iter()
-                    .all(|(key, l)| r.get(key).is_some_and(|r| same(l, r)))
+                    .all(|(key, l)| r.get(key).is_some_and(|r| same_json(l, r)))
         }
         _ => left == right,
     }

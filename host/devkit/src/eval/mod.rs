@@ -6,6 +6,7 @@
 
 pub mod arm;
 pub mod bench;
+pub mod capture;
 pub mod expect;
 mod numbers;
 pub mod report;

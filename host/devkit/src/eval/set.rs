@@ -10,8 +10,8 @@ use toolhold_json::validate::Validator;
 use toolhold_protocol::context::Message;
 
 /// Bounds of a file: it is read as a whole, and every task is run.
-const MAX_BYTES: u64 = 4 << 20;
-const MAX_TASKS: usize = 2_000;
+pub(super) const MAX_BYTES: u64 = 4 << 20;
+pub(super) const MAX_TASKS: usize = 2_000;
 const MAX_ID_CHARS: usize = 40;
 
 /// Tasks with what is expected of a run.
@@ -184,7 +184,7 @@ impl Task {
         digest(&serde_json::to_vec(self).unwrap_or_default())
     }
 
-    fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.id.is_empty() || self.id.len() > MAX_ID_CHARS || !self.id.chars().all(is_plain) {
             return Err(format!(

@@ -1,15 +1,18 @@
 //! Coercion of slightly wrong arguments (docs/protocol.md, 7): a number in a string, a missing default, a null for
-//! an absent optional, a single value instead of a list.
+//! an absent optional, a single value instead of a list, a number or a date in another notation.
 //!
 //! Only values with exactly one reading are changed, and no value is made up. Coercion runs after validation
-//! failed, and its result is validated again.
+//! failed, and its result is validated again. Of arguments that are valid only dates and times are read: their formats
+//! need not be a part of validation.
 
+mod notation;
 #[cfg(test)]
 mod tests;
 
 use crate::repair::{Repair, RepairKind};
 use crate::strict;
-use crate::validate::size;
+use crate::validate::{cut, short_place, size};
+use notation::Reading;
 use serde_json::{Map, Number, Value};
 use std::collections::HashSet;
 
@@ -23,34 +26,61 @@ const MAX_STEPS: u64 = 1_000_000;
 /// Maximum repairs of one call that are reported.
 const MAX_REPORTED_REPAIRS: usize = 32;
 
+/// Maximum characters of a value that a repair quotes.
+const MAX_QUOTED_CHARS: usize = 64;
+/// Keywords that say, besides a format, how a text is to be written.
+const TELLING: [&str; 8] = [
+    "pattern", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if",
+];
+
 /// Coerced arguments and the list of changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coerced {
     pub arguments: Value,
     /// Each with its place: at most 32.
     pub repairs: Vec<Repair>,
+    /// What was left as it is because it has more than one reading, each with its place and these: at most 32.
+    pub unclear: Vec<String>,
 }
 
-/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing, or takes too
-/// many steps.
+/// Coerces `arguments` where `schema` allows exactly one reading; `None` if that changes nothing and nothing is
+/// unclear, or if it takes too many steps.
 pub fn coerce(schema: &Value, arguments: &Value) -> Option<Coerced> {
+    coerced(schema, arguments, false)
+}
+
+/// Reads the dates and times of `arguments` that are written in another notation, where `schema` says nothing but
+/// that they are such; otherwise as [`coerce`]. For arguments that are valid.
+pub fn coerce_dates(schema: &Value, arguments: &Value) -> Option<Coerced> {
+    coerced(schema, arguments, true)
+}
+
+fn coerced(schema: &Value, arguments: &Value, only_dates: bool) -> Option<Coerced> {
     let mut coercion = Coercion {
         root: schema,
+        only_dates,
         repairs: Vec::new(),
+        unclear: Vec::new(),
         steps: MAX_STEPS,
     };
     let mut arguments = arguments.clone();
     coercion.value(schema, &mut arguments, &mut String::new(), 0);
     let is_whole = coercion.steps > 0;
-    (is_whole && !coercion.repairs.is_empty()).then_some(Coerced {
+    let Coercion {
+        repairs, unclear, ..
+    } = coercion;
+    (is_whole && !(repairs.is_empty() && unclear.is_empty())).then_some(Coerced {
         arguments,
-        repairs: coercion.repairs,
+        repairs,
+        unclear,
     })
 }
 
 struct Coercion<'a> {
     root: &'a Value,
+    only_dates: bool,
     repairs: Vec<Repair>,
+    unclear: Vec<String>,
     /// What is left of [`MAX_STEPS`].
     steps: u64,
 }
@@ -61,17 +91,21 @@ impl<'a> Coercion<'a> {
             return;
         }
         let may_be_null = self.accepts_null(schema);
-        let schema = self.meant(schema);
+        let Meant { schema, is_free } = self.followed(schema);
         if !self.pays(listed_values(schema)) {
             return;
         }
         let types = types(schema);
-        if may_be_null && is_null_in_words(&types, value) {
+        if self.only_dates {
+            self.other_notation(schema, &types, is_free, value, place);
+        } else if may_be_null && is_null_in_words(&types, value) {
             self.note(place, RepairKind::NullAsText);
             *value = Value::Null;
         } else if let Some(read) = read(&types, value) {
             self.note(place, read.kind);
             *value = read.value;
+        } else {
+            self.other_notation(schema, &types, is_free, value, place);
         }
         match value {
             Value::Object(fields) => self.object(schema, fields, place, depth),
@@ -90,6 +124,68 @@ impl<'a> Coercion<'a> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Reads a text that is a number, a date or a time in another notation. `is_free`: nothing but a format says how it
+    /// is to be written.
+    fn other_notation(
+        &mut self,
+        schema: &Value,
+        types: &[&str],
+        is_free: bool,
+        value: &mut Value,
+        place: &str,
+    ) {
+        let Value::String(text) = &*value else {
+            return;
+        };
+        let is = |ty: &str| types.contains(&ty);
+        let (kind, reading) = if is("string") || types.is_empty() {
+            let format = schema.get("format").and_then(Value::as_str);
+            let Some(format) = format.filter(|_| is_free) else {
+                return;
+            };
+            let moment = notation::moment(format, text);
+            (
+                RepairKind::DateNotation,
+                moment.map(|it| it.map(Value::from)),
+            )
+        } else if (is("number") || is("integer")) && !self.only_dates {
+            let number = notation::number(text).map(|it| it.map(Value::from));
+            (RepairKind::NumberNotation, number)
+        } else {
+            return;
+        };
+        match reading {
+            Some(Reading::Unclear(why)) if self.unclear.len() < MAX_REPORTED_REPAIRS => {
+                self.unclear.push(match place {
+                    "" => why,
+                    place => format!("{}: {why}", short_place(place)),
+                });
+            }
+            None | Some(Reading::Unclear(_)) => {}
+            Some(Reading::One(read)) => {
+                let read = match read {
+                    Value::Number(number) if number.is_f64() && !is("number") => {
+                        match whole(&number) {
+                            Some(whole) => whole.into(),
+                            None => return,
+                        }
+                    }
+                    read => read,
+                };
+                if self.repairs.len() < MAX_REPORTED_REPAIRS {
+                    let to = read
+                        .as_str()
+                        .map_or_else(|| read.to_string(), str::to_owned);
+                    let quoted = |text: &str| cut(text, MAX_QUOTED_CHARS);
+                    let place = short_place(place);
+                    self.repairs
+                        .push(kind.changing(&place, quoted(text), quoted(&to)));
+                }
+                *value = read;
+            }
         }
     }
 
@@ -116,6 +212,7 @@ impl<'a> Coercion<'a> {
             let meant = self.meant(property);
             match fields.get_mut(name) {
                 Some(Value::Null) if may_be_null => {}
+                Some(Value::Null) | None if self.only_dates => {}
                 Some(Value::Null) => {
                     // Written out where it should have been left out.
                     if let Some(default) = meant.get("default") {
@@ -141,10 +238,10 @@ impl<'a> Coercion<'a> {
             }
             place.truncate(length);
         }
-        if let Some(others) = schema
-            .get("additionalProperties")
-            .filter(|others| others.is_object())
-        {
+        // Where names match patterns, it is not known here which are additional.
+        let others = schema.get("additionalProperties");
+        let has_patterns = schema.get("patternProperties").is_some();
+        if let Some(others) = others.filter(|others| others.is_object() && !has_patterns) {
             let is_known = |name: &str| properties.is_some_and(|known| known.contains_key(name));
             for (name, value) in fields.iter_mut().filter(|(name, _)| !is_known(name)) {
                 push_name(place, name);
@@ -155,26 +252,38 @@ impl<'a> Coercion<'a> {
     }
 
     /// The schema behind references within the document, and behind "this or null".
-    fn meant(&mut self, mut schema: &'a Value) -> &'a Value {
+    fn meant(&mut self, schema: &'a Value) -> &'a Value {
+        self.followed(schema).schema
+    }
+
+    fn followed(&mut self, mut schema: &'a Value) -> Meant<'a> {
+        let mut is_free = true;
         for _ in 0..MAX_REFERENCES {
             if !self.pays(listed_values(schema)) {
-                return schema;
+                break;
             }
-            if let Some(pointer) = schema.get("$ref").and_then(Value::as_str) {
-                match pointer
+            let target = schema.get("$ref").and_then(Value::as_str);
+            let only = only_branch(schema).filter(|_| target.is_none());
+            // The branches themselves are one of these words.
+            let own = usize::from(only.is_some());
+            let told = TELLING.iter().filter(|word| schema.get(**word).is_some());
+            is_free &= told.count() == own;
+            let next = match target {
+                Some(target) => target
                     .strip_prefix('#')
-                    .and_then(|pointer| self.root.pointer(pointer))
-                {
-                    Some(target) => schema = target,
-                    None => return schema,
-                }
-            } else if let Some(only) = only_branch(schema) {
-                schema = only;
-            } else {
-                return schema;
+                    .and_then(|target| self.root.pointer(target)),
+                None => only,
+            };
+            match next {
+                Some(next) => schema = next,
+                None => return Meant { schema, is_free },
             }
         }
-        schema
+        // What the last one says was not looked at.
+        Meant {
+            schema,
+            is_free: false,
+        }
     }
 
     fn accepts_null(&mut self, schema: &'a Value) -> bool {
@@ -203,9 +312,16 @@ impl<'a> Coercion<'a> {
 
     fn note(&mut self, place: &str, kind: RepairKind) {
         if self.repairs.len() < MAX_REPORTED_REPAIRS {
-            self.repairs.push(kind.at(place));
+            self.repairs.push(kind.at(&short_place(place)));
         }
     }
+}
+
+/// What a schema comes to.
+struct Meant<'a> {
+    schema: &'a Value,
+    /// Nothing on the way says how a text is to be written, besides a format.
+    is_free: bool,
 }
 
 struct ReadText {

@@ -205,7 +205,6 @@ fn ambiguous_input_is_left_unchanged() {
         json!({"n": "five"}),
         json!({"n": "0x5"}),
         json!({"n": "+5"}),
-        json!({"n": "1,000"}),
         json!({"n": "5 apples"}),
         json!({"n": ""}),
         json!({"n": "null"}),
@@ -302,4 +301,121 @@ fn a_large_schema_does_not_multiply_with_large_arguments() {
         let taken = start.elapsed();
         assert!(taken.as_secs() < 5, "{name}: {taken:?}");
     }
+}
+
+#[test]
+fn another_notation_is_read_and_the_change_is_told() {
+    let schema = json!({"type": "object", "properties": {
+        "price": {"type": "number"},
+        "count": {"type": "integer"},
+        "day": {"type": "string", "format": "date"},
+        "at": {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]},
+        "days": {"type": "array", "items": {"type": "string", "format": "date"}},
+        "own": {"type": "string", "format": "date", "pattern": "^[0-9/]+$"},
+    }});
+    let given = json!({
+        "price": "1.234,50", "count": "1,234,567", "day": "3 May 2026", "at": "2026-05-03 14:30Z",
+        "days": ["25/03/2026", "2026-03-26"], "own": "3/5/2026",
+    });
+    let coerced = coerce(&schema, &given).unwrap();
+    let expect = json!({
+        "price": 1234.5, "count": 1_234_567, "day": "2026-05-03", "at": "2026-05-03T14:30:00Z",
+        "days": ["2026-03-25", "2026-03-26"], "own": "3/5/2026",
+    });
+    assert_eq!(coerced.arguments, expect);
+    let told: Vec<_> = coerced.repairs.iter().map(ToString::to_string).collect();
+    let number = "a number was written in another notation";
+    let date = "a date or a time was written in another notation";
+    assert_eq!(
+        told,
+        [
+            format!("/price: {number} (\"1.234,50\" → \"1234.5\")"),
+            format!("/count: {number} (\"1,234,567\" → \"1234567\")"),
+            format!("/day: {date} (\"3 May 2026\" → \"2026-05-03\")"),
+            format!("/at: {date} (\"2026-05-03 14:30Z\" → \"2026-05-03T14:30:00Z\")"),
+            format!("/days/0: {date} (\"25/03/2026\" → \"2026-03-25\")"),
+        ]
+    );
+    assert_eq!(coerced.unclear, [""; 0]);
+    // A fraction is no integer, in any notation.
+    assert_eq!(coerce(&schema, &json!({"count": "1,234.5"})), None);
+    assert_eq!(
+        coerce(&schema, &json!({"count": "1.234,0"}))
+            .unwrap()
+            .arguments["count"],
+        1234
+    );
+}
+
+#[test]
+fn an_ambiguous_notation_is_left_and_the_reason_told() {
+    let schema = json!({"type": "object", "properties": {
+        "n": {"type": "integer"}, "day": {"type": "string", "format": "date"},
+    }});
+    let given = json!({"n": "1,000", "day": "05/03/2026"});
+    let coerced = coerce(&schema, &given).unwrap();
+    assert_eq!((&coerced.arguments, &*coerced.repairs), (&given, &[][..]));
+    let [number, day] = &coerced.unclear[..] else {
+        panic!("{:?}", coerced.unclear)
+    };
+    assert!(
+        number.starts_with("/n: ") && number.contains("1.000"),
+        "{number}"
+    );
+    assert!(
+        day.starts_with("/day: ") && day.contains("2026-03-05"),
+        "{day}"
+    );
+    let many = json!({"type": "array", "items": {"type": "number"}});
+    let coerced = coerce(&many, &json!(vec!["1,000"; 1_000])).unwrap();
+    assert_eq!(coerced.unclear.len(), MAX_REPORTED_REPAIRS);
+}
+
+/// The names in a place may be the caller's, and as long as it likes.
+#[test]
+fn what_is_told_of_long_names_is_bounded() {
+    let schema = json!({"additionalProperties": {"type": "array", "items": {"type": "number"}}});
+    let name = "n".repeat(100_000);
+    for text in ["1,000", "1,000,000", "5"] {
+        let given = json!({name.as_str(): vec![text; 40]});
+        let coerced = coerce(&schema, &given).unwrap();
+        assert_eq!(coerced.repairs.len() + coerced.unclear.len(), 32);
+        let told = coerced.repairs.iter().map(ToString::to_string);
+        let told: Vec<String> = told.chain(coerced.unclear).collect();
+        assert!(told.iter().all(|one| one.len() < 500), "{}", told[0]);
+    }
+}
+
+/// What is valid is changed only where nothing but a format says what is expected.
+#[test]
+fn of_valid_arguments_only_dates_are_read() {
+    let date = json!({"type": "string", "format": "date"});
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "day": date, "n": {"type": "integer"}, "d": {"type": "integer", "default": 7},
+            "ref": {"$ref": "#/$defs/date"},
+            "own": {"$ref": "#/$defs/date", "pattern": "^[0-9/]+$"},
+            "either": {"anyOf": [date, {"type": "null"}], "enum": ["3 May 2026", null]},
+            "all": {"type": "string", "format": "date", "allOf": [{"minLength": 8}]},
+            "named": {
+                "type": "object", "patternProperties": {"^note": {"type": "string"}},
+                "additionalProperties": date,
+            },
+        },
+        "$defs": {"date": date},
+    });
+    let given = json!({
+        "day": "3 May 2026", "n": 5.0, "ref": "4 May 2026", "own": "05/03/2026", "either": "3 May 2026",
+        "all": "3 May 2026", "named": {"note1": "05/03/2026", "note2": "3 May 2026"},
+    });
+    let validator = Validator::new(&schema).unwrap();
+    assert_eq!(validator.check(&given), Ok(()));
+    let coerced = coerce_dates(&schema, &given).unwrap();
+    let told: Vec<_> = coerced.repairs.iter().map(|repair| &*repair.at).collect();
+    assert_eq!(told, ["/day", "/ref"]);
+    assert_eq!(coerced.unclear, [""; 0]);
+    assert_eq!(coerced.arguments["day"], "2026-05-03");
+    assert_eq!(coerce_dates(&schema, &json!({"n": "5", "d": null})), None);
 }

@@ -11,6 +11,16 @@ pub struct Repair {
     /// are meant.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub at: String,
+    /// What was written and what it was read as, where the kind does not say it: of another notation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<NotationChange>,
+}
+
+/// A value in another notation, and as it is given to the tool. A long one is cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotationChange {
+    pub from: String,
+    pub to: String,
 }
 
 /// The kind of fault. On the wire `"trailing_comma"`; for people as [`fmt::Display`] says it.
@@ -51,6 +61,10 @@ pub enum RepairKind {
     NullForDefault,
     NullForAbsent,
     MissingDefault,
+    /// A number with separators of thousands or a decimal comma.
+    NumberNotation,
+    /// A date or a time that is not written as RFC 3339 does.
+    DateNotation,
 }
 
 impl RepairKind {
@@ -63,6 +77,15 @@ impl RepairKind {
         Repair {
             kind: self,
             at: pointer.to_owned(),
+            change: None,
+        }
+    }
+
+    /// A repair that says what it made of what.
+    pub fn changing(self, pointer: &str, from: String, to: String) -> Repair {
+        Repair {
+            change: Some(NotationChange { from, to }),
+            ..self.at(pointer)
         }
     }
 }
@@ -99,6 +122,8 @@ impl fmt::Display for RepairKind {
             Self::NullForDefault => "null was replaced by the default",
             Self::NullForAbsent => "null was left out",
             Self::MissingDefault => "the default was filled in",
+            Self::NumberNotation => "a number was written in another notation",
+            Self::DateNotation => "a date or a time was written in another notation",
         })
     }
 }
@@ -108,6 +133,10 @@ impl fmt::Display for Repair {
         match self.at.as_str() {
             "" => write!(f, "{}", self.kind),
             at => write!(f, "{at}: {}", self.kind),
+        }?;
+        match &self.change {
+            Some(NotationChange { from, to }) => write!(f, " ({from:?} → {to:?})"),
+            None => Ok(()),
         }
     }
 }

@@ -11,7 +11,7 @@ mod reader;
 mod tests;
 
 use crate::bounded;
-pub use kind::{Repair, RepairKind};
+pub use kind::{NotationChange, Repair, RepairKind};
 use reader::RepairReader;
 use serde_json::Value;
 

@@ -81,6 +81,8 @@ const SOMEWHERE: &str =
     "it does not fit the schema, and to find out where takes more work than one check may take";
 /// Maximum characters of one fault, which may quote the value.
 const MAX_FAULT_CHARS: usize = 300;
+/// Maximum bytes of the place of one fault: the names in it may be the caller's.
+const MAX_PLACE_BYTES: usize = 200;
 
 /// One thing that is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -273,9 +275,28 @@ impl Display for Violation {
         if self.pointer.is_empty() {
             f.write_str(&self.reason)
         } else {
-            write!(f, "{}: {}", self.pointer, self.reason)
+            write!(f, "{}: {}", short_place(&self.pointer), self.reason)
         }
     }
+}
+
+/// A JSON pointer for a message: as many names as there is room for. A long name is not quoted: half of a cut secret could
+/// not be recognised and hidden.
+pub(crate) fn short_place(pointer: &str) -> String {
+    if pointer.len() <= MAX_PLACE_BYTES {
+        return pointer.to_owned();
+    }
+    let (mut text, mut left) = (String::new(), MAX_PLACE_BYTES);
+    for name in pointer.split('/').skip(1) {
+        let Some(room) = left.checked_sub(name.len() + 1) else {
+            text.push_str("/…");
+            break;
+        };
+        left = room;
+        text.push('/');
+        text.push_str(name);
+    }
+    text
 }
 
 /// At most `max` characters of `text`, with an ellipsis where something is missing.

@@ -118,3 +118,17 @@ fn an_ordinary_list_takes_a_small_part_of_the_steps() {
     let is_valid = || validator.inner.is_valid(Read(&numbers));
     assert_eq!(within(STEPS / 8, validator.weights, is_valid), Ok(true));
 }
+
+/// The names in the place of a fault may be the caller's, and as long as it likes.
+#[test]
+fn what_is_told_of_long_names_is_bounded() {
+    let schema = json!({"additionalProperties": {"type": "integer"}});
+    let validator = Validator::new(&schema).unwrap();
+    let (short, long) = ("n".repeat(150), "n".repeat(100_000));
+    let told = |value: &Value| validator.check(value).unwrap_err().to_string();
+    assert!(told(&json!({short.as_str(): "x"})).starts_with(&format!("/{short}: ")));
+    assert_eq!(
+        told(&json!({long.as_str(): "x"})),
+        "/…: \"x\" is not of type \"integer\""
+    );
+}

@@ -2,12 +2,14 @@
 //! that a running call uses ([`Listener`] for its logs and progress, [`NestedCalls`] for calls of other tools).
 
 mod caller;
+mod denial;
 mod listener;
 mod nested;
 mod redact;
 mod report;
 
 pub use caller::{Caller, OwnedCaller};
+pub use denial::{AllowingRule, Denial, Denials};
 pub use listener::{Listener, Progress};
 pub use nested::{CallClock, ClockPause, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult};
 pub use report::{CallReport, CallUsage, Output};

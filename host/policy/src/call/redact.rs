@@ -3,9 +3,10 @@
 //! A secret should not be here: it is taken out of responses before the guest sees them. This finds
 //! one that came by an unforeseen way, and counts it, so that the audit shows it.
 
-use super::{CallReport, Output};
+use super::{AllowingRule, CallReport, Denial, Output};
 use crate::error::CallError;
 use crate::redact::Redactor;
+use crate::text::UntrustedText;
 use serde_json::{Map, Value};
 
 impl CallReport {
@@ -24,6 +25,9 @@ impl CallReport {
         for line in &mut self.logs {
             cleaning.clean_string(&mut line.message);
         }
+        for denial in &mut self.denials.kept {
+            cleaning.clean_denial(denial);
+        }
         self.redactions += cleaning.count;
     }
 }
@@ -41,6 +45,22 @@ impl ReportRedaction<'_> {
             self.count += cleaned.redactions;
             // A match is never a part of a character: secrets are ASCII.
             *text = String::from_utf8_lossy(&cleaned.bytes).into_owned();
+        }
+    }
+
+    fn clean_untrusted(&mut self, text: &mut UntrustedText) {
+        let mut cleaned = text.raw().to_owned();
+        self.clean_string(&mut cleaned);
+        *text = cleaned.into();
+    }
+
+    fn clean_denial(&mut self, denial: &mut Denial) {
+        self.clean_untrusted(&mut denial.asked);
+        match &mut denial.rule {
+            AllowingRule::Grant { flags: said, .. } | AllowingRule::Unrestricted(said) => {
+                self.clean_untrusted(said);
+            }
+            AllowingRule::None(_) => {}
         }
     }
 
@@ -106,6 +126,15 @@ mod tests {
         });
         report.result = result;
         report.stdout.text = format!("out {SECRET}");
+        report.denials.push(Denial {
+            asked: format!("GET https://a.example/{SECRET}").into(),
+            rule: AllowingRule::Grant {
+                module: "m".into(),
+                flags: format!("--with-http https://a.example/{SECRET}").into(),
+            },
+            is_refused: true,
+            capability: None,
+        });
         report.redact(&redactor);
         assert!(
             !redactor.finds(format!("{report:?}").as_bytes()),
@@ -119,7 +148,7 @@ mod tests {
         let number: u64 = SECRET.parse().unwrap();
         let value = json!({"a": [SECRET, 1, null], SECRET: number, "b": true});
         let report = cleaned(Ok(Output::Value(value)));
-        assert_eq!(report.redactions, 4);
+        assert_eq!(report.redactions, 6);
         assert_eq!(
             report.result.unwrap(),
             Output::Value(
@@ -129,12 +158,12 @@ mod tests {
         let report = cleaned(Err(CallError::Trap {
             reason: format!("it died of {SECRET}"),
         }));
-        assert_eq!(report.redactions, 2);
+        assert_eq!(report.redactions, 4);
         let report = cleaned(Err(CallError::Tool {
             class: ErrorClass::Fatal,
             message: SECRET.into(),
             data: Some(json!([SECRET])),
         }));
-        assert_eq!(report.redactions, 3);
+        assert_eq!(report.redactions, 5);
     }
 }

@@ -1,5 +1,6 @@
 //! The report of a call: its result and its usage.
 
+use super::Denials;
 use crate::digest::Digest;
 use crate::error::CallError;
 use crate::log::{Captured, LogLine};
@@ -60,6 +61,8 @@ pub struct CallReport {
     pub dropped_logs: u64,
     /// How many times a secret was taken out of a response, or out of this report.
     pub redactions: u64,
+    /// What the call asked for and was not given. For people who may see the module's grants, and for no caller.
+    pub denials: Denials,
 }
 
 impl CallReport {
@@ -74,6 +77,7 @@ impl CallReport {
             logs: Vec::new(),
             dropped_logs: 0,
             redactions: 0,
+            denials: Denials::default(),
         }
     }
 }

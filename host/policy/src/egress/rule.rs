@@ -126,6 +126,27 @@ impl HttpGrant {
         })
     }
 
+    /// Whether this lets everything through that `other` does, but for redirects.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.and(other).is_some_and(|both| {
+            both.methods.len() == other.methods.len()
+                && both.path_prefix == other.path_prefix
+                && both.origin == other.origin
+                && both.private == other.private
+        })
+    }
+
+    /// As `toolhold modules grant --with-http` takes it: `GET,POST https://api.example.com/v1`.
+    pub(crate) fn request(&self) -> String {
+        let methods: Vec<&str> = self.methods.iter().map(Method::as_str).collect();
+        let path = if self.path_prefix == "/" {
+            ""
+        } else {
+            &self.path_prefix
+        };
+        format!("{} {}{path}", methods.join(","), self.origin)
+    }
+
     pub fn origin(&self) -> &Origin {
         &self.origin
     }

@@ -3,8 +3,10 @@
 
 use super::{Message, MessageFault, Text};
 use crate::reference::Path;
+use crate::turn::Role;
+use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A field of a message.
 struct Field(&'static str, FieldNeed, Form);
@@ -24,17 +26,21 @@ enum Form {
     /// A JSON Schema is an object, `true` or `false`.
     Schema,
     OneOf(&'static [&'static str]),
-    Milliseconds,
+    /// Milliseconds since 1970, or a date and time as ISO 8601 writes them.
+    Moment,
+    /// A text, a list of parts of text, or a typed message.
+    Content,
 }
 
 use FieldNeed::{Optional, Required};
-use Form::{Any, List, Milliseconds, Object, OneOf, Schema};
+use Form::{Any, Content, List, Moment, Object, OneOf, Schema};
 
-const ROLES: Form = OneOf(&["system", "user", "assistant"]);
+const ROLE_NAMES: &[&str] = &["system", "user", "assistant"];
+const ROLES: Form = OneOf(ROLE_NAMES);
 
 const PLAIN: &[Field] = &[
     Field("role", Optional, ROLES),
-    Field("content", Required, Form::Text),
+    Field("content", Required, Content),
 ];
 
 /// The fields of each type, in the order in which people are told of them.
@@ -53,9 +59,10 @@ const TYPES: [(&str, &[Field]); 9] = [
             Field("kind", Optional, Form::Text),
             Field("schema", Optional, Schema),
             Field("description", Optional, Form::Text),
+            Field("title", Optional, Form::Text),
             Field("_instance", Optional, Form::Text),
             Field("_call", Optional, Object),
-            Field("_date", Optional, Milliseconds),
+            Field("_date", Optional, Moment),
             Field(
                 "_outputMethod",
                 Optional,
@@ -67,8 +74,9 @@ const TYPES: [(&str, &[Field]); 9] = [
         "input",
         &[
             Field("input", Optional, Any),
-            Field("schema", Required, Schema),
+            Field("schema", Optional, Schema),
             Field("description", Optional, Form::Text),
+            Field("title", Optional, Form::Text),
             Field("_instance", Optional, Form::Text),
         ],
     ),
@@ -78,6 +86,7 @@ const TYPES: [(&str, &[Field]); 9] = [
             Field("state", Optional, Any),
             Field("schema", Optional, Schema),
             Field("description", Optional, Form::Text),
+            Field("title", Optional, Form::Text),
             Field("_instance", Optional, Form::Text),
         ],
     ),
@@ -107,16 +116,16 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
     };
     let known = || TYPES.map(|(name, _)| name).join(", ");
     let name = match fields.get("type") {
-        None if fields.contains_key("content") => {
-            check("of role and content", PLAIN, fields, "")?;
-            return read(fields).map(Message::Text);
-        }
+        None if fields.contains_key("content") => return said(fields),
         None => {
             let reason = format!(
                 "a message needs \"role\" and \"content\", or a \"type\", one of {}",
                 known()
             );
             return Err(MessageFault::new("", reason));
+        }
+        Some(Value::String(role)) if ROLE_NAMES.contains(&role.as_str()) => {
+            return said_by(role, fields);
         }
         Some(Value::String(name)) => name,
         Some(other) => {
@@ -145,6 +154,9 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
     if *name == "advisor" {
         return read(&fields).map(Message::Advisor);
     }
+    if ["state", "input"].contains(name) {
+        fields_as_value(name, form, &mut fields);
+    }
     check(&format!("of the type {name}"), form, &fields, "")?;
     // Null equals absent, except for values of data.
     fields.retain(|name, value| {
@@ -153,13 +165,25 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
                 .iter()
                 .any(|Field(known, _, form)| known == name && matches!(form, Any))
     });
+    title_before_description(&mut fields);
     match *name {
         "text" => read::<Text>(&fields).map(Message::Text),
         "data" => {
             kind_of_the_place(&mut fields);
+            if let Some(date) = fields.get("_date").and_then(moment) {
+                fields.insert("_date".into(), date.into());
+            }
             read(&fields).map(Message::Data)
         }
-        "input" => read(&fields).map(Message::Input),
+        "input" => {
+            // An input that is given may be anything. One that waits for its value says what it waits for.
+            if !fields.contains_key("schema") && !fields.contains_key("input") {
+                let reason = "a message of the type input needs its value, or the \"schema\" of the value that it waits for";
+                return Err(MessageFault::new("/schema", reason));
+            }
+            fields.entry("schema").or_insert(Value::Bool(true));
+            read(&fields).map(Message::Input)
+        }
         "state" => read(&fields).map(Message::State),
         "tool" => read(&fields).map(Message::Tool),
         "plan" => read(&fields).map(Message::Plan),
@@ -170,6 +194,105 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
             }
             read(&fields).map(Message::Error)
         }
+    }
+}
+
+/// A message of `role` and `content`.
+fn said(fields: &Map<String, Value>) -> Result<Message, MessageFault> {
+    check("of role and content", PLAIN, fields, "")?;
+    let role = fields.get("role").filter(|role| !role.is_null());
+    match fields.get("content") {
+        // A typed message stands for itself. Only a text has a role.
+        Some(content @ Value::Object(typed)) => {
+            let mut typed = typed.clone();
+            if let (Some(role), Some("text")) = (role, typed.get("type").and_then(Value::as_str)) {
+                typed.entry("role").or_insert(role.clone());
+            }
+            let is_typed = content.get("type").is_some();
+            let read = if is_typed {
+                message(&typed.into())
+            } else {
+                Err(MessageFault::new(
+                    "/type",
+                    "a content that is an object needs a \"type\"",
+                ))
+            };
+            read.map_err(|fault| MessageFault {
+                place: format!("/content{}", fault.place),
+                ..fault
+            })
+        }
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter_map(part);
+            let text = texts.collect::<Vec<_>>().join("\n");
+            read(&Map::from_iter([
+                ("text".to_owned(), text.into()),
+                (
+                    "role".to_owned(),
+                    role.cloned().unwrap_or(json!(Role::User)),
+                ),
+            ]))
+            .map(Message::Text)
+        }
+        _ => read(fields).map(Message::Text),
+    }
+}
+
+/// A message whose type is a role.
+fn said_by(role: &str, fields: &Map<String, Value>) -> Result<Message, MessageFault> {
+    let mut fields = fields.clone();
+    fields.shift_remove("type");
+    if let (Some(text), false) = (fields.shift_remove("text"), fields.contains_key("content")) {
+        fields.insert("content".into(), text);
+    }
+    fields.insert("role".into(), role.into());
+    said(&fields)
+}
+
+/// The text of a part of a content: `{"type": "text", "text": …}`.
+fn part(part: &Value) -> Option<&str> {
+    let is_text = part.get("type").is_some_and(|kind| kind == "text");
+    part.get("text").filter(|_| is_text)?.as_str()
+}
+
+/// The value may stand beside the type: `{"type": "state", "task": …}` is a state with the field `task`. A message
+/// that has its value has no other fields.
+fn fields_as_value(name: &str, form: &[Field], fields: &mut Map<String, Value>) {
+    if fields.contains_key(name) {
+        return;
+    }
+    let is_own = |field: &String| {
+        field.starts_with('_') || form.iter().any(|Field(known, ..)| known == field)
+    };
+    let (own, value): (Map<_, _>, Map<_, _>) = std::mem::take(fields)
+        .into_iter()
+        .partition(|(field, _)| is_own(field));
+    *fields = own;
+    if !value.is_empty() {
+        fields.insert(name.to_owned(), value.into());
+    }
+}
+
+/// The title is the first line of the description.
+fn title_before_description(fields: &mut Map<String, Value>) {
+    let Some(Value::String(title)) = fields.shift_remove("title") else {
+        return;
+    };
+    let described = match fields.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{title}\n{text}"),
+        None => title,
+    };
+    fields.insert("description".into(), described.into());
+}
+
+/// Milliseconds since 1970.
+fn moment(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => {
+            let read: Timestamp = text.parse().ok()?;
+            u64::try_from(read.as_millisecond()).ok()
+        }
+        value => value.as_u64(),
     }
 }
 
@@ -223,7 +346,11 @@ impl Form {
             Self::List => value.is_array(),
             Self::Schema => value.is_object() || value.is_boolean(),
             Self::OneOf(known) => value.as_str().is_some_and(|text| known.contains(&text)),
-            Self::Milliseconds => value.is_u64(),
+            Self::Moment => moment(value).is_some(),
+            Self::Content => match value {
+                Value::Array(parts) => parts.iter().all(|it| part(it).is_some()),
+                value => value.is_string() || value.is_object(),
+            },
         }
     }
 
@@ -235,7 +362,12 @@ impl Form {
             Self::List => "a list".into(),
             Self::Schema => "a JSON Schema: an object, true or false".into(),
             Self::OneOf(known) => format!("one of {}", known.join(", ")),
-            Self::Milliseconds => "a whole number, milliseconds since 1970".into(),
+            Self::Moment => "a whole number, milliseconds since 1970, or a date and time with its zone, such as \
+                2026-11-23T08:00:00Z"
+                .into(),
+            Self::Content => {
+                "a text, a list of {\"type\": \"text\", \"text\": …}, or a message with a \"type\"".into()
+            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What calls wrote or failed with, and the context with all of it as messages again: what is saved can
 //! be loaded and holds the same.
 
-use super::{Context, DataMessage, ErrorData, ErrorMessage, HiddenMetadata, Message, MetaMessage};
+use super::{
+    Context, DataMessage, ErrorData, ErrorMessage, HiddenMetadata, Message, MetaMessage, data_at,
+};
 use crate::data::{Write, WriteError};
 use crate::failure::ToolFailure;
 use crate::solution::Call;
@@ -90,7 +92,7 @@ fn result(write: &Write, origin: Option<&EntryOrigin>) -> DataMessage {
     // The one place of the output expression that this write went to.
     call.insert("_outputPath".into(), json!(write.path));
     DataMessage {
-        data: write.value.clone(),
+        data: data_at(&write.path, &write.value),
         kind: write.path.kind.clone(),
         schema: None,
         description: None,

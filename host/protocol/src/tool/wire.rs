@@ -51,8 +51,8 @@ impl Tool {
         for (name, parameter) in parameters.into_iter().flatten() {
             put(name, parameter.clone());
         }
-        if let Some(target) = &self.output_path {
-            put("_outputPath", json!({"const": target}));
+        if let Some(path) = &self.output_path {
+            put("_outputPath", path.schema());
         }
         if let Some(output) = &self.output {
             put("_output", output.clone());
@@ -113,6 +113,21 @@ mod tests {
                     "_scopes": {"type": "array", "items": {"enum": ["†user"]}},
                 },
                 "annotations": {"idempotent": true, "destructive": true},
+            }),
+            json!({
+                "type": "object",
+                "properties": {
+                    "_tool": {"const": "weather"},
+                    "_activity": {"const": "forecast"},
+                    "_outputPath": {"type": "string", "pattern": "^†state[.]"},
+                },
+            }),
+            json!({
+                "type": "object",
+                "properties": {
+                    "_tool": {"const": "weather"},
+                    "_outputPath": {"type": "string", "enum": ["†state.a", "†state.b && †state.c"]},
+                },
             }),
             json!({"type": "object", "properties": {"_tool": {"const": "weather"}}}),
         ] {

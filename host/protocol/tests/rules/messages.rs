@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::turn::Role;
 
 fn context(messages: &Value) -> Result<Context, String> {
     let messages = Message::parse_all(messages).map_err(|error| error.to_string())?;
@@ -59,6 +60,56 @@ fn every_type_is_read_with_its_defaults_and_written_as_it_is_read() {
             "2.1",
             json!({"type": "data", "data": 1, "_call": {"_tool": "t", "_outputPath": "†state.x"}, "_date": 5, "_outputMethod": "push"}),
             json!({"type": "data", "data": 1, "kind": "state", "_call": {"_tool": "t", "_outputPath": "†state.x"}, "_date": 5, "_outputMethod": "push"}),
+        ),
+        (
+            "2.8",
+            json!({"type": "data", "data": 1, "_date": "2026-11-23T09:00:00.500+01:00"}),
+            json!({"type": "data", "data": 1, "kind": "data", "_date": 1_795_420_800_500_u64}),
+        ),
+        (
+            "2.1",
+            json!({"type": "data", "data": 1, "title": "Parcel", "description": "In grams."}),
+            json!({"type": "data", "data": 1, "kind": "data", "description": "Parcel\nIn grams."}),
+        ),
+        (
+            "2.10",
+            json!({"type": "state", "task": {"step": 1}, "open": true, "_instance": "i"}),
+            json!({"type": "state", "state": {"task": {"step": 1}, "open": true}, "_instance": "i"}),
+        ),
+        (
+            "2.10",
+            json!({"type": "input", "comment": "it is late", "title": "Complaint"}),
+            json!({"type": "input", "input": {"comment": "it is late"}, "schema": true, "description": "Complaint"}),
+        ),
+        (
+            "2.10",
+            json!({"type": "input", "comment": "it is late", "schema": schema}),
+            json!({"type": "input", "input": {"comment": "it is late"}, "schema": schema}),
+        ),
+        (
+            "2.11",
+            json!({"type": "system", "content": "x"}),
+            json!({"type": "text", "text": "x", "role": "system"}),
+        ),
+        (
+            "2.11",
+            json!({"type": "assistant", "text": "x"}),
+            json!({"type": "text", "text": "x", "role": "assistant"}),
+        ),
+        (
+            "2.11",
+            json!({"role": "assistant", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}]}),
+            json!({"type": "text", "text": "x\ny", "role": "assistant"}),
+        ),
+        (
+            "2.11",
+            json!({"role": "system", "content": {"type": "text", "text": "x"}}),
+            json!({"type": "text", "text": "x", "role": "system"}),
+        ),
+        (
+            "2.11",
+            json!({"role": "user", "content": {"type": "data", "kind": "parcel", "data": {"weight": 3}}}),
+            json!({"type": "data", "kind": "parcel", "data": {"weight": 3}}),
         ),
         (
             "2.1",
@@ -151,6 +202,24 @@ fn every_fault_names_the_message_the_place_and_the_remedy() {
             "must be a text",
         ),
         (
+            "2.11",
+            json!({"role": "user", "content": {"data": 1}}),
+            " at /content/type",
+            "needs a \"type\"",
+        ),
+        (
+            "2.11",
+            json!({"role": "user", "content": {"type": "data"}}),
+            " at /content/data",
+            "needs \"data\"",
+        ),
+        (
+            "2.11",
+            json!({"type": "system"}),
+            " at /content",
+            "needs \"content\"",
+        ),
+        (
             "2.1",
             json!({"role": "user", "content": "x", "name": "me"}),
             " at /name",
@@ -172,7 +241,7 @@ fn every_fault_names_the_message_the_place_and_the_remedy() {
             "2.1",
             json!({"type": "data", "data": 1, "instance": "i"}),
             " at /instance",
-            "it has data, kind, schema, description, _instance",
+            "it has data, kind, schema, description, title, _instance",
         ),
         (
             "2.1",
@@ -266,9 +335,9 @@ fn every_fault_names_the_message_the_place_and_the_remedy() {
         ),
         (
             "2.3",
-            json!({"type": "input", "input": 1}),
+            json!({"type": "input", "description": "d"}),
             " at /schema",
-            "needs \"schema\"",
+            "the \"schema\" of the value that it waits for",
         ),
         (
             "2.3",
@@ -284,9 +353,9 @@ fn every_fault_names_the_message_the_place_and_the_remedy() {
         ),
         (
             "2.1",
-            json!({"type": "state", "data": {}}),
+            json!({"type": "state", "state": 1, "data": {}}),
             " at /data",
-            "it has state, schema, description, _instance",
+            "it has state, schema, description, title, _instance",
         ),
         (
             "2.1",
@@ -432,6 +501,67 @@ fn messages_of_one_kind_and_instance_are_one_value_merged_in_order() {
 }
 
 #[test]
+fn messages_of_all_forms_make_one_context() {
+    let fixture = include_str!("../../../../tests/fixtures/protocol/messages.json");
+    let fixture: Value = serde_json::from_str(fixture).unwrap();
+    let context = context(&fixture["context"]).unwrap();
+    for (path, value) in fixture["data"].as_object().unwrap() {
+        let read = context.data.read(&path.parse().unwrap(), None);
+        assert_eq!(read.unwrap().as_ref(), value, "{path}");
+    }
+    let said = context.messages.iter().filter_map(|message| match message {
+        Message::Text(text) => Some((text.role, text.text.as_str())),
+        _ => None,
+    });
+    assert_eq!(
+        said.collect::<Vec<_>>(),
+        [
+            (Role::System, "You look after parcels."),
+            (Role::User, "What now?")
+        ]
+    );
+    let dated = context.messages.iter().find_map(|message| match message {
+        Message::Data(data) => data.hidden.date,
+        _ => None,
+    });
+    assert_eq!(dated, Some(1_795_424_400_000));
+}
+
+#[test]
+fn data_may_repeat_the_names_of_its_path() {
+    let written = |data: Value, path: &str| {
+        let message =
+            json!({"type": "data", "data": data, "_call": {"_tool": "t", "_outputPath": path}});
+        let kind = path.trim_start_matches('†').split('.').next().unwrap();
+        own(&context(&json!([message])).unwrap(), kind, None)
+    };
+    let status = json!({"user": {"status": "open"}});
+    for (rule, data, path, meant) in [
+        ("2.12", status.clone(), "†data.user.status", status.clone()),
+        ("2.12", json!("open"), "†data.user.status", status.clone()),
+        (
+            "2.12",
+            json!({"status": "open"}),
+            "†data.user",
+            json!({"user": {"status": "open"}}),
+        ),
+        (
+            "2.12",
+            json!({"user": {"status": 1, "more": 2}}),
+            "†data.user.status",
+            json!({"user": {"status": {"user": {"status": 1, "more": 2}}}}),
+        ),
+        ("2.12", status.clone(), "†data", status),
+    ] {
+        assert_eq!(
+            written(data.clone(), path),
+            meant,
+            "{rule}: {data} at {path}"
+        );
+    }
+}
+
+#[test]
 fn a_later_definition_takes_the_place_of_an_earlier_one() {
     let context = context(&json!([
         {"type": "meta", "meta": {"version": "1.0.0"}},
@@ -545,6 +675,7 @@ fn writes() -> impl Strategy<Value = Vec<Write>> {
         "†state.a.b[1]",
         "†data[0]",
         "†user.b",
+        "†user.a.b",
         "†new.x",
         "†new",
     ]);

@@ -12,6 +12,7 @@ const HOW: Composition<'_> = Composition {
     max_string: None,
     wiring: false,
     lazy: false,
+    answers: false,
     instances: &[],
     meta: None,
     advisors: None,

@@ -1,11 +1,16 @@
 //! Section 3: tools.
 
 use serde_json::{Value, json};
-use toolhold_protocol::tool::{Execution, Scopes, Tool, ToolError};
+use toolhold_protocol::tool::{Execution, OutputPath, Scopes, Tool, ToolError};
 
 /// A tool named `weather`, where one Activity is registered, `known`.
 fn parse(schema: &Value) -> Result<(Tool, Vec<String>), ToolError> {
     Tool::parse("weather", schema, |name| name == "known")
+}
+
+fn one_of(places: &[&str]) -> OutputPath {
+    let places = places.iter().map(|place| place.parse().unwrap());
+    OutputPath::OneOf(places.collect())
 }
 
 #[test]
@@ -33,7 +38,10 @@ fn reserved_properties_are_read_and_not_parameters() {
     );
     assert_eq!(tool.description, "The weather of a city.");
     assert_eq!(tool.execution, Execution::Module("meteo@1.2".into()));
-    assert_eq!(tool.output_path.unwrap().to_string(), "†state.weather");
+    assert_eq!(
+        tool.fixed_output_path().unwrap().to_string(),
+        "†state.weather"
+    );
     assert_eq!(tool.output, Some(json!({"type": "object"})));
     assert_eq!(
         tool.scopes,
@@ -44,6 +52,24 @@ fn reserved_properties_are_read_and_not_parameters() {
     );
     assert!(tool.annotations.read_only);
     assert!(warnings.is_empty());
+}
+
+#[test]
+fn a_title_stands_beside_the_description() {
+    for (rule, title, description, meant) in [
+        (
+            "3.1",
+            Some("Weather"),
+            Some("Of a city."),
+            "Weather\nOf a city.",
+        ),
+        ("3.1", Some("Weather"), None, "Weather"),
+        ("3.1", None, Some("Of a city."), "Of a city."),
+    ] {
+        let schema = json!({"type": "object", "title": title, "description": description});
+        let (tool, _) = parse(&schema).unwrap();
+        assert_eq!(tool.description, meant, "{rule}");
+    }
 }
 
 #[test]
@@ -62,6 +88,18 @@ fn a_call_is_run_by_the_first_that_is_named() {
             "t",
             json!({"_delegate": {"const": "m"}}),
             module("m"),
+        ),
+        (
+            "3.2",
+            "t",
+            json!({"_module": {"const": "anonymous"}, "_activity": {"const": "a"}}),
+            activity("a"),
+        ),
+        (
+            "3.2",
+            "t",
+            json!({"_delegate": {"const": "anonymous"}, "_activity": {"const": ""}}),
+            module("anonymous"),
         ),
         (
             "3.2",
@@ -105,7 +143,37 @@ fn scopes_and_places_are_fixed_by_the_author_or_left_to_the_call() {
         (
             "3.1",
             json!({"_outputPath": {"const": "†state.x"}}),
-            (Scopes::None, Some("†state.x".parse().unwrap())),
+            (
+                Scopes::None,
+                Some(OutputPath::Fixed("†state.x".parse().unwrap())),
+            ),
+        ),
+        // The model chooses where what it writes itself goes.
+        (
+            "5.5",
+            json!({"_outputPath": {"const": "†state.x || †state.y"}}),
+            (Scopes::None, Some(one_of(&["†state.x", "†state.y"]))),
+        ),
+        (
+            "5.5",
+            json!({"_module": {"const": "m"}, "_outputPath": {"const": "†state.x || †state.y"}}),
+            (
+                Scopes::None,
+                Some(OutputPath::Fixed("†state.x || †state.y".parse().unwrap())),
+            ),
+        ),
+        (
+            "3.1",
+            json!({"_module": {"const": "m"}, "_outputPath": {"enum": ["†state.x", "†state.y && †z"], "pattern": "^†"}}),
+            (Scopes::None, Some(one_of(&["†state.x", "†state.y && †z"]))),
+        ),
+        (
+            "3.1",
+            json!({"_outputPath": {"enum": ["†state.x"]}}),
+            (
+                Scopes::None,
+                Some(OutputPath::Fixed("†state.x".parse().unwrap())),
+            ),
         ),
         (
             "3.1",
@@ -158,6 +226,36 @@ fn faults_name_the_place() {
             json!({"properties": {"_outputPath": {"const": "state"}}}),
             "/properties/_outputPath",
             "a dagger",
+        ),
+        (
+            "3.1",
+            json!({"properties": {"_outputPath": {"enum": ["†a", "b"]}}}),
+            "/properties/_outputPath/enum/1",
+            "a dagger",
+        ),
+        (
+            "3.1",
+            json!({"properties": {"_outputPath": {"enum": []}}}),
+            "/properties/_outputPath/enum",
+            "a list of places",
+        ),
+        (
+            "3.1",
+            json!({"properties": {"_outputPath": {"enum": ["†a", "†b"], "pattern": "^†a"}}}),
+            "/properties/_outputPath/enum/1",
+            "breaks the rest of the schema",
+        ),
+        (
+            "3.1",
+            json!({"properties": {"_outputPath": {"enum": (0..17).map(|n| format!("†a.b{n}")).collect::<Vec<_>>()}}}),
+            "/properties/_outputPath/enum",
+            "more than 16 places",
+        ),
+        (
+            "3.1",
+            json!({"properties": {"_outputPath": {"pattern": "("}}}),
+            "/properties/_outputPath",
+            "cannot be used",
         ),
         (
             "3.1",
@@ -223,11 +321,6 @@ fn meaningless_setting_is_ignored_with_a_warning() {
             "3.4",
             json!({"_outputMethod": {"const": "push"}}),
             "belongs to calls",
-        ),
-        (
-            "3.4",
-            json!({"_outputPath": {"pattern": "^†state"}}),
-            "not enforced",
         ),
     ] {
         let (tool, warnings) = parse(&json!({"properties": properties})).unwrap();

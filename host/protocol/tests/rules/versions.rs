@@ -12,7 +12,7 @@ fn at(version: &str) -> Meta {
 }
 
 #[test]
-fn a_minor_bump_or_a_new_branch_moves_forward() {
+fn a_bump_or_a_branch_moves_forward() {
     for (rule, before, branches, after) in [
         ("2.6", "1.2.3", json!([]), "1.3.0"),
         ("2.6", "0.0.0", json!([]), "0.1.0"),
@@ -28,6 +28,25 @@ fn a_minor_bump_or_a_new_branch_moves_forward() {
             "1.2.3.branch.1",
         ),
         ("2.6", "1.2.3.branch.1", json!([]), "1.3.0"),
+        ("2.6", "1.2.3", json!([]), "1.2.4"),
+        ("2.6", "1.9.9", json!([]), "1.9.10"),
+        ("2.6", "1.2.3", json!([]), "2.0.0"),
+        ("2.6", "1.2.3.branch-A.4", json!([]), "1.2.4"),
+        ("2.6", "1.2.3", json!(["branch-A"]), "1.2.3.branch-A.1"),
+        ("2.6", "1.2.3", json!([]), "1.2.3.branch-A.1"),
+        (
+            "2.6",
+            "1.2.3",
+            json!(["1.2.3.branch-A.1"]),
+            "1.2.3.branch-B.1",
+        ),
+        ("2.6", "1.2.3", json!([1]), "1.2.3.branch-A.1"),
+        ("2.6", "1.2.3.branch-A.1", json!([]), "1.2.3.branch-A.2"),
+        ("2.6", "1.2.3", json!(["staging"]), "1.2.staging.1"),
+        ("2.6", "1.2.3", json!(["1.2.staging.1"]), "1.2.staging.2"),
+        ("2.6", "1.2.3", json!(["1.2.3.staging.1"]), "1.2.staging.1"),
+        ("2.6", "1.2.staging.1", json!([]), "1.2.staging.2"),
+        ("2.6", "1.2.staging.1", json!([]), "1.3.0"),
         ("2.6", "1.2.3.branch.1", json!([]), "1.2.3.branch.2"),
     ] {
         let before = meta(json!({"version": before, "branches": branches}));
@@ -42,7 +61,8 @@ fn a_minor_bump_or_a_new_branch_moves_forward() {
 
 #[test]
 fn every_other_version_is_refused_with_what_would_be_accepted() {
-    let both = "write \"1.3.0\" or \"1.2.3.branch.1\" for a branch";
+    let both = "write \"1.3.0\", \"1.2.4\" or \"2.0.0\", or \"1.2.3.branch.1\" for a branch (a new branch may have \
+                another label)";
     for (rule, before, branches, after, expect, accepted) in [
         (
             "2.6",
@@ -74,7 +94,7 @@ fn every_other_version_is_refused_with_what_would_be_accepted() {
             "2.6",
             "1.2.3",
             json!([]),
-            json!("1.2.4"),
+            json!("1.2.5"),
             "is not the next version after 1.2.3",
             both,
         ),
@@ -106,7 +126,7 @@ fn every_other_version_is_refused_with_what_would_be_accepted() {
             "2.6",
             "1.2.3",
             json!([]),
-            json!("2.0.0"),
+            json!("3.0.0"),
             "is not the next",
             both,
         ),
@@ -181,6 +201,62 @@ fn every_other_version_is_refused_with_what_would_be_accepted() {
             json!("1.2.3.branch.3"),
             "is the current",
             "\"1.3.0\"",
+        ),
+        (
+            "2.6",
+            "1.2.3",
+            json!([]),
+            json!("1.2.4.branch-A.1"),
+            "is not the next",
+            both,
+        ),
+        (
+            "2.6",
+            "1.2.3",
+            json!([]),
+            json!("1.3.staging.1"),
+            "is not the next",
+            both,
+        ),
+        (
+            "2.6",
+            "1.2.3",
+            json!([]),
+            json!("1.2.3.branch_A.1"),
+            "\"1.2.3.branch_A.1\" is no version",
+            both,
+        ),
+        (
+            "2.6",
+            "1.2.3.branch-A.2",
+            json!(["branch-B"]),
+            json!("1.2.3.branch-B.1"),
+            "is on another branch than the current version 1.2.3.branch-A.2",
+            "write \"1.3.0\", \"1.2.4\" or \"2.0.0\", or \"1.2.3.branch-A.3\" for a branch",
+        ),
+        (
+            "2.6",
+            "1.2.3.branch-A.2",
+            json!([]),
+            json!("1.2.staging.1"),
+            "is not the next",
+            "\"1.2.3.branch-A.3\"",
+        ),
+        (
+            "2.6",
+            "1.2.staging.1",
+            json!([]),
+            json!("1.2.4"),
+            "is before the current version 1.2.staging.1",
+            "write \"1.3.0\" or \"2.0.0\", or \"1.2.staging.2\" for a branch",
+        ),
+        (
+            "2.6",
+            "1.2.3",
+            json!(["1.2.staging.1"]),
+            json!("1.2.staging.1"),
+            "the branch 1.2.staging.1 exists",
+            "\"1.2.staging.2\"",
         ),
     ] {
         let before = meta(json!({"version": before, "branches": branches}));

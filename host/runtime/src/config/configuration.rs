@@ -15,6 +15,7 @@ use crate::config::routes::Routes;
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::config::surroundings::{ConfigContext, ConfigFault, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
+use crate::config::tool_retry::ToolRetryTable;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,7 @@ pub struct Tables {
     run: RunTable,
     approval: ApprovalTable,
     fallback: FallbackTable,
+    tool_retry: ToolRetryTable,
     requests: RequestsTable,
     pub(super) modules: ModulesTable,
     pub(super) limits: LimitsRequest,
@@ -150,6 +152,7 @@ struct RequestsTable {
 struct StorageTable {
     url_env: String,
     keep_days: u32,
+    audit_results: bool,
     patience_ms: u64,
 }
 
@@ -257,6 +260,7 @@ impl Configuration {
             max_tool_calls: Some(run.max_tool_calls).filter(|most| *most > 0),
             timeout: Duration::from_millis(run.timeout_ms),
             call_timeout: Duration::from_millis(run.call_timeout_ms),
+            tool_retry: self.tables.tool_retry.policy(),
             parallel_calls: run.parallel_calls,
             max_calls: run.max_calls,
             examples: run.examples,
@@ -444,6 +448,11 @@ impl Configuration {
     /// How long ended runs and sessions are kept. Absent: for ever.
     pub fn keep_days(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.tables.storage.keep_days)
+    }
+
+    /// Whether results of calls are kept in the audit log.
+    pub fn audit_results(&self) -> bool {
+        self.tables.storage.audit_results
     }
 
     /// How long writes are retried during an outage of the database.

@@ -15,6 +15,7 @@ pub struct FallbackTable {
     enabled: bool,
     max_tool_failures: u32,
     attempts: u32,
+    tool_errors: bool,
     models: Vec<String>,
 }
 
@@ -88,6 +89,7 @@ impl FallbackTable {
             is_on: self.enabled,
             max_tool_failures: self.max_tool_failures,
             attempts: self.attempts,
+            tool_errors: self.tool_errors,
             candidates: candidates.collect(),
         }
     }
@@ -161,7 +163,7 @@ mod tests {
             ),
         ]);
         let table: FallbackTable = toml::from_str(
-            "enabled = true\nmax_tool_failures = 3\nattempts = 2\n\
+            "enabled = true\nmax_tool_failures = 3\nattempts = 2\ntool_errors = false\n\
              models = [\"there\", \"there/org/big\", \"org/model\", \"here\"]",
         )
         .unwrap();

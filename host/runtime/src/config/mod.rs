@@ -21,6 +21,7 @@ mod routes;
 mod shields;
 mod surroundings;
 mod telemetry;
+mod tool_retry;
 
 pub use agents::{
     AGENT_KEYS, AgentConfiguration, AgentTable, DEFAULT_AGENT, InvalidAgent, OVERRIDES, SHARES,

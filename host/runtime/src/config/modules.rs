@@ -198,6 +198,17 @@ impl Configuration {
             .filter_map(|(name, table)| Some((name.as_str(), table.source.as_deref()?)))
     }
 
+    /// The names of `[module.NAME]` tables that the files have and no flag adds to.
+    pub fn configured_modules(&self) -> impl Iterator<Item = &str> {
+        let names = self.tables.module.keys().map(String::as_str);
+        names.filter(|name| !self.one_off.contains(*name))
+    }
+
+    /// The modules to which the command line gives something, by name.
+    pub fn given_by_flags(&self) -> impl Iterator<Item = &str> {
+        self.one_off.iter().map(String::as_str)
+    }
+
     /// How components are fetched, and with which credentials.
     pub fn fetch(&self, credentials: Option<toolhold_oci::Credentials>) -> toolhold_oci::Settings {
         toolhold_oci::Settings {

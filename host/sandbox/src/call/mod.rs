@@ -27,6 +27,7 @@ pub(crate) use open_files::OpenFile;
 pub(crate) use other_tools::OtherTools;
 pub use state::CallState;
 
+use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::egress::EndedExchange;
 use crate::engine::Engine;
@@ -39,7 +40,7 @@ use std::time::Duration;
 use toolhold_admission::{Lane, QueueRefusal};
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
-use toolhold_policy::{CallReport, CallUsage, Caller, Output, TakenPlaces};
+use toolhold_policy::{CallReport, CallUsage, Caller, Denials, Output, TakenPlaces};
 use toolhold_policy::{Captured, LogLine};
 use verdict::classify;
 use wasmtime::{Store, UpdateDeadline};
@@ -129,6 +130,7 @@ impl From<CallOutcome<Output>> for CallReport {
             logs: ran.logs,
             dropped_logs: ran.dropped_logs,
             redactions: ran.redactions,
+            denials: Denials::default(),
         }
     }
 }
@@ -150,6 +152,7 @@ pub(crate) struct CallContext<'a> {
     pub other_tools: OtherTools,
     pub current: CurrentCall,
     pub log_sink: GuestLogSink,
+    pub denials: DenialLog,
     pub timeout: Duration,
 }
 

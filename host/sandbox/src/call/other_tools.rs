@@ -44,6 +44,19 @@ impl OtherTools {
         })))
     }
 
+    /// Whether the module was granted `tool`.
+    pub fn has(&self, tool: &str) -> bool {
+        self.granted(tool).is_some()
+    }
+
+    fn granted(&self, tool: &str) -> Option<&Arc<Granted>> {
+        let module = tool.split(['.', '@']).next().unwrap_or_default();
+        self.0.as_ref().filter(|granted| {
+            let mut tools = granted.tools.iter();
+            tools.any(|name| name == tool || name == module)
+        })
+    }
+
     /// Calls `tool` within what is left on the calling call's `clock`; the result as JSON text. The `gauge` of the
     /// calling call counts the arguments.
     pub async fn call(
@@ -53,17 +66,9 @@ impl OtherTools {
         clock: Arc<dyn CallClock>,
         gauge: &Gauge,
     ) -> Result<String, CallError> {
-        let module = tool.split(['.', '@']).next().unwrap_or_default();
-        let granted = self
-            .0
-            .as_ref()
-            .filter(|granted| {
-                let mut tools = granted.tools.iter();
-                tools.any(|name| name == tool || name == module)
-            })
-            .ok_or_else(|| CallError::Denied {
-                reason: format!("this module was not granted the tool {tool:?}"),
-            })?;
+        let granted = self.granted(tool).ok_or_else(|| CallError::Denied {
+            reason: format!("this module was not granted the tool {tool:?}"),
+        })?;
         if granted.depth >= MAX_CALL_DEPTH {
             return Err(CallError::Denied {
                 reason: format!("calls may be nested {MAX_CALL_DEPTH} deep"),

@@ -5,6 +5,7 @@ use super::http_memory::HttpMemory;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
+use crate::denial_log::DenialLog;
 use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
 use crate::grant::GrantedFiles;
@@ -33,6 +34,7 @@ pub struct CallState {
     pub gauge: Gauge,
     pub printed: Arc<Captures>,
     pub logs: LogBook,
+    pub(crate) denials: DenialLog,
     pub(crate) clock: Arc<Clock>,
     /// Asked by host calls that reach something, before they do.
     pub(crate) revocation: Arc<Revocation>,
@@ -49,6 +51,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            denials,
             descriptors,
             revocation,
             ..
@@ -67,9 +70,12 @@ impl CallState {
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted
-                .egress
-                .hooks(&limits.into(), descriptors.clone(), revocation.clone()),
+            outbound: granted.egress.hooks(
+                &limits.into(),
+                descriptors.clone(),
+                revocation.clone(),
+                denials.clone(),
+            ),
             table,
             files: OpenFiles::new(descriptors),
             http_memory: HttpMemory::default(),
@@ -86,6 +92,7 @@ impl CallState {
                 sink: log_sink,
                 ..LogBook::default()
             },
+            denials,
             clock,
             revocation,
         })

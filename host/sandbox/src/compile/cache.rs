@@ -10,6 +10,7 @@
 //! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
 
 use super::process::Artefact;
+use super::unused;
 use crate::disk::private_folder;
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -18,7 +19,7 @@ use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use toolhold_files::{Links, temporary_name};
 use toolhold_policy::Digest;
 use wasmtime::component::Component;
@@ -42,6 +43,8 @@ pub struct Cache {
 struct CacheCounters {
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Whether this process looked for entries that nothing uses any more.
+    is_pruned: AtomicBool,
 }
 
 /// How often an entry was looked for, and there and sound, or not.
@@ -97,10 +100,11 @@ impl Cache {
 
     fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
         let file = toolhold_files::open(&self.path(engine, digest), Links::Refuse).ok()?;
-        let Some(artefact) = self.checked(file, engine, digest) else {
+        let Some(artefact) = self.checked(&file, engine, digest) else {
             tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
             return None;
         };
+        unused::mark(&file);
         // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
         // `Component::serialize` of a compatible engine. The keyed MAC just verified over these very
         // bytes, in memory, proves that this host wrote them for this digest and this engine: without
@@ -119,8 +123,9 @@ impl Cache {
     }
 
     /// The artefact in an entry, if both MACs are right. Reads no more than the length that this host wrote.
-    fn checked(&self, mut file: fs::File, engine: &Engine, digest: &Digest) -> Option<Vec<u8>> {
+    fn checked(&self, file: &fs::File, engine: &Engine, digest: &Digest) -> Option<Vec<u8>> {
         let mut header = [0; HEADER_BYTES];
+        let mut file = file;
         file.read_exact(&mut header).ok()?;
         let (length, macs) = header.split_first_chunk::<LENGTH_BYTES>()?;
         let (of_length, macs) = macs.split_first_chunk::<MAC_BYTES>()?;
@@ -139,7 +144,8 @@ impl Cache {
         (mac == blake3::Hash::from_bytes(*of_artefact)).then_some(artefact)
     }
 
-    /// Keeps a compiled component. Readers see the whole entry or none.
+    /// Keeps a compiled component. Readers see the whole entry or none. The first one that a process makes takes the
+    /// place of those that nothing used for a month.
     ///
     /// # Errors
     /// What the file system says; a host that cannot write its cache still runs, only slower.
@@ -159,7 +165,13 @@ impl Cache {
         file.write_all(mac(EntryPart::Artefact, artefact).as_bytes())?;
         file.write_all(artefact)?;
         file.sync_all()?;
-        fs::rename(&temporary, &path)
+        fs::rename(&temporary, &path)?;
+        if !self.tally.is_pruned.swap(true, Ordering::Relaxed) {
+            // The entry is in its place all the same.
+            let _ = unused::prune(&self.folder, unused::KEPT_UNUSED)
+                .inspect_err(|error| tracing::warn!(%error, "old cache entries are still there"));
+        }
+        Ok(())
     }
 
     /// Hosts with keys of their own that share the folder leave each other's entries alone.
@@ -325,6 +337,23 @@ mod tests {
         assert!(error.ends_with("it is not a regular file"), "{error}");
     }
 
+    /// Such as those of an older version of this program.
+    #[test]
+    fn a_new_entry_takes_the_place_of_what_nothing_used_for_long() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("cache");
+        let cache = Cache::open(&folder, &root.path().join("keys/key")).unwrap();
+        let old = folder.join("of-an-older-version.cwasm");
+        let file = create(&old).unwrap();
+        let then = std::time::SystemTime::now() - unused::KEPT_UNUSED;
+        file.set_modified(then).unwrap();
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let digest = Digest::of(b"component");
+        cache.store(&engine, &digest, b"artefact").unwrap();
+        assert!(!old.exists());
+        assert!(cache.path(&engine, &digest).exists());
+    }
+
     #[test]
     fn every_byte_and_the_length_of_an_entry_are_checked() {
         let root = tempfile::tempdir().unwrap();
@@ -337,7 +366,7 @@ mod tests {
         let checked = |bytes: &[u8], digest: &Digest| {
             fs::write(&path, bytes).unwrap();
             let file = toolhold_files::open(&path, Links::Refuse).unwrap();
-            cache.checked(file, &engine, digest)
+            cache.checked(&file, &engine, digest)
         };
         assert_eq!(checked(&sound, &digest).as_deref(), Some(&b"artefact"[..]));
         for at in 0..sound.len() {

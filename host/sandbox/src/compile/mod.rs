@@ -3,6 +3,7 @@
 
 pub mod cache;
 mod process;
+pub mod unused;
 
 pub use cache::{Cache, CacheLookupCounts};
 pub use process::compiler_process;

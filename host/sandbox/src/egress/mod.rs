@@ -20,6 +20,7 @@ mod send;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 
+use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::revocation::Revocation;
 use http::{Method, Request, Response};
@@ -105,6 +106,7 @@ impl Egress {
         limits: &HttpLimits,
         descriptors: CallDescriptors,
         revocation: Arc<Revocation>,
+        denials: DenialLog,
     ) -> Hooks {
         Hooks {
             revocation,
@@ -112,6 +114,7 @@ impl Egress {
             limits: limits.clone(),
             descriptors,
             meter: OnceLock::new(),
+            denials,
         }
     }
 
@@ -176,6 +179,7 @@ pub struct Hooks {
     descriptors: CallDescriptors,
     /// Made for the first request: most calls send none.
     meter: OnceLock<Arc<HttpMeter>>,
+    denials: DenialLog,
 }
 
 impl Hooks {
@@ -228,6 +232,7 @@ impl WasiHttpHooks for Hooks {
         let exchange = OutboundRequest {
             egress: self.egress.clone(),
             meter: self.meter().clone(),
+            denials: self.denials.clone(),
             options: options.unwrap_or_default(),
         };
         let revocation = self.revocation.clone();

@@ -7,6 +7,7 @@ use super::headers::{header_bytes, holds_any, without_secrets};
 use super::meter::{HttpMeter, RunningRequest};
 use super::redirect::{self, RedirectAction};
 use super::resolve::{LookupError, is_reachable};
+use crate::denial_log::{DenialLog, RefusedRequest};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
@@ -29,6 +30,7 @@ const MAX_URL_BYTES: usize = 16 << 10;
 pub(super) struct OutboundRequest {
     pub egress: Arc<Egress>,
     pub meter: Arc<HttpMeter>,
+    pub denials: DenialLog,
     pub options: RequestOptions,
 }
 
@@ -74,7 +76,11 @@ impl OutboundRequest {
         }
         for followed in 0.. {
             self.meter.request()?;
-            let (response, injected) = self.once(grant, &mut hop, patience).await?;
+            let answered = self.once(grant, &mut hop, patience).await;
+            if let Err(Error::DestinationIpProhibited) = answered {
+                self.denied(&hop, grant);
+            }
+            let (response, injected) = answered?;
             self.meter.receive(header_bytes(response.headers()))?;
             if holds_any(response.headers(), self.egress.refused()) {
                 return Err(self.meter.reflected());
@@ -96,17 +102,27 @@ impl OutboundRequest {
 
     /// The grant that lets this hop through, its address checked if the URL names one.
     fn granted(&self, hop: &OutboundHop) -> Result<&HttpGrant, Error> {
-        let grant = self
-            .egress
-            .grant(&hop.method, &hop.url)
-            .ok_or(Error::HttpRequestDenied)?;
+        let Some(grant) = self.egress.grant(&hop.method, &hop.url) else {
+            let refused = RefusedRequest::NotGranted;
+            self.denials.request(&hop.method, &hop.url, refused);
+            return Err(Error::HttpRequestDenied);
+        };
         // The client connects to an address in a URL without asking its resolver.
         match hop.url.host().as_ref().and_then(literal) {
             Some(address) if !is_reachable(address, grant.is_private()) => {
+                self.denied(hop, grant);
                 Err(Error::DestinationIpProhibited)
             }
             _ => Ok(grant),
         }
+    }
+
+    /// Notes that the address of this hop is out of the reach of its grant.
+    fn denied(&self, hop: &OutboundHop, grant: &HttpGrant) {
+        let refused = RefusedRequest::Address {
+            is_private: grant.is_private(),
+        };
+        self.denials.request(&hop.method, &hop.url, refused);
     }
 
     /// Sends one hop and waits for the head of its response. Says whether a secret went along.

@@ -11,6 +11,7 @@ use super::open;
 use super::output::FileOutput;
 use crate::call::meter::{Gauge, RefusedResource};
 use crate::call::{CallState, OpenFile};
+use crate::denial_log::FileUse;
 use crate::disk::quota::{ENTRY_BYTES, Place, QuotaReservation};
 use crate::revocation::Revocation;
 use bytes::Bytes;
@@ -47,6 +48,8 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
         .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
             let state = store.data_mut();
             state.revocation.check()?;
+            let count = state.granted.directories.len();
+            state.denials.directories_listed(count);
             let mut directories = Vec::with_capacity(state.granted.directories.len());
             for (dir, guest) in &state.granted.directories {
                 let fd = state.table.push(Descriptor::Dir(dir.clone()))?;
@@ -82,12 +85,13 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
+                let at = fd.rep();
                 let length = buffer.len() as u64;
                 state.gauge.moved(length)?;
                 let Some(quota) = state.files.quota(&fd) else {
                     let written =
                         HostDescriptor::write(&mut state.filesystem(), fd, buffer, offset).await;
-                    return Ok((answer(written)?,));
+                    return Ok((state.noted(at, None, FileUse::Write, answer(written)?),));
                 };
                 let file = match state.writable(&fd)? {
                     Ok(file) => file,
@@ -104,9 +108,10 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
+                let at = fd.rep();
                 let Some(quota) = state.files.quota(&fd) else {
                     let set = state.filesystem().set_size(fd, size).await;
-                    return Ok((answer(set)?,));
+                    return Ok((state.noted(at, None, FileUse::Write, answer(set)?),));
                 };
                 let file = match state.writable(&fd)? {
                     Ok(file) => file,
@@ -188,6 +193,13 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                     open.contains(OpenFlags::TRUNCATE) && !open.contains(OpenFlags::DIRECTORY)
                 });
                 let (mut open, mut flags) = (open, flags);
+                let name = path.clone();
+                let changes = OpenFlags::CREATE | OpenFlags::TRUNCATE;
+                let wish = if open.intersects(changes) || flags.contains(DescriptorFlags::WRITE) {
+                    FileUse::Write
+                } else {
+                    FileUse::Read
+                };
                 if cuts.is_some() {
                     open ^= OpenFlags::TRUNCATE;
                     if !flags.contains(DescriptorFlags::WRITE) {
@@ -196,7 +208,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 }
                 let opened = open::at(state, &fd, path_flags, path, open, flags).await;
                 room.filled();
-                let opened = answer(opened)?;
+                let opened = state.noted(fd.rep(), Some(&name), wish, answer(opened)?);
                 if let Ok(fd) = &opened {
                     let file = state.opened(fd)?;
                     state.files.charge(&file, permit);
@@ -218,6 +230,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
             Box::new(async move {
                 let state = store.data_mut();
                 state.revocation.check()?;
+                let (at, asked) = (fd.rep(), path.clone());
                 if let Some((root, folder)) = state.place(&fd)? {
                     let name = path.clone();
                     let allowed = move || {
@@ -230,7 +243,10 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                     match state.done(allowed).await {
                         Ok(true) => {}
                         Ok(false) => return Ok((Err(ErrorCode::NameTooLong),)),
-                        Err(code) => return Ok((Err(code),)),
+                        Err(code) => {
+                            let refused = Err(code);
+                            return Ok((state.noted(at, Some(&asked), FileUse::Write, refused),));
+                        }
                     }
                 }
                 let Some(room) = state.may_add(&fd, ENTRY_BYTES).await else {
@@ -238,7 +254,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 };
                 let made = state.filesystem().create_directory_at(fd, path).await;
                 room.filled();
-                Ok((answer(made)?,))
+                Ok((state.noted(at, Some(&asked), FileUse::Write, answer(made)?),))
             })
         },
     )?;
@@ -252,9 +268,10 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 let Some(room) = state.may_add(&fd, bytes).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
+                let (at, asked) = (fd.rep(), to.clone());
                 let made = state.filesystem().symlink_at(fd, from, to).await;
                 room.filled();
-                Ok((answer(made)?,))
+                Ok((state.noted(at, Some(&asked), FileUse::Write, answer(made)?),))
             })
         },
     )?;
@@ -272,12 +289,13 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 let Some(room) = state.may_add(&target, ENTRY_BYTES).await else {
                     return Ok((Err(ErrorCode::Quota),));
                 };
+                let (at, asked) = state.refusing((&fd, &from), (&target, &to));
                 let made = state
                     .filesystem()
                     .link_at(fd, flags, from, target, to)
                     .await;
                 room.filled();
-                Ok((answer(made)?,))
+                Ok((state.noted(at, Some(&asked), FileUse::Write, answer(made)?),))
             })
         },
     )?;
@@ -291,6 +309,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                 if state.files.quota(&target).is_some() && state.differ(&fd, &target) {
                     return Ok((Err(ErrorCode::CrossDevice),));
                 }
+                let (at, asked) = state.refusing((&fd, &from), (&target, &to));
                 if let (Some((root, folder)), Some((to_root, to_folder))) =
                     (state.place(&fd)?, state.place(&target)?)
                 {
@@ -311,11 +330,14 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
                     match state.done(allowed).await {
                         Ok(true) => {}
                         Ok(false) => return Ok((Err(ErrorCode::NameTooLong),)),
-                        Err(code) => return Ok((Err(code),)),
+                        Err(code) => {
+                            let refused = Err(code);
+                            return Ok((state.noted(at, Some(&asked), FileUse::Write, refused),));
+                        }
                     }
                 }
                 let moved = state.filesystem().rename_at(fd, from, target, to).await;
-                Ok((answer(moved)?,))
+                Ok((state.noted(at, Some(&asked), FileUse::Write, answer(moved)?),))
             })
         },
     )
@@ -402,13 +424,14 @@ impl CallState {
 
     /// The file behind a descriptor, if the grant lets it be written.
     fn writable(&self, fd: &Fd) -> Result<Result<Arc<File>, ErrorCode>> {
-        Ok(match self.table.get(fd)? {
+        let file = match self.table.get(fd)? {
             Descriptor::Dir(_) => Err(ErrorCode::BadDescriptor),
             Descriptor::File(file) if file.perms == FsPerms::ReadOnly => {
                 Err(ErrorCode::NotPermitted)
             }
             Descriptor::File(file) => Ok(file.file.clone()),
-        })
+        };
+        Ok(self.noted(fd.rep(), None, FileUse::Write, file))
     }
 
     fn output(

@@ -77,7 +77,10 @@ impl CallState {
         work: impl FnOnce(&Namespace) -> Result<T, KeyValueError> + Send + 'static,
     ) -> Result<T, Denial> {
         self.revocation.check().map_err(|_| Denial::Denied)?;
-        let space = self.key_value.clone().ok_or(Denial::Denied)?;
+        let Some(space) = self.key_value.clone() else {
+            self.denials.key_value();
+            return Err(Denial::Denied);
+        };
         tokio::task::spawn_blocking(move || work(&space))
             .await
             .map_err(|error| Denial::Other(error.to_string()))?
@@ -112,6 +115,9 @@ impl other_tools::Host for CallState {
         let (other_tools, clock) = (self.other_tools.clone(), self.clock.clone());
         let called = match self.revocation.check() {
             Ok(()) => {
+                if !other_tools.has(&tool) {
+                    self.denials.tool(&tool);
+                }
                 other_tools
                     .call(&tool, &arguments, clock, &self.gauge)
                     .await

@@ -3,6 +3,7 @@
 
 use super::files::{Fd, Store, answer};
 use crate::call::CallState;
+use crate::denial_log::FileUse;
 use wasmtime::Result;
 use wasmtime::component::Linker;
 use wasmtime_wasi::filesystem::WasiFilesystemView as _;
@@ -10,18 +11,28 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     Advice, HostDescriptor, NewTimestamp, PathFlags,
 };
 
-/// Defines functions that do what [`HostDescriptor`] does, as long as nothing was taken back.
+/// Defines functions that do what [`HostDescriptor`] does, as long as nothing was taken back. Those that may be refused
+/// say what they want, and to which path.
 macro_rules! checked {
-    ($types:ident, $($name:literal => $method:ident($($argument:ident: $of:ty),*);)*) => {$(
+    ($types:ident, $(
+        $name:literal => $method:ident($($argument:ident: $of:ty),*)
+        $(: $wish:ident $($path:ident)?)?;
+    )*) => {$(
         $types.func_wrap_async(
             concat!("[method]descriptor.", $name),
             |mut store: Store<'_>, (fd, $($argument,)*): (Fd, $($of,)*)| {
                 Box::new(async move {
                     let state = store.data_mut();
                     state.revocation.check()?;
+                    $(
+                        let at = fd.rep();
+                        let path: Option<String> = None$(.or_else(|| Some($path.clone())))?;
+                    )?
                     let mut files = state.filesystem();
                     let done = HostDescriptor::$method(&mut files, fd, $($argument),*).await;
-                    Ok((answer(done)?,))
+                    let done = answer(done)?;
+                    $(let done = state.noted(at, path.as_deref(), FileUse::$wish, done);)?
+                    Ok((done,))
                 })
             },
         )?;
@@ -38,18 +49,18 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         "get-flags" => get_flags();
         "get-type" => get_type();
         "metadata-hash" => metadata_hash();
-        "metadata-hash-at" => metadata_hash_at(flags: PathFlags, path: String);
-        "readlink-at" => readlink_at(path: String);
-        "remove-directory-at" => remove_directory_at(path: String);
-        "set-times" => set_times(accessed: NewTimestamp, modified: NewTimestamp);
+        "metadata-hash-at" => metadata_hash_at(flags: PathFlags, path: String): Read path;
+        "readlink-at" => readlink_at(path: String): Read path;
+        "remove-directory-at" => remove_directory_at(path: String): Write path;
+        "set-times" => set_times(accessed: NewTimestamp, modified: NewTimestamp): Write;
         "set-times-at" => set_times_at(
             flags: PathFlags, path: String, accessed: NewTimestamp, modified: NewTimestamp
-        );
+        ): Write path;
         "stat" => stat();
-        "stat-at" => stat_at(flags: PathFlags, path: String);
+        "stat-at" => stat_at(flags: PathFlags, path: String): Read path;
         "sync" => sync();
         "sync-data" => sync_data();
-        "unlink-file-at" => unlink_file_at(path: String);
+        "unlink-file-at" => unlink_file_at(path: String): Write path;
     }
     types.func_wrap_async(
         "[method]descriptor.is-same-object",

@@ -12,6 +12,8 @@ mod metadata;
 mod open;
 mod output;
 mod random;
+mod refused_file;
+mod refusing;
 #[cfg(test)]
 mod revocation_tests;
 
@@ -30,6 +32,7 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     metadata::add_to_linker(&mut linker)?;
     io_error::add_to_linker(&mut linker)?;
     random::add_to_linker(&mut linker)?;
+    refusing::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     http::add_to_linker(&mut linker)?;
     bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;

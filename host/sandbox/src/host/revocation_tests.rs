@@ -2,6 +2,7 @@
 
 use crate::Storage;
 use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
+use crate::denial_log::DenialLog;
 use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::egress::SystemResolver;
 use crate::engine::{Engine, EngineConfig};
@@ -360,6 +361,7 @@ async fn ends(
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
+        denials: DenialLog::default(),
         timeout,
     };
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));

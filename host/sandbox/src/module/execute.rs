@@ -6,6 +6,7 @@ use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools};
+use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
@@ -24,13 +25,17 @@ impl Module {
     ) -> CallReport {
         let effective = policy.effective;
         let revocation = effective.revocation();
-        let mut report = match self.admit(effective, invocation) {
+        let (mut report, denials) = match self.admit(effective, invocation) {
             Ok(text) => {
                 let context = self.context(policy, invocation, other_tools, revocation);
-                self.perform(context, tool, invocation, text).await
+                let denials = context.denials.clone();
+                let report = self.perform(context, tool, invocation, text).await;
+                (report, denials)
             }
-            Err(error) => CallReport::refused(error),
+            Err(error) => (CallReport::refused(error), DenialLog::default()),
         };
+        let granted = &policy.granted().grant;
+        report.denials = denials.ended(&self.name, &report.result, &self.manifest.grants, granted);
         if let Some(narrow) = policy.narrow {
             narrow.explain(&mut report);
         }
@@ -147,6 +152,7 @@ impl Module {
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),
             ),
+            denials: DenialLog::default(),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
     }

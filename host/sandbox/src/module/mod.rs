@@ -1,6 +1,7 @@
 //! Bytes → a verified, compiled, linked module and the tools it offers.
 
 pub mod counters;
+mod examples;
 mod execute;
 pub mod shield;
 mod typed;
@@ -215,6 +216,8 @@ impl Module {
                 code,
             )
         };
+        let (tools, unfit) = fitting_examples(tools).await?;
+        notes.extend(unfit);
         Ok(Self {
             policy: RwLock::new(Arc::new(EffectivePolicy::new(limits, granted))),
             name,
@@ -238,6 +241,20 @@ impl Module {
             descriptors: DescriptorShare::of_module(engine.descriptors()),
             tally: SharedCounters::default(),
         })
+    }
+
+    /// Asks the module once more for its tools, in another fresh instance: they should be [`Self::tools`]. Absent for
+    /// a module whose tools come from its types.
+    ///
+    /// # Errors
+    /// Why it cannot say them.
+    pub async fn list_tools_again(&self) -> Result<Option<Vec<ToolSpec>>, LoadError> {
+        let Code::World(pre) = &self.code else {
+            return Ok(None);
+        };
+        let tools = world::list_tools(&self.engine, &self.name, &self.limits(), pre).await?;
+        let (tools, _) = fitting_examples(tools).await?;
+        Ok(Some(tools))
     }
 
     /// What the module is given.
@@ -332,6 +349,20 @@ impl Module {
     pub fn counters(&self) -> Counters {
         self.tally.read()
     }
+}
+
+/// The tools with the examples that fit their schemas, and a note about the others.
+async fn fitting_examples(
+    mut tools: Vec<ToolSpec>,
+) -> Result<(Vec<ToolSpec>, Vec<String>), LoadError> {
+    if tools.iter().all(|tool| tool.examples.is_empty()) {
+        return Ok((tools, Vec::new()));
+    }
+    blocking(move || {
+        let notes = examples::keep_fitting(&mut tools, examples::CHECK_TIME)?;
+        Ok((tools, notes))
+    })
+    .await
 }
 
 /// Runs work that takes more than a few microseconds where it holds up no other task.

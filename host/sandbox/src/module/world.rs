@@ -4,6 +4,7 @@ use crate::bindings::{ToolModulePre, types};
 use crate::call::{
     self, CallContext, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools, shallow,
 };
+use crate::denial_log::DenialLog;
 use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -50,6 +51,7 @@ pub(super) async fn list_tools(
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
+        denials: DenialLog::default(),
         timeout: limits.list_tools_time(),
     };
     let listed = call::run(context, ListTools(pre)).await;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toolhold_admission::FairRate;
+use toolhold_policy::AllowingRule;
 use toolhold_policy::CallError;
 use toolhold_policy::CallReport;
 use toolhold_policy::limits::Limits;
@@ -64,8 +65,8 @@ impl<'a> CallPolicy<'a> {
 const MAX_CACHED_NARROWED: usize = 256;
 
 impl NarrowedPolicy {
-    /// Adds to the error of a call what was withheld from it and by which restriction: the module itself cannot
-    /// know that.
+    /// Adds to the error of a call, and to what it was denied, what was withheld from it and by which restriction: the
+    /// module itself cannot know that.
     pub fn explain(&self, report: &mut CallReport) {
         if let Err(
             CallError::Tool { message: said, .. }
@@ -77,6 +78,24 @@ impl NarrowedPolicy {
             said.push_str(" (of what the module may reach: ");
             said.push_str(&self.withheld.join("; "));
             said.push(')');
+        }
+        for denial in &mut report.denials.kept {
+            let Some(capability) = denial.capability else {
+                continue;
+            };
+            let is_of = |phrase: &&String| {
+                let rest = phrase.strip_prefix(capability.name());
+                rest.is_some_and(|rest| rest.starts_with(' '))
+            };
+            let withheld: Vec<&str> = self
+                .withheld
+                .iter()
+                .filter(is_of)
+                .map(String::as_str)
+                .collect();
+            if !withheld.is_empty() {
+                denial.rule = AllowingRule::Unrestricted(withheld.join("; ").into());
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ impl Registry {
     /// Each module takes its place when it is ready, whatever is loaded beside it. Of two that claim one name, the
     /// one that was approved under it has it.
     ///
-    /// Called again, it loads what changed, and without `only` removes what is gone. A module whose
+    /// Called again, it loads what changed, and removes what is gone from the folder. A module whose
     /// new form cannot be loaded stays as it was, and the reason is among the failures.
     ///
     /// # Errors
@@ -46,12 +46,10 @@ impl Registry {
         let (root, only) = (folder.to_owned(), only.map(<[String]>::to_vec));
         let looked = shared.change(move |shared, snapshot| {
             let mut found = folder::find(&root).map_err(|source| LoadError::Read { source })?;
-            let mut removed = Vec::new();
+            let origins: Vec<_> = found.iter().map(|own| own.origin.clone()).collect();
+            let removed = snapshot.retain_origins(&root, &origins);
             if let Some(only) = &only {
                 found.retain(|candidate| is_wanted(candidate, only));
-            } else {
-                let origins: Vec<_> = found.iter().map(|own| own.origin.clone()).collect();
-                removed = snapshot.retain_origins(&root, &origins);
             }
             found.retain(|own| !snapshot.is_current(&own.origin, &own.stamp()));
             Ok((removed, candidates::by_name(found, &shared.policy())))

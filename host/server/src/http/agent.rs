@@ -4,19 +4,20 @@ use crate::answer::Answer;
 use crate::http::App;
 use crate::http::auth::{Client, digest};
 use crate::http::body::Body;
+use crate::http::choice::{Choice, finish};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
-use crate::http::messages::{ChatMessage, conversation};
+use crate::http::task::Task;
+use crate::http::turn::Turn;
 use crate::runs::Watcher;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
-use serde::Deserialize;
+use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
-use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::{RunRequest, Settings};
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::config::DEFAULT_AGENT;
@@ -28,32 +29,6 @@ use uuid::Uuid;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(run))
-}
-
-/// A task for an agent.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(example = json!({"messages": [{"role": "user", "content": "What is 2^61 - 1?"}], "stream": true}))]
-pub struct Task {
-    /// Name of the agent; default: `default`.
-    pub agent: Option<String>,
-    pub messages: Vec<ChatMessage>,
-    /// Context messages (data, state, tools, advisors, a plan…) that come before `messages`.
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub context: Option<Value>,
-    /// Replaces the agent's own.
-    pub instructions: Option<String>,
-    /// Only these of the agent's tools, or all tools of these modules.
-    pub tools: Option<Vec<String>>,
-    /// JSON Schema of the output, in the place of the agent's own.
-    #[schema(value_type = Option<Object>)]
-    pub output_schema: Option<Value>,
-    /// The most tokens of one reply of the model; cannot exceed the agent's limit.
-    pub max_tokens: Option<u32>,
-    /// The most Requests to the model; cannot exceed the agent's limit.
-    pub max_steps: Option<u32>,
-    /// Stream events as they happen instead of returning one answer.
-    pub stream: bool,
 }
 
 /// A request that is ready to run.
@@ -88,15 +63,10 @@ impl App {
     }
 
     /// A run of `agent` for `client`, before the task is added.
-    pub fn prepared(
-        &self,
-        client: &Client,
-        name: &str,
-        tools: Option<Vec<String>>,
-    ) -> Result<Prepared, ApiError> {
+    pub fn prepared(&self, client: &Client, name: &str) -> Result<Prepared, ApiError> {
         let agent = self.agent(client, name)?;
         let mut request = agent.request();
-        let mut behalf = RunClient {
+        let behalf = RunClient {
             owner: client.name.clone(),
             // The run has stored values and scratch files of its own.
             session: request.id.to_string(),
@@ -105,9 +75,6 @@ impl App {
             trace: client.trace.clone(),
             ..RunClient::default()
         };
-        if tools.is_some() {
-            behalf.narrow(tools);
-        }
         request.allowed = agent.allowed(&behalf);
         Ok(Prepared {
             agent,
@@ -226,31 +193,6 @@ pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> 
     Ok(Some(key.to_owned()))
 }
 
-impl Task {
-    /// Merges the client's fields into the agent's request.
-    pub fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
-        if let Some(context) = &self.context {
-            let context = Message::parse_all(context);
-            request.context = context.map_err(|error| ApiError::invalid(error.to_string()))?;
-        }
-        if !self.messages.is_empty() || self.context.is_none() {
-            let said = conversation("messages", &[], &self.messages)?;
-            if let Some(instructions) = said.instructions {
-                request.instructions = instructions;
-            }
-            request.context.extend(said.context);
-        }
-        if let Some(instructions) = &self.instructions {
-            request.instructions.clone_from(instructions);
-        }
-        if self.output_schema.is_some() {
-            request.output_schema.clone_from(&self.output_schema);
-        }
-        limit_replies(&mut request.settings, "max_tokens", self.max_tokens)?;
-        limit(&mut request.settings.max_steps, "max_steps", self.max_steps)
-    }
-}
-
 /// A client's limit may be lower than the operator's, not higher.
 pub fn limit(most: &mut u32, name: &str, asked: Option<u32>) -> Result<(), ApiError> {
     match asked {
@@ -275,16 +217,36 @@ pub fn limit_replies(
     limit(&mut settings.max_tokens, name, asked)
 }
 
+/// The answer to a task, in our words and as one of OpenAI's `choices`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AgentAnswer {
+    #[serde(flatten)]
+    answer: Answer,
+    /// The answer as the chat API has it. Empty while the run is not over, and if it failed or was cancelled.
+    choices: Vec<Choice>,
+}
+
+impl From<Turn> for AgentAnswer {
+    fn from(turn: Turn) -> Self {
+        let finished = finish(&turn).ok();
+        let choice = finished.map(|reason| Choice::of(&turn, reason));
+        Self {
+            choices: choice.into_iter().collect(),
+            answer: turn.answer,
+        }
+    }
+}
+
 /// The events of a run, up to its end.
-pub async fn answer(watcher: Watcher) -> Result<Answer, ApiError> {
-    let answer = so_far(watcher).await?;
-    if answer.reason.is_none() {
+pub async fn answer(watcher: Watcher) -> Result<Turn, ApiError> {
+    let turn = so_far(watcher).await?;
+    if turn.answer.reason.is_none() {
         return Err(ApiError::unavailable(format!(
             "run {0} was parked before it had an answer; it goes on when the server is back: GET /v1/runs/{0}",
-            answer.id
+            turn.answer.id
         )));
     }
-    Ok(answer)
+    Ok(turn)
 }
 
 /// The response to a task: its answer, or its events as they happen.
@@ -296,16 +258,16 @@ pub async fn respond(
     if is_streamed {
         return Ok(events::stream(watcher, EventRedactor::of(client)));
     }
-    Ok(Json(answer(watcher).await?).into_response())
+    Ok(Json(AgentAnswer::from(answer(watcher).await?)).into_response())
 }
 
 /// The recorded events of a run.
-pub async fn so_far(mut watcher: Watcher) -> Result<Answer, ApiError> {
-    let mut answer = Answer::of(watcher.run);
+pub async fn so_far(mut watcher: Watcher) -> Result<Turn, ApiError> {
+    let mut turn = Turn::new(watcher.run);
     while let Some(event) = watcher.next().await? {
-        answer.take(&event);
+        turn.take(&event);
     }
-    Ok(answer)
+    Ok(turn)
 }
 
 /// Gives an agent a task.
@@ -318,7 +280,7 @@ pub async fn so_far(mut watcher: Watcher) -> Result<Answer, ApiError> {
     request_body = Task,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same request under the same key is the same run")),
     responses(
-        (status = 200, body = Answer),
+        (status = 200, body = AgentAnswer),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]
@@ -332,8 +294,8 @@ async fn run(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut prepared = app.prepared(&client, name, task.tools.clone())?;
-    task.put(&mut prepared.request)?;
+    let mut prepared = app.prepared(&client, name)?;
+    task.put(&[], &mut prepared).await?;
     let watcher = app.begin(&headers, &raw, prepared).await?;
     respond(watcher, &client, task.stream).await
 }

@@ -6,11 +6,13 @@ use crate::http::App;
 use crate::http::agent::limit_replies;
 use crate::http::auth::Client;
 use crate::http::body::{Body, null_as_default};
-use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, output_schema};
+use crate::http::choice::{Choice, content, finish, tool_call};
+use crate::http::client_tools::{ClientTool, DefinedTools, may_call, output_schema};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::events;
-use crate::http::messages::{ChatMessage, ClientCall, conversation};
-use crate::http::turn::{LiveTurn, ToolholdFields, Turn, TurnEnd};
+use crate::http::messages::{ChatMessage, conversation};
+use crate::http::sampling;
+use crate::http::turn::{LiveTurn, ToolholdFields};
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -47,7 +49,7 @@ struct ChatRequest {
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<StreamOptions>)]
     stream_options: StreamOptions,
-    /// Tools that the client runs itself.
+    /// The client's tools, and names of the agent's, which it has without being told.
     #[serde(deserialize_with = "null_as_default")]
     #[schema(value_type = Option<Vec<ClientTool>>)]
     tools: Vec<ClientTool>,
@@ -57,6 +59,7 @@ struct ChatRequest {
     max_tokens: Option<u32>,
     max_completion_tokens: Option<u32>,
     temperature: Option<f32>,
+    top_p: Option<f64>,
     seed: Option<u64>,
     /// {"type": "json_schema", "json_schema": {"schema": …}}
     #[schema(value_type = Option<Object>)]
@@ -72,11 +75,6 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-struct ClientTool {
-    function: FunctionDefinition,
-}
-
 /// As OpenAI's API has it, with `toolhold` beside.
 #[derive(Debug, Serialize, ToSchema)]
 struct ChatCompletion {
@@ -87,23 +85,6 @@ struct ChatCompletion {
     choices: Vec<Choice>,
     usage: Usage,
     toolhold: ToolholdFields,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct Choice {
-    index: u32,
-    message: AssistantMessage,
-    /// `stop`, `length`, `tool_calls` or `content_filter`.
-    finish_reason: &'static str,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-struct AssistantMessage {
-    role: &'static str,
-    content: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(value_type = Vec<Object>)]
-    tool_calls: Vec<Value>,
 }
 
 /// Creates a chat completion with an agent as the model.
@@ -124,10 +105,10 @@ async fn complete(
     }: Body<ChatRequest>,
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
-    let mut prepared = app.prepared(&client, &asked.model, None)?;
+    let mut prepared = app.prepared(&client, &asked.model)?;
+    let defined = DefinedTools::of(&asked.tools, &prepared).await?;
     asked.put(&mut prepared.request)?;
-    let names = asked.functions().map(|it| it.name.clone());
-    prepared.behalf.elsewhere = names.collect();
+    defined.offer(&mut prepared, may_call(&asked.tool_choice)?)?;
     let speaks = prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
     let watcher = app.begin(&headers, &raw, prepared).await?;
@@ -145,22 +126,13 @@ async fn complete(
     }
     while live.next().await?.is_some() {}
     let turn = &live.turn;
-    let finish_reason = finish(turn)?;
-    let content = Some(turn.content()).filter(|text| !text.is_empty() || turn.calls.is_empty());
+    let choice = Choice::of(turn, finish(turn)?);
     Ok(Json(ChatCompletion {
         id: reply.id(),
         object: "chat.completion",
         created: reply.created,
         model: reply.model,
-        choices: vec![Choice {
-            index: 0,
-            message: AssistantMessage {
-                role: "assistant",
-                content,
-                tool_calls: turn.calls.iter().map(tool_call).collect(),
-            },
-            finish_reason,
-        }],
+        choices: vec![choice],
         usage: turn.answer.usage,
         toolhold: turn.extra(),
     })
@@ -168,25 +140,13 @@ async fn complete(
 }
 
 impl ChatRequest {
-    /// The client's tools.
-    fn functions(&self) -> impl Iterator<Item = &FunctionDefinition> {
-        self.tools.iter().map(|tool| &tool.function)
-    }
-
     fn put(&self, request: &mut RunRequest) -> Result<(), ApiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(ApiError::invalid("n: an agent gives one answer"));
         }
         let said = conversation("messages", &[], &self.messages)?;
-        if let Some(instructions) = said.instructions {
-            request.instructions = instructions;
-        }
+        said.put_instructions(request);
         request.context = said.context;
-        let offer = offer(self.functions().cloned())?;
-        request.context.splice(0..0, offer);
-        if !may_call(&self.tool_choice)? {
-            forbid(request);
-        }
         if let Some(format) = &self.response_format {
             let schema =
                 output_schema("response_format", format, &format["json_schema"]["schema"])?;
@@ -195,24 +155,10 @@ impl ChatRequest {
         let settings = &mut request.settings;
         settings.temperature = self.temperature.or(settings.temperature);
         settings.seed = self.seed.or(settings.seed);
+        sampling::put_top_p(settings, self.top_p)?;
         let most = self.max_completion_tokens.or(self.max_tokens);
         limit_replies(settings, "max_tokens", most)
     }
-}
-
-fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
-    match turn.end() {
-        TurnEnd::Called => Ok("tool_calls"),
-        TurnEnd::OutOfTokens | TurnEnd::Limited => Ok("length"),
-        TurnEnd::Blocked => Ok("content_filter"),
-        TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
-            turn.fault().map_or(Ok("stop"), Err)
-        }
-    }
-}
-
-fn tool_call(call: &ClientCall) -> Value {
-    json!({"id": call.id, "type": "function", "function": call.function})
 }
 
 /// The fields that all chunks of one reply share.
@@ -326,7 +272,7 @@ impl Chunks {
     fn end(&mut self) -> Result<(), ApiError> {
         self.is_over = true;
         let finish = finish(&self.live.turn)?;
-        let content = self.live.turn.content();
+        let content = content(&self.live.turn);
         let streamed = self.answer_stream.as_ref();
         let said = match streamed.map(|streamed| streamed.rest(&content)) {
             None => content,

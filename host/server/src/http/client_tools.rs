@@ -1,28 +1,141 @@
-//! Tools that a client brings in OpenAI's form, converted to tool messages for the model.
+//! Tools that a client defines in OpenAI's forms: those of ours that it names, and those that it runs itself, which
+//! become tool messages for the model.
 
+use crate::http::agent::Prepared;
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
 
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+/// A tool as a client defines it. The definition stands beside `type`, as in the Responses API, or inside of
+/// `function`, as in Chat Completions; every API takes both forms. A name that is one of the agent's tools means that
+/// tool (`calculator-evaluate` is `calculator.evaluate`), with our definition of it, and the server runs it. Any other tool the client runs itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ClientTool {
+    /// `function`, also if absent. Tools that OpenAI runs itself (`web_search`, `mcp`, …) are not supported.
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<FunctionDefinition>,
+    #[serde(flatten)]
+    beside: FunctionDefinition,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct FunctionDefinition {
     pub name: String,
-    #[serde(default)]
     pub description: Option<String>,
     /// JSON Schema of the arguments.
-    #[serde(default)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<Object>)]
     pub parameters: Value,
+    /// Has no effect: arguments always satisfy the schema.
+    pub strict: Option<bool>,
+}
+
+/// The kind of tool that a client may define.
+const FUNCTION: &str = "function";
+
+impl ClientTool {
+    /// # Errors
+    /// It is no function, or none that can be called by a name.
+    fn definition(&self) -> Result<&FunctionDefinition, ApiError> {
+        if !matches!(self.kind.as_str(), "" | FUNCTION) {
+            return Err(ApiError::invalid(format!(
+                "tools: {:?} is not here to be called; expected function. The agent has tools of its own: /v1/tools",
+                self.kind
+            )));
+        }
+        let definition = match &self.function {
+            None => &self.beside,
+            Some(function) if self.beside == FunctionDefinition::default() => function,
+            Some(function) => {
+                return Err(ApiError::invalid(format!(
+                    "tools: {:?} is defined twice, inside of \"function\" and beside it; leave one away",
+                    function.name
+                )));
+            }
+        };
+        if definition.name.is_empty() {
+            return Err(ApiError::invalid("tools: a function needs a name"));
+        }
+        Ok(definition)
+    }
+
+    /// The tool with its definition beside `type`: the form of the Responses API.
+    pub fn flat(&self) -> Self {
+        Self {
+            kind: FUNCTION.into(),
+            function: None,
+            beside: self.function.clone().unwrap_or_else(|| self.beside.clone()),
+        }
+    }
+}
+
+/// The tools that a client defined, by who runs them.
+#[derive(Debug, Default)]
+pub struct DefinedTools {
+    /// Names of the agent's tools.
+    pub registered: Vec<String>,
+    pub clients: Vec<FunctionDefinition>,
+}
+
+impl DefinedTools {
+    /// # Errors
+    /// A tool is none that can be called.
+    pub async fn of(tools: &[ClientTool], prepared: &Prepared) -> Result<Self, ApiError> {
+        let definitions = tools.iter().map(ClientTool::definition);
+        let definitions: Vec<_> = definitions.collect::<Result<_, _>>()?;
+        if definitions.is_empty() {
+            return Ok(Self::default());
+        }
+        let known = prepared.agent.tools(&prepared.behalf).await;
+        // Names of OpenAI's functions have no dots, so models and clients write a hyphen there.
+        let known = known.into_iter().flat_map(|tool| {
+            let function = tool.name.replace('.', "-");
+            [
+                (function, tool.name.clone()),
+                (tool.name.clone(), tool.name),
+            ]
+        });
+        let known: BTreeMap<String, String> = known.collect();
+        let mut defined = Self::default();
+        for definition in definitions {
+            match known.get(&definition.name) {
+                Some(name) => defined.registered.push(name.clone()),
+                None => defined.clients.push(definition.clone()),
+            }
+        }
+        Ok(defined)
+    }
+
+    /// Offers the client's own tools, and has the run end with their calls; or no tool at all, the agent's
+    /// included, if none may be called.
+    ///
+    /// # Errors
+    /// A tool has an invalid name or schema.
+    pub fn offer(self, prepared: &mut Prepared, may_call: bool) -> Result<(), ApiError> {
+        if !may_call {
+            forbid(&mut prepared.request);
+            return Ok(());
+        }
+        let names = self.clients.iter().map(|it| it.name.clone());
+        prepared.behalf.elsewhere = names.collect();
+        let offer = offer(self.clients.into_iter())?;
+        prepared.request.context.splice(0..0, offer);
+        Ok(())
+    }
 }
 
 /// The context message that offers these tools; `None` without tools.
 ///
 /// # Errors
 /// A tool has an invalid name or schema.
-pub fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Message>, ApiError> {
+fn offer(tools: impl Iterator<Item = FunctionDefinition>) -> Result<Vec<Message>, ApiError> {
     let tools: Map<String, Value> = tools.map(|it| (it.name.clone(), it.schema())).collect();
     if tools.is_empty() {
         return Ok(Vec::new());
@@ -45,14 +158,13 @@ pub fn may_call(tool_choice: &Value) -> Result<bool, ApiError> {
     }
 }
 
-/// No tool is called at all.
-pub fn forbid(request: &mut RunRequest) {
+fn forbid(request: &mut RunRequest) {
     request.own_tools_only = true;
     let context = &mut request.context;
     context.retain(|message| !matches!(message, Message::Tool(_)));
 }
 
-/// Removes the message that [`offer`] added: every request brings its own tools.
+/// Removes the message that [`DefinedTools::offer`] added: every request brings its own tools.
 pub fn withdraw(context: &mut Vec<Message>) {
     context.retain(|message| match message {
         Message::Tool(tools) => !tools.tool.iter().all(|(name, it)| is_clients(name, it)),
@@ -109,11 +221,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_definition_is_read_in_both_forms_and_not_in_two_at_once() {
+        let read = |tool: Value| serde_json::from_value::<ClientTool>(tool).unwrap();
+        let definition = json!({"name": "weather", "parameters": {"type": "object"}});
+        let mut flat = definition.clone();
+        flat["type"] = "function".into();
+        for tool in [
+            flat.clone(),
+            json!({"type": "function", "function": definition}),
+            json!({"function": definition}),
+        ] {
+            let tool = read(tool);
+            assert_eq!(tool.definition().unwrap().name, "weather");
+            assert_eq!(json!(tool.flat())["name"], "weather");
+            assert!(json!(tool.flat()).get("function").is_none());
+        }
+        flat["function"] = definition;
+        for (tool, reason) in [
+            (flat, "defined twice"),
+            (json!({"type": "function"}), "needs a name"),
+            (json!({"type": "web_search"}), "expected function"),
+        ] {
+            let refused = read(tool).definition().unwrap_err();
+            let message = refused.body().error.message;
+            assert!(message.contains(reason), "{message}");
+        }
+    }
+
+    #[test]
     fn client_tools_are_told_from_other_tools() {
         let weather = FunctionDefinition {
             name: "weather".into(),
             description: Some("Today's weather".into()),
             parameters: json!({"type": "object", "properties": {"city": {"type": "string"}, "_tool": {}}}),
+            strict: None,
         };
         let mut context = offer([weather].into_iter()).unwrap();
         let others = json!([

@@ -6,13 +6,14 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::fallback::Stage;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
 
 /// Removes unscreened text from events before a client gets them. Pieces of replies are dropped. Replies,
 /// Requests (which repeat earlier replies), advisors' texts and the reasons for which a reply could not be
-/// used lose their text. The calls of a reply have events of their own, and the last event has the output
+/// used, a candidate's of the fallback as well, lose their text. The calls of a reply have events of their own, and the last event has the output
 /// that passed the shields.
 #[derive(Debug)]
 pub struct EventRedactor {
@@ -88,6 +89,7 @@ fn has_text(kind: &EventKind) -> bool {
                     | EventKind::Request { .. }
                     | EventKind::Council { .. }
                     | EventKind::UnusableReply(_)
+                    | EventKind::Fallback { .. }
             )
         }
     }
@@ -111,6 +113,16 @@ fn without_text(kind: &mut EventKind) {
         }
         // The reason quotes the reply that could not be used.
         EventKind::UnusableReply(reply) => reply.reason.clear(),
+        // So may these.
+        EventKind::Fallback { tool, stage, .. } => match stage {
+            Stage::Failed { reason, .. } => reason.clear(),
+            Stage::Begun { first_error, .. } | Stage::Exhausted { first_error }
+                if tool.is_none() =>
+            {
+                first_error.clear();
+            }
+            _ => {}
+        },
         EventKind::Council { council, .. } => {
             for opinion in &mut council.opinions {
                 opinion.fields.clear();

@@ -4,7 +4,10 @@ use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use toolhold_agent::language;
 use toolhold_protocol::context::Message;
+use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 
@@ -44,6 +47,21 @@ pub struct Conversation {
     /// Text of the system and developer messages.
     pub instructions: Option<String>,
     pub context: Vec<Message>,
+    /// The language of the last message of the user in which it can be told.
+    pub language: Option<&'static str>,
+}
+
+impl Conversation {
+    /// Puts the text of the system messages in the place of the agent's instructions, and the language into the
+    /// request.
+    pub fn put_instructions(&self, request: &mut RunRequest) {
+        if let Some(instructions) = &self.instructions {
+            request.instructions.clone_from(instructions);
+        }
+        if let Some(tag) = self.language {
+            language::keep(request, tag, false);
+        }
+    }
 }
 
 /// Reads the messages in the request's member `place`. `before`: calls of an earlier answer, whose results
@@ -69,7 +87,10 @@ pub fn conversation(
                 }
                 instructions.push_str(&text);
             }
-            "user" => conversation.context.push(Message::user(text)),
+            "user" => {
+                conversation.language = language::recognise(&text).or(conversation.language);
+                conversation.context.push(Message::user(text));
+            }
             "assistant" => {
                 called.extend(&message.tool_calls);
                 if !text.is_empty() {
@@ -102,6 +123,34 @@ pub fn conversation(
         )));
     }
     Ok(conversation)
+}
+
+/// Refuses a call without a result: the model expects a result for each call. `result` is the client's name of one.
+///
+/// # Errors
+/// A call has no result.
+pub fn has_all_results(
+    place: &str,
+    result: &str,
+    before: &[ClientCall],
+    messages: &[ChatMessage],
+) -> Result<(), ApiError> {
+    let results: BTreeSet<&str> = messages
+        .iter()
+        .filter_map(|message| message.tool_call_id.as_deref())
+        .collect();
+    let made = messages.iter().flat_map(|message| &message.tool_calls);
+    let mut missing = before
+        .iter()
+        .chain(made)
+        .filter(|call| !results.contains(&*call.id));
+    match missing.next() {
+        None => Ok(()),
+        Some(call) => Err(ApiError::invalid(format!(
+            "{place}: the call {:?} of {} has no {result}",
+            call.id, call.function.name
+        ))),
+    }
 }
 
 /// The text of a content: the text of its parts of these kinds.

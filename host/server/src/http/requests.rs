@@ -1,8 +1,7 @@
 //! Saved Requests of the requests folder: what each takes, and runs of them (docs/protocol.md, 6).
 
-use crate::answer::Answer;
 use crate::http::App;
-use crate::http::agent::{limit, respond};
+use crate::http::agent::{AgentAnswer, limit, respond};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
@@ -123,7 +122,7 @@ struct RequestRunBody {
     params(("request" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = RequestRunBody,
     responses(
-        (status = 200, body = Answer),
+        (status = 200, body = AgentAnswer),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]
@@ -138,7 +137,7 @@ async fn run(
 ) -> Result<Response, ApiError> {
     client.may(Scope::Run)?;
     let agent = given.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut prepared = app.prepared(&client, agent, None)?;
+    let mut prepared = app.prepared(&client, agent)?;
     let found = prepared.agent.requests().await.find(&name);
     let saved = found.ok_or_else(|| {
         ApiError::not_found(format_args!("Request {name:?}; /v1/requests lists them"))

@@ -1,8 +1,7 @@
 //! Runs: listing, reading, events, cancelling, resuming and decisions about their calls.
 
-use crate::answer::Answer;
 use crate::http::App;
-use crate::http::agent::so_far;
+use crate::http::agent::{AgentAnswer, so_far};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
@@ -185,7 +184,7 @@ async fn list(
 struct RunDetail {
     #[serde(flatten)]
     summary: RunSummary,
-    answer: Answer,
+    answer: AgentAnswer,
 }
 
 /// Returns one run.
@@ -203,7 +202,7 @@ async fn show(
     let answer = so_far(app.dispatcher.recorded(run)).await?;
     Ok(Json(RunDetail {
         summary: row.into(),
-        answer,
+        answer: answer.into(),
     }))
 }
 

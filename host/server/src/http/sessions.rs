@@ -1,17 +1,23 @@
 //! Sessions: conversations in which each turn is a run with the context of the turns before.
 
 use crate::http::App;
-use crate::http::agent::{Task, idempotency_key, respond};
+use crate::http::agent::{AgentAnswer, idempotency_key, respond, so_far};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
+use crate::http::client_tools::withdraw;
 use crate::http::error::{ApiError, ErrorBody};
+use crate::http::messages::ClientCall;
 use crate::http::runs::{Page, RunSummary, check_limit};
-use crate::sessions::left_by;
+use crate::http::task::Task;
+use crate::sessions::{LeftByTurn, left_by};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::event::StopReason;
+use toolhold_protocol::turn::Role;
 use toolhold_runtime::config::DEFAULT_AGENT;
 use toolhold_storage::{Scope, Session};
 use utoipa::ToSchema;
@@ -166,7 +172,7 @@ async fn delete(
     params(("session" = Uuid, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Task,
     responses(
-        (status = 200, body = crate::answer::Answer),
+        (status = 200, body = AgentAnswer),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody),
     ),
 )]
@@ -187,9 +193,8 @@ async fn turn(
         return Err(ApiError::invalid(message));
     }
     let turns = app.dispatcher.store().turns(id).await?;
-    let mut prepared = app.prepared(&client, &session.agent, task.tools.clone())?;
+    let mut prepared = app.prepared(&client, &session.agent)?;
     prepared.behalf.session = id.to_string();
-    task.put(&mut prepared.request)?;
     let goes_on = turns.last().filter(|last| last.ended.is_none());
     if let Some(last) = goes_on
         && !app.is_repeated(&client, &headers).await?
@@ -199,10 +204,12 @@ async fn turn(
             last.id
         )));
     }
-    if let Some(last) = turns.last() {
-        let before = left_by(app.dispatcher.store(), last.id).await?;
-        prepared.request.context.splice(0..0, before);
-    }
+    let (before, open) = match turns.last() {
+        Some(last) => app.turn_before(last.id).await?,
+        None => (LeftByTurn::default(), Vec::new()),
+    };
+    task.put(&open, &mut prepared).await?;
+    before.put(&mut prepared.request);
     // A repeated request continues the turn that it began; its context has no answer yet.
     let number = turns.len() - usize::from(goes_on.is_some());
     let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -212,6 +219,21 @@ async fn turn(
 }
 
 impl App {
+    /// What the turn left, and the calls of the client's tools that it ended with.
+    async fn turn_before(&self, run: Uuid) -> Result<(LeftByTurn, Vec<ClientCall>), ApiError> {
+        let mut left = left_by(self.dispatcher.store(), run).await?;
+        withdraw(&mut left.context);
+        if left.reason != Some(StopReason::ToolCalls) {
+            return Ok((left, Vec::new()));
+        }
+        let turn = so_far(self.dispatcher.recorded(run)).await?;
+        let said = turn.content();
+        if !said.is_empty() {
+            left.context.push(Message::text(Role::Assistant, said));
+        }
+        Ok((left, turn.calls))
+    }
+
     /// Whether the request may repeat the turn that is in progress.
     async fn is_repeated(&self, client: &Client, headers: &HeaderMap) -> Result<bool, ApiError> {
         let Some(key) = idempotency_key(headers)? else {

@@ -61,7 +61,7 @@ async fn list(
     QueryParams(whose): QueryParams<AgentQuery>,
 ) -> Result<Json<ToolList>, ApiError> {
     let name = whose.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let prepared = app.prepared(&client, name, None)?;
+    let prepared = app.prepared(&client, name)?;
     let tools = prepared.agent.tools(&prepared.behalf).await;
     let tools = tools.into_iter().map(|tool| ToolBody {
         name: tool.name,
@@ -121,7 +121,7 @@ async fn call(
 ) -> Result<Json<CallResult>, ApiError> {
     client.may(Scope::Run)?;
     let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut prepared = app.prepared(&client, name, None)?;
+    let mut prepared = app.prepared(&client, name)?;
     let tools = prepared.agent.tools(&prepared.behalf).await;
     if !tools.iter().any(|known| known.name == tool) {
         return Err(ApiError::not_found(format_args!(
@@ -139,7 +139,7 @@ async fn call(
     let named = json!([prepared.request.plan, raw]);
     let watcher = app.begin(&headers, &named, prepared).await?;
     let run = watcher.run;
-    let answer = answer(watcher).await?;
+    let answer = answer(watcher).await?.answer;
     let made = answer.steps.into_iter().flat_map(|step| step.calls).next();
     Ok(Json(match made {
         Some(call) => CallResult {

@@ -3,14 +3,12 @@
 //! The host runs the agent's tools. The client runs the tools that it brings: the run ends with their calls,
 //! as at OpenAI, and the next request brings their results.
 
-use crate::answer::Answer;
+use crate::answer::{Answer, CallStatus};
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
 use crate::runs::Watcher;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use toolhold_protocol::bound::Runner;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use utoipa::ToSchema;
@@ -24,8 +22,6 @@ pub struct Turn {
     pub calls: Vec<ClientCall>,
     /// Prompt tokens from the endpoint's cache.
     pub cached_tokens: u64,
-    /// The client's tools.
-    names: BTreeSet<String>,
     contract: Contract,
     last: LastReply,
 }
@@ -65,6 +61,12 @@ pub struct ToolholdFields {
     /// Why the run ended.
     #[schema(value_type = Option<String>)]
     reason: Option<StopReason>,
+    /// Why there is no answer, or not all of it, where the run knows a reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// Language of the task, a BCP 47 tag, if it can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<String>,
 }
 
 impl Turn {
@@ -73,7 +75,6 @@ impl Turn {
             answer: Answer::of(run),
             calls: Vec::new(),
             cached_tokens: 0,
-            names: BTreeSet::new(),
             contract: Contract::default(),
             last: LastReply::default(),
         }
@@ -83,11 +84,7 @@ impl Turn {
     pub fn take(&mut self, event: &Event) {
         self.answer.take(event);
         match &event.kind {
-            EventKind::Run { request, tools, .. } => {
-                let clients = tools.iter().filter(|bound| bound.runner == Runner::Client);
-                self.names = clients.map(|bound| bound.tool.name.clone()).collect();
-                self.contract = request.settings.contract;
-            }
+            EventKind::Run { request, .. } => self.contract = request.settings.contract,
             EventKind::Reply { completion, .. } => {
                 let usage = completion.usage.as_ref();
                 let cached = usage.and_then(|usage| usage.cached_prompt_tokens);
@@ -97,7 +94,9 @@ impl Turn {
                     is_text: completion.tool_calls.is_empty(),
                 };
             }
-            EventKind::ToolStart { call, filled, .. } if self.names.contains(&call.tool) => {
+            EventKind::ToolStart { call, filled, .. }
+                if self.answer.clients.contains(&call.tool) =>
+            {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments);
                 self.calls.push(ClientCall {
                     id: call.id.clone(),
@@ -147,7 +146,10 @@ impl Turn {
             return self.answer.text();
         }
         let own = self.answer.steps.iter().flat_map(|step| &step.calls);
-        let own = own.filter(|call| !self.names.contains(&call.tool));
+        let own = own.filter(|call| {
+            let is_made = !matches!(call.status, CallStatus::Refused | CallStatus::Shielded);
+            is_made && !self.answer.clients.contains(&call.tool)
+        });
         let lines = own.map(|call| match &call.error {
             None => format!("{} {} returned {}", call.tool, call.arguments, call.result),
             Some(error) => format!("{} {} failed: {error}", call.tool, call.arguments),
@@ -185,6 +187,8 @@ impl Turn {
         ToolholdFields {
             run: self.answer.id,
             reason: self.answer.reason,
+            error: self.answer.error.clone(),
+            language: self.answer.language.clone(),
         }
     }
 }

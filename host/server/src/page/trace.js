@@ -195,7 +195,7 @@ const HANDLERS = {
     this.step(event.step).budget = event;
   },
   repaired(event) {
-    const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "")).join(", ");
+    const what = event.repairs.map((repair) => plain(repair.kind) + (repair.at ? ` at ${repair.at}` : "") + (repair.change ? ` (${repair.change.from} → ${repair.change.to})` : "")).join(", ");
     this.note(event, "repaired", `${event.tool ? `${event.tool}: ` : ""}${what}`, "warn");
   },
   unusable_reply(event) {
@@ -207,8 +207,11 @@ const HANDLERS = {
   notice(event) {
     this.note(event, "notice", event.message, "warn");
   },
+  tool_retry(event) {
+    this.note(event, "retry", `${event.tool}: attempt ${event.attempt} failed for now (${event.error}), again in ${event.wait_ms} ms`, "warn");
+  },
   fallback(event) {
-    this.note(event, "fallback", `${event.tool}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,
+    this.note(event, "fallback", `${event.tool ?? "replies"}: ${STAGES[event.stage]?.(event) ?? plain(event.stage)}`,
       event.stage === "succeeded" ? "good" : "warn");
   },
   routing(event) {
@@ -252,10 +255,10 @@ const OWN = new Set(["event", "run", "seq", "at_ms", "seal", "decision", "step"]
 const STAGES = {
   begun: (it) => `failed ${it.failures} times in a row, first with: ${it.first_error}`,
   skipped: (it) => `${it.candidate} is not asked: ${it.reason}`,
-  asked: (it) => `${it.candidate} is asked to make the call (attempt ${it.attempt})`,
+  asked: (it) => `${it.candidate} is asked instead (attempt ${it.attempt})`,
   failed: (it) => `attempt ${it.attempt} of ${it.candidate} failed: ${it.reason}`,
-  succeeded: (it) => `${it.candidate} made the call`,
-  exhausted: () => "no other model managed it",
+  succeeded: (it) => `${it.candidate} managed it`,
+  exhausted: (it) => `no other model managed it; the first error was: ${it.first_error}`,
 };
 
 function plain(value) {

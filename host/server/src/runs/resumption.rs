@@ -38,7 +38,10 @@ impl Dispatcher {
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
         let request = replayed.machine.request();
-        let policy = driver.shields.policy(&request.settings, request.depth);
+        let instructions = Some(request.instructions.as_str());
+        let policy = driver
+            .shields
+            .policy(&request.settings, instructions, request.depth);
         journal.under(&policy.hash);
         let observer = self.telemetry().observe(ObservedRun {
             run: row.id,

@@ -105,7 +105,7 @@ impl Store {
 
     /// The calls that a run has begun and not ended. Each has one such row at most, by the event of its begin.
     async fn audit_begun_by(&self, run: Uuid, owner: &str) -> Result<(), StoreError> {
-        let mut audit = RunAudit::new(run, owner, self.redaction.clone());
+        let mut audit = RunAudit::new(run, owner, self.content.clone());
         let source = Source::Run(run);
         let read = self.scan(&source, |event| drop(audit.take(&event)));
         if let Err(error) = read.await {

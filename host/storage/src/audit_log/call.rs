@@ -8,13 +8,65 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::result::ToolUsage;
 
-/// Characters of a call's arguments in the log; longer ones are cut.
+/// Characters of a call's arguments, and of its result, in the log; longer ones are cut.
 const MAX_ARGUMENTS_CHARS: usize = 16_384;
 
-/// A call's arguments as the log keeps them: redacted, and cut if they are long.
-pub fn kept_arguments(redaction: &Redaction, arguments: &Value) -> Value {
-    let masked = redaction.value(arguments);
+/// Characters of what a model says of the reason for a call, and of an error; longer ones are cut.
+const MAX_TEXT_CHARS: usize = 2_000;
+/// Characters of a model's name, and of its revision.
+const MAX_NAME_CHARS: usize = 200;
+
+/// What the audit log keeps of calls.
+#[derive(Debug, Clone, Default)]
+pub struct AuditContent {
+    /// Applied to all of it.
+    pub redaction: Redaction,
+    /// Whether results and the texts of errors are kept, beside their digests.
+    pub results: bool,
+}
+
+impl AuditContent {
+    /// A call's arguments, or its result, as the log keeps them: redacted, and cut if they are long.
+    pub fn kept(&self, value: &Value) -> Value {
+        cut_json(self.redaction.value(value))
+    }
+
+    /// A text of a model or of a tool.
+    fn text(&self, text: &str) -> Value {
+        self.cut(text, MAX_TEXT_CHARS)
+    }
+
+    /// A name that an endpoint gives.
+    pub(super) fn name(&self, name: &str) -> Value {
+        self.cut(name, MAX_NAME_CHARS)
+    }
+
+    fn cut(&self, text: &str, most: usize) -> Value {
+        let masked = self.redaction.value(&text.into());
+        let text = masked.as_str().unwrap_or_default();
+        match text.char_indices().nth(most) {
+            None => text.into(),
+            Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
+        }
+    }
+
+    /// Why a model made a call, in its own words.
+    pub(super) fn reason(&self, reason: Option<&str>) -> Option<Value> {
+        reason.map(|reason| self.text(reason))
+    }
+
+    /// The member that holds the outcome of a call, if it is kept.
+    fn outcome(&self, outcome: Result<&Value, &ToolFailure>) -> Option<(&'static str, Value)> {
+        self.results.then(|| match outcome {
+            Ok(value) => ("result", self.kept(value)),
+            Err(failure) => ("message", self.text(&failure.message)),
+        })
+    }
+}
+
+fn cut_json(masked: Value) -> Value {
     let text = masked.to_string();
     match text.char_indices().nth(MAX_ARGUMENTS_CHARS) {
         None => masked,
@@ -27,6 +79,9 @@ pub fn kept_arguments(redaction: &Redaction, arguments: &Value) -> Value {
     }
 }
 
+/// The member with a model's reason for a call.
+pub(super) const REASON: &str = "reason";
+
 /// A call outside of a run, before it has ended.
 #[derive(Debug)]
 pub struct CallRecord {
@@ -34,7 +89,7 @@ pub struct CallRecord {
     pub id: String,
     /// Name of the tool.
     pub tool: String,
-    /// As [`kept_arguments`] returns them.
+    /// As [`AuditContent::kept`] returns them.
     pub arguments: Value,
     /// Hash of the policy.
     pub policy: String,
@@ -48,7 +103,7 @@ impl CallRecord {
     /// What is written before the call is made, by the process `holder`.
     pub(crate) fn begun(&self, holder: &str) -> Result<BegunCall, serde_json::Error> {
         let (way, arguments) = (self.way.clone(), self.arguments.clone());
-        let details = interrupted(way, &self.id, arguments, &self.policy);
+        let details = interrupted(way, &self.id, arguments, None, &self.policy);
         Ok(BegunCall {
             call: self.id.clone(),
             holder: holder.to_owned(),
@@ -59,19 +114,22 @@ impl CallRecord {
     /// The row for the ended call.
     pub fn ended(
         self,
+        content: &AuditContent,
         outcome: Result<&Value, &ToolFailure>,
-        duration_us: u64,
+        usage: &ToolUsage,
         module: Option<&str>,
         by_host: bool,
     ) -> Draft {
         let (owner, tool) = (self.owner, self.tool);
         let details = audited(AuditedCall {
+            content,
             way: self.way,
             call: &self.id,
             arguments: self.arguments,
+            reason: None,
             policy: &self.policy,
             outcome,
-            duration_us,
+            usage,
             module,
             by_host,
         });
@@ -106,6 +164,7 @@ pub(super) fn interrupted(
     mut way: Map<String, Value>,
     call: &str,
     arguments: Value,
+    reason: Option<Value>,
     policy: &str,
 ) -> Map<String, Value> {
     for (name, value) in [
@@ -117,27 +176,31 @@ pub(super) fn interrupted(
     ] {
         way.insert(name.into(), value);
     }
+    way.extend(reason.map(|reason| (REASON.to_owned(), reason)));
     way
 }
 
 /// An ended call, of a run or of none, before it is an entry.
 pub(super) struct AuditedCall<'a> {
+    pub content: &'a AuditContent,
     /// Members beside those of every call.
     pub way: Map<String, Value>,
     pub call: &'a str,
-    /// As [`kept_arguments`] returns them.
+    /// As [`AuditContent::kept`] returns them.
     pub arguments: Value,
+    /// Why a model made it.
+    pub reason: Option<Value>,
     /// Hash of the policy.
     pub policy: &'a str,
     pub outcome: Result<&'a Value, &'a ToolFailure>,
-    pub duration_us: u64,
+    pub usage: &'a ToolUsage,
     /// Digest of the module that ran, if one did.
     pub module: Option<&'a str>,
     /// Whether the host answered in the place of the tool.
     pub by_host: bool,
 }
 
-/// The members of a call's entry: its status, and the digest of its result in place of the result.
+/// The members of a call's entry: its status, the digest of its result, and the result if that is kept.
 pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
     let AuditedCall {
         way: mut details,
@@ -148,11 +211,14 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
     for (name, value) in [
         ("call", call.call.into()),
         ("arguments", call.arguments),
-        ("duration_us", call.duration_us.into()),
+        ("duration_us", call.usage.duration_us.into()),
         ("policy", call.policy.into()),
         ("by_host", call.by_host.into()),
     ] {
         details.insert(name.into(), value);
+    }
+    if call.usage.retries > 0 {
+        details.insert("retries".into(), call.usage.retries.into());
     }
     let (status, result) = match outcome {
         Ok(value) => ("ok", digest(value.to_string().as_bytes())),
@@ -161,6 +227,9 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
             ("error", digest(failure.message.as_bytes()))
         }
     };
+    details.extend(call.reason.map(|reason| (REASON.to_owned(), reason)));
+    let kept = call.content.outcome(outcome);
+    details.extend(kept.map(|(name, value)| (name.to_owned(), value)));
     details.insert("status".into(), status.into());
     details.insert("result_digest".into(), result.into());
     if let Some(module) = module {
@@ -184,10 +253,14 @@ mod tests {
             owner: "key".into(),
             way: Map::from_iter([("via".to_owned(), "mcp".into())]),
         };
-        let entry = record
-            .ended(Ok(&json!(1)), 7, None, false)
-            .entry(3)
-            .unwrap();
+        let usage = ToolUsage {
+            duration_us: 7,
+            retries: 2,
+            ..ToolUsage::default()
+        };
+        let content = AuditContent::default();
+        let ended = record.ended(&content, Ok(&json!(1)), &usage, None, false);
+        let entry = ended.entry(3).unwrap();
         assert!(
             entry.contains(r#""arguments":{"a":0,"z":{"a":[{"c":2,"d":1}],"b":1}},"at_ms":"#),
             "{entry}"
@@ -195,6 +268,10 @@ mod tests {
         let members: Map<String, Value> = serde_json::from_str(&entry).unwrap();
         assert!(members.keys().is_sorted(), "{entry}");
         assert_eq!(members["number"], 3);
+        assert_eq!(
+            (&members["duration_us"], &members["retries"]),
+            (&json!(7), &json!(2))
+        );
         assert!(!entry.contains(": ") && !entry.contains(", "), "{entry}");
     }
 }

@@ -8,7 +8,7 @@ mod call;
 mod draft;
 mod run;
 
-pub use call::{BegunCall, CallRecord, kept_arguments};
+pub use call::{AuditContent, BegunCall, CallRecord};
 pub use draft::{Draft, PrunedBy};
 pub use run::RunAudit;
 

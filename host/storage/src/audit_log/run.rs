@@ -1,14 +1,14 @@
 //! Rows that follow from a run's events.
 
-use super::call::{AuditedCall, audited, interrupted, kept_arguments};
+use super::call::{AuditContent, AuditedCall, REASON, audited, interrupted};
 use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::solution::Call;
 use uuid::Uuid;
 
 /// Follows a run's events and makes its rows of the audit log.
@@ -18,18 +18,31 @@ pub struct RunAudit {
     owner: String,
     /// Hash of the policy that the run is under.
     policy: String,
-    redaction: Redaction,
+    content: AuditContent,
     /// The calls that have not ended, by run or sub-run and call id.
-    open: HashMap<(Uuid, String), OpenCall>,
+    open: HashMap<(Uuid, String), UnendedCall>,
+    /// What answered last, by run or sub-run.
+    models: HashMap<Uuid, AnsweringModel>,
+    /// Rows of calls that were refused while the reply streamed, before an event told their arguments.
+    refused: Vec<RefusedCall>,
 }
 
 /// A call of a run that has not ended.
 #[derive(Debug)]
-struct OpenCall {
+struct UnendedCall {
     /// As the log keeps them.
     arguments: Value,
+    /// Why a model made it.
+    reason: Option<Value>,
     /// Its begin, if its tool was called.
     begun: Option<CallBegin>,
+}
+
+/// A model as its endpoint names it.
+#[derive(Debug)]
+struct AnsweringModel {
+    name: Option<Value>,
+    revision: Option<Value>,
 }
 
 /// The event with which a tool is called.
@@ -40,15 +53,28 @@ struct CallBegin {
     at_ms: i64,
 }
 
+/// A row that waits for the end of its reply.
+#[derive(Debug)]
+struct RefusedCall {
+    within: Uuid,
+    id: String,
+    /// Number and time of the event that refused it.
+    source: (i64, i64),
+    tool: String,
+    details: Map<String, Value>,
+}
+
 impl RunAudit {
     /// For the run of `owner`, before its first event.
-    pub fn new(run: Uuid, owner: &str, redaction: Redaction) -> Self {
+    pub fn new(run: Uuid, owner: &str, content: AuditContent) -> Self {
         Self {
             run,
             owner: logged_owner(owner),
             policy: String::new(),
-            redaction,
+            content,
             open: HashMap::new(),
+            models: HashMap::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -57,13 +83,69 @@ impl RunAudit {
         policy.clone_into(&mut self.policy);
     }
 
-    /// Takes the run's next event, and returns the row that follows from it, if any.
-    pub fn take(&mut self, event: &Event) -> Option<Draft> {
-        let (mut within, mut kind) = (self.run, &event.kind);
+    /// Takes the run's next event, and returns the rows that follow from it. A call that was refused while its reply
+    /// streamed gets its row when the reply is over: by then an event has told its arguments, unless the reply broke
+    /// off.
+    pub fn take(&mut self, event: &Event) -> Vec<Draft> {
+        let mut rows = self.reply_over(event);
+        rows.extend(self.row(event));
+        rows
+    }
+
+    /// The rows of the calls that were refused in a reply that is over with this event.
+    fn reply_over(&mut self, event: &Event) -> Vec<Draft> {
+        if self.refused.is_empty() {
+            return Vec::new();
+        }
+        let (mut within, kind) = self.lane(&event.kind);
+        let mut calls: &[Call] = &[];
+        match kind {
+            EventKind::Plan { calls: told, .. } => calls = told,
+            EventKind::Request { .. }
+            | EventKind::ModelFailed { .. }
+            | EventKind::UnusableReply(_)
+            | EventKind::Done { .. } => {}
+            // What the ended call was the caller of, such as the calls of a module.
+            EventKind::ToolResult { id, .. } => within = sub_run(within, id),
+            _ => return Vec::new(),
+        }
+        // Of an ended run nothing is left behind.
+        let ends_run = within == self.run && matches!(kind, EventKind::Done { .. });
+        let (over, left) = std::mem::take(&mut self.refused)
+            .into_iter()
+            .partition(|call| call.within == within || ends_run);
+        self.refused = left;
+        let over: Vec<RefusedCall> = over;
+        let rows = over.into_iter().map(|refused| {
+            let told = calls.iter().find(|call| call.id == refused.id);
+            self.refused_row(refused, told)
+        });
+        rows.collect()
+    }
+
+    fn refused_row(&self, refused: RefusedCall, told: Option<&Call>) -> Draft {
+        let mut details = refused.details;
+        if let Some(call) = told {
+            details.insert("arguments".into(), self.content.kept(&call.arguments));
+            let reason = self.content.reason(call.reason.as_deref());
+            details.extend(reason.map(|reason| (REASON.to_owned(), reason)));
+        }
+        let tool = Some(refused.tool);
+        self.draft(refused.within, refused.source, "call", tool, details)
+    }
+
+    /// The run or sub-run that an event is of, and what happened in it.
+    fn lane<'e>(&self, mut kind: &'e EventKind) -> (Uuid, &'e EventKind) {
+        let mut within = self.run;
         while let EventKind::Sub { call, what } = kind {
             within = sub_run(within, call);
             kind = what;
         }
+        (within, kind)
+    }
+
+    fn row(&mut self, event: &Event) -> Option<Draft> {
+        let (within, kind) = self.lane(&event.kind);
         let (action, tool, details) = match kind {
             EventKind::Run { request, .. } => {
                 if within == self.run {
@@ -71,14 +153,23 @@ impl RunAudit {
                 }
                 return None;
             }
+            EventKind::Reply { completion, .. } => {
+                let text = |text: &str| self.content.name(text);
+                let model = AnsweringModel {
+                    name: completion.model.as_deref().map(text),
+                    revision: completion.revision().map(text),
+                };
+                self.models.insert(within, model);
+                return None;
+            }
             EventKind::Plan { calls, .. } => {
                 for call in calls.iter().filter(|call| !call.id.is_empty()) {
-                    self.keep(within, &call.id, &call.arguments, None);
+                    self.keep(within, call, &call.arguments, None);
                 }
                 return None;
             }
             EventKind::Approval { pending, .. } => {
-                self.keep(within, &pending.call.id, &pending.arguments, None);
+                self.keep(within, &pending.call, &pending.arguments, None);
                 return None;
             }
             EventKind::ToolStart { call, filled, .. } => {
@@ -88,7 +179,7 @@ impl RunAudit {
                     at_ms: signed(event.at_ms),
                 };
                 let arguments = filled.as_ref().unwrap_or(&call.arguments);
-                self.keep(within, &call.id, arguments, Some(begin));
+                self.keep(within, call, arguments, Some(begin));
                 return None;
             }
             EventKind::ToolResult {
@@ -100,21 +191,35 @@ impl RunAudit {
                 by_host,
                 ..
             } => {
-                let arguments = self.open.remove(&(within, id.clone()));
-                let arguments = arguments.map(|open| open.arguments);
+                let open = self.open.remove(&(within, id.clone()));
+                let is_told = open.is_some();
+                let (arguments, reason) =
+                    open.map(|it| (it.arguments, it.reason)).unwrap_or_default();
                 let details = audited(AuditedCall {
+                    content: &self.content,
                     way: Map::new(),
                     call: id,
-                    arguments: arguments.unwrap_or_default(),
+                    arguments,
+                    reason,
                     policy: &self.policy,
                     outcome: match outcome {
                         ToolOutcome::Output(value) => Ok(value),
                         ToolOutcome::Error(failure) => Err(failure),
                     },
-                    duration_us: usage.duration_us,
+                    usage,
                     module: module.as_deref(),
                     by_host: *by_host,
                 });
+                if *by_host && !is_told {
+                    self.refused.push(RefusedCall {
+                        within,
+                        id: id.clone(),
+                        source: (signed(event.seq), signed(event.at_ms)),
+                        tool: tool_name(tool),
+                        details,
+                    });
+                    return None;
+                }
                 ("call", Some(tool_name(tool)), details.into())
             }
             EventKind::Decided { id, decision, .. } => {
@@ -137,11 +242,16 @@ impl RunAudit {
         Some(self.draft(within, source, action, tool, details))
     }
 
-    /// Rows for the calls that have begun and not ended, in their order: for a run whose process is dead.
-    pub fn interrupted(self) -> Vec<Draft> {
+    /// Rows for the calls that have begun and not ended, and for those whose refusal has no row yet, in their order: for
+    /// a run whose process is dead.
+    pub fn interrupted(mut self) -> Vec<Draft> {
+        let refused = std::mem::take(&mut self.refused).into_iter();
+        let refused = refused.map(|it| (it.source.0, self.refused_row(it, None)));
+        let refused: Vec<(i64, Draft)> = refused.collect();
         let open = self.open.iter().filter_map(|((within, id), open)| {
             let begun = open.begun.as_ref()?;
-            let details = interrupted(Map::new(), id, open.arguments.clone(), &self.policy);
+            let (arguments, reason) = (open.arguments.clone(), open.reason.clone());
+            let details = interrupted(Map::new(), id, arguments, reason, &self.policy);
             let tool = Some(tool_name(&begun.tool));
             let source = (begun.seq, begun.at_ms);
             Some((
@@ -149,7 +259,7 @@ impl RunAudit {
                 self.draft(*within, source, "call", tool, details),
             ))
         });
-        let mut drafts: Vec<(i64, Draft)> = open.collect();
+        let mut drafts: Vec<(i64, Draft)> = open.chain(refused).collect();
         drafts.sort_by_key(|(seq, _)| *seq);
         drafts.into_iter().map(|(_, draft)| draft).collect()
     }
@@ -165,6 +275,13 @@ impl RunAudit {
         if within != self.run {
             details.insert("within".into(), json!(within));
         }
+        if let Some(model) = self.models.get(&within).filter(|_| action == "call") {
+            let known = [("model", &model.name), ("model_revision", &model.revision)];
+            let known = known
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+            details.extend(known.map(|(name, value)| (name.to_owned(), value.clone())));
+        }
         Draft {
             at_ms,
             owner: self.owner.clone(),
@@ -175,9 +292,12 @@ impl RunAudit {
         }
     }
 
-    fn keep(&mut self, within: Uuid, call: &str, arguments: &Value, begun: Option<CallBegin>) {
-        let arguments = kept_arguments(&self.redaction, arguments);
-        let open = OpenCall { arguments, begun };
-        self.open.insert((within, call.to_owned()), open);
+    fn keep(&mut self, within: Uuid, call: &Call, arguments: &Value, begun: Option<CallBegin>) {
+        let open = UnendedCall {
+            arguments: self.content.kept(arguments),
+            reason: self.content.reason(call.reason.as_deref()),
+            begun,
+        };
+        self.open.insert((within, call.id.clone()), open);
     }
 }

@@ -29,6 +29,7 @@ pub fn started(call: &str, arguments: Value) -> EventKind {
             ..Default::default()
         },
         filled: None,
+        may_be_repeated: false,
     }
 }
 
@@ -86,7 +87,10 @@ async fn a_call_is_logged_once_and_without_private_data() {
     for TestDatabase { location, .. } in databases().await {
         let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
         let redaction = Redaction::new([("crm".to_owned(), SECRET.to_owned())]);
-        let store = store.redacting(redaction);
+        let store = store.keeping(AuditContent {
+            redaction,
+            results: false,
+        });
         let (mut script, mut journal, events) = one_call(&store, "alice").await;
         // The answer to the last commit was lost on the way.
         journal
@@ -283,6 +287,100 @@ async fn tampering_with_the_log_is_found_and_named() {
     }
 }
 
+fn refused(id: &str) -> EventKind {
+    let failure = ToolFailure::correctable("arguments", "they do not fit");
+    EventKind::ToolResult {
+        step: 1,
+        id: id.into(),
+        tool: "files.write".into(),
+        outcome: ToolOutcome::Error(failure),
+        written: Vec::new(),
+        usage: ToolUsage::default(),
+        printed: Vec::new(),
+        module: None,
+        by_host: true,
+    }
+}
+
+/// A call may be refused before its reply is over, and before an event tells its arguments: its row waits for them.
+#[tokio::test]
+async fn a_refused_call_is_logged_with_its_arguments_and_its_reason() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        let store = store.keeping(AuditContent {
+            results: true,
+            ..AuditContent::default()
+        });
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let began = script.begin("t");
+        journal.append(from_ref(&began)).await.unwrap();
+        let call = |id: &str| toolhold_protocol::solution::Call {
+            id: id.into(),
+            tool: "files.write".into(),
+            arguments: json!({"to": EMAIL}),
+            reason: Some(format!("{EMAIL} asked {}", "x".repeat(5_000))),
+            ..Default::default()
+        };
+        let nested = EventKind::Sub {
+            call: "c1".into(),
+            what: Box::new(refused("n1")),
+        };
+        let long = json!({"a": "y".repeat(50_000)});
+        let completion = toolhold_protocol::completion::Completion {
+            model: Some("m-2026".into()),
+            extra: serde_json::Map::from_iter([("system_fingerprint".to_owned(), "fp_1".into())]),
+            ..Default::default()
+        };
+        for kind in [
+            refused("c1"),
+            EventKind::Reply {
+                step: 1,
+                completion,
+            },
+            EventKind::Plan {
+                step: 1,
+                calls: vec![call("c1"), call("c2")],
+            },
+            started("c2", json!({})),
+            ended("c2", ToolOutcome::Output(long)),
+            // Of a call that the call makes no event tells them.
+            nested,
+            refused("c3"),
+            ended("c1", ToolOutcome::Output(json!({"from": EMAIL}))),
+        ] {
+            let event = script.event(kind);
+            journal.append(from_ref(&event)).await.unwrap();
+        }
+        let told = all(&store).await;
+        let row = |id: &str| told.iter().find(|row| row["call"] == id).unwrap();
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert_eq!(row("c1")["arguments"], json!({"to": "<email>"}));
+        assert_eq!(row("c1")["message"], "they do not fit");
+        assert_eq!(
+            (&row("c1")["model"], &row("c1")["model_revision"]),
+            (&json!("m-2026"), &json!("fp_1"))
+        );
+        let reason = row("c1")["reason"].as_str().unwrap();
+        assert!(
+            reason.starts_with("<email> asked x") && reason.len() < 2_100,
+            "{reason}"
+        );
+        assert_eq!(
+            (row("c2")["status"].as_str(), row("c2").get("reason")),
+            (Some("ok"), None)
+        );
+        let result = row("c2")["result"].as_str().unwrap();
+        assert!(
+            result.len() < 17_000 && result.ends_with("cut off, of 50008 bytes"),
+            "{result:.100}"
+        );
+        assert_eq!(row("n1")["arguments"], Value::Null);
+        // Its reply is not over.
+        assert!(!told.iter().any(|row| row["call"] == "c3"), "{told:?}");
+    }
+}
+
 /// Of calls that belong to no run many are written at once, each sealed by the next.
 #[tokio::test]
 async fn calls_of_no_run_are_in_the_same_log() {
@@ -296,7 +394,7 @@ async fn calls_of_no_run_are_in_the_same_log() {
                 let record = CallRecord {
                     id: number.to_string(),
                     tool: "m.f".into(),
-                    arguments: kept_arguments(store.redaction(), &json!({"to": EMAIL})),
+                    arguments: store.content().kept(&json!({"to": EMAIL})),
                     policy: "p".into(),
                     owner: "mcp:http".into(),
                     way: serde_json::Map::from_iter([("via".to_owned(), "mcp".into())]),
@@ -308,7 +406,8 @@ async fn calls_of_no_run_are_in_the_same_log() {
                     Err(ToolFailure::correctable("cancelled", "gone"))
                 };
                 let module = is_good.then_some("ab12");
-                let draft = record.ended(outcome.as_ref(), 7, module, !is_good);
+                let (content, usage) = (store.content(), ToolUsage::default());
+                let draft = record.ended(content, outcome.as_ref(), &usage, module, !is_good);
                 let until = waits[number as usize % waits.len()];
                 let call = number.to_string();
                 store

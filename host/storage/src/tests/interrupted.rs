@@ -5,6 +5,7 @@ use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases};
 use crate::*;
 use serde_json::{Map, json};
 use toolhold_protocol::event::{EventKind, Journal as _};
+use toolhold_protocol::result::ToolUsage;
 
 fn record(id: &str) -> CallRecord {
     CallRecord {
@@ -42,7 +43,13 @@ async fn a_call_whose_process_was_killed_is_in_the_log_as_interrupted() {
         assert_eq!(all(&store).await.len(), 0, "they run");
 
         let outcome = json!(1);
-        let ended = record("two").ended(Ok(&outcome), 7, None, false);
+        let ended = record("two").ended(
+            &AuditContent::default(),
+            Ok(&outcome),
+            &ToolUsage::default(),
+            None,
+            false,
+        );
         let until = Durability::Written;
         store
             .audit_call("two", ended, until, Box::new(()))

@@ -48,14 +48,14 @@ pub struct Shields {
 }
 
 impl Shields {
-    /// The policy of a run with these settings. The input of a sub-agent is a call's input, and its
-    /// output a call's output: they are screened as such.
-    pub fn policy(&self, settings: &Settings, depth: u32) -> Policy {
+    /// The policy of a run with these settings and instructions; absent for calls that belong to no run. The input of a
+    /// sub-agent is a call's input, and its output a call's output: they are screened as such.
+    pub fn policy(&self, settings: &Settings, instructions: Option<&str>, depth: u32) -> Policy {
         let stands =
             |place: ShieldPlace| self.posts.iter().any(|post| post.places.contains(&place));
         let screens = [ShieldPlace::Input, ShieldPlace::Output].into_iter();
         Policy {
-            hash: self.hash(settings),
+            hash: self.hash(settings, instructions),
             screens: screens
                 .filter(|place| depth == 0 && stands(*place))
                 .collect(),
@@ -63,19 +63,21 @@ impl Shields {
         }
     }
 
-    /// Everything that decides what is screened, hidden, asked about and given. No secret is in it.
-    pub fn effective(&self, settings: &Settings) -> Value {
+    /// Everything that decides what is screened, hidden, asked about and given, and the digest of what the model is
+    /// instructed to do. No secret is in it.
+    pub fn effective(&self, settings: &Settings, instructions: Option<&str>) -> Value {
         let shields: Vec<Value> = self.posts.iter().map(ShieldBinding::terms).collect();
         json!({
             "shields": shields,
             "privacy": settings.privacy,
             "approval": settings.approval,
             "grants": self.grants,
+            "instructions": instructions.map(sha256),
         })
     }
 
-    fn hash(&self, settings: &Settings) -> String {
-        let mut effective = self.effective(settings);
+    fn hash(&self, settings: &Settings, instructions: Option<&str>) -> String {
+        let mut effective = self.effective(settings, instructions);
         effective.sort_all_objects();
         sha256(effective.to_string())
     }

@@ -442,8 +442,8 @@ async fn a_guard_model_sees_no_personal_data_and_no_end_but_ours() {
 #[test]
 fn the_hash_changes_with_the_policy_and_with_nothing_else() {
     let settings = Settings::default();
-    let plain = Shields::default().policy(&settings, 0);
-    assert_eq!(plain, Shields::default().policy(&settings, 0));
+    let plain = Shields::default().policy(&settings, None, 0);
+    assert_eq!(plain, Shields::default().policy(&settings, None, 0));
     assert_eq!(plain.hash.len(), 64);
     let one = Shields {
         posts: vec![post("a", Sleeps)],
@@ -453,12 +453,15 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
         max_steps: 99,
         ..settings.clone()
     };
-    assert_eq!(one.policy(&settings, 0), one.policy(&more_time, 0));
     assert_eq!(
-        one.policy(&settings, 0).screens,
+        one.policy(&settings, None, 0),
+        one.policy(&more_time, None, 0)
+    );
+    assert_eq!(
+        one.policy(&settings, None, 0).screens,
         [ShieldPlace::Input, ShieldPlace::Output].into()
     );
-    assert!(one.policy(&settings, 1).screens.is_empty());
+    assert!(one.policy(&settings, None, 1).screens.is_empty());
     let mut private = settings.clone();
     private.privacy.hide.insert(Kind::Email);
     let mut asked = settings.clone();
@@ -466,7 +469,7 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
     let with = |change: fn(&mut ShieldBinding)| {
         let mut other = one.clone();
         other.posts.iter_mut().for_each(change);
-        other.policy(&Settings::default(), 0).hash
+        other.policy(&Settings::default(), None, 0).hash
     };
     let granted = Shields {
         grants: json!({"files": "x"}),
@@ -474,10 +477,12 @@ fn the_hash_changes_with_the_policy_and_with_nothing_else() {
     };
     let hashes = [
         plain.hash,
-        one.policy(&settings, 0).hash,
-        one.policy(&private, 0).hash,
-        one.policy(&asked, 0).hash,
-        granted.policy(&settings, 0).hash,
+        one.policy(&settings, None, 0).hash,
+        one.policy(&private, None, 0).hash,
+        one.policy(&asked, None, 0).hash,
+        granted.policy(&settings, None, 0).hash,
+        one.policy(&settings, Some("Be short."), 0).hash,
+        one.policy(&settings, Some("Be brief."), 0).hash,
         with(|post| post.name = "b".into()),
         with(|post| post.on_failure = OnFailure::Pass),
         with(|post| post.terms = json!({"allow": ["a"]})),

@@ -80,6 +80,14 @@ impl Run {
             }),
         }
     }
+
+    /// Stops the run where it is, without an end event, and waits until its journal is released: it can be resumed
+    /// from its record. Calls that run are dropped with their guests.
+    pub async fn stop(mut self) {
+        self.task.abort();
+        // It was aborted, or had ended.
+        let _ = (&mut self.task).await;
+    }
 }
 
 impl Drop for Run {
@@ -175,7 +183,10 @@ impl Driver {
         &self,
         mut request: RunRequest,
     ) -> Result<Machine, RunError> {
-        request.policy = self.shields.policy(&request.settings, request.depth);
+        let instructions = Some(request.instructions.as_str());
+        request.policy = self
+            .shields
+            .policy(&request.settings, instructions, request.depth);
         request.settings.window.counted = self.model.counter().is_some();
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {
@@ -213,6 +224,7 @@ impl Driver {
                 shields: self.shields.clone(),
                 approvals: settings.approval.clone(),
                 call_timeout: settings.call_timeout,
+                tool_retry: settings.tool_retry,
                 repair: settings.repair,
             };
             let performer = Performer {

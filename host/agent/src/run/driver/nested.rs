@@ -54,6 +54,10 @@ impl CallBudget for RunBudget {
         Ok(Box::new(()))
     }
 
+    fn take_again(&self) -> bool {
+        self.0.take_call().is_ok()
+    }
+
     fn within(&self) -> Arc<dyn CallBudget> {
         Arc::new(self.clone())
     }
@@ -93,6 +97,7 @@ impl CallRecorder for RunRecorder {
                 arguments: call.arguments.clone(),
                 ..Call::default()
             }),
+            may_be_repeated: call.may_be_repeated,
         });
         Box::pin(std::future::ready(recording))
     }
@@ -108,6 +113,7 @@ struct RunRecording {
     recorder: RunRecorder,
     /// Until it has ended.
     call: Option<Call>,
+    may_be_repeated: bool,
 }
 
 impl RunRecording {
@@ -156,6 +162,7 @@ impl CallRecording for RunRecording {
                     step: STEP,
                     call,
                     filled: others.cloned(),
+                    may_be_repeated: self.may_be_repeated,
                 };
                 self.recorder.record(started).await;
             }

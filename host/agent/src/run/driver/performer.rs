@@ -7,7 +7,7 @@ use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::privacy::revealed;
 use crate::calls::screen::{screen, screen_result};
 use crate::calls::{
-    CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
+    Attempts, CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
 };
 use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
@@ -19,6 +19,7 @@ use crate::toolbox::ToolCall;
 use futures_util::future::BoxFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -365,16 +366,28 @@ impl Performer {
         let privacy = &self.parent.settings.privacy;
         let seen = CalledTool::new(privacy, &work.bound, &work.masked).map(Arc::new);
         let nested = self.nested(&work.call, &tools, seen.as_ref());
+        let effects = nested.effects();
         work.call.nested = Some(Arc::new(nested));
         if let Runner::Module(_) | Runner::Activity(_) = work.bound.runner {
             let id = work.call.id.clone();
             self.nested_spent.insert(id, RunUsage::default());
         }
-        let begun = self.subs.remove(&work.call.id);
+        let mut begun = self.subs.remove(&work.call.id);
         let (shields, told) = (self.driver.shields.clone(), self.events.clone());
+        let (policy, budget) = (self.rules.tool_retry, RunBudget(self.budget.clone()));
         Box::pin(async move {
             let Bound { tool, runner } = &work.bound;
-            let mut result = tools.run(&work.call, tool, runner, begun).await;
+            let step = work.step;
+            let mut attempts = Attempts::new(policy, &work.call, &work.bound, effects);
+            let mut result = loop {
+                let result = tools.run(&work.call, tool, runner, begun.take()).await;
+                let retry = match attempts.judge(&work.call, result, &budget) {
+                    ControlFlow::Break(result) => break result,
+                    ControlFlow::Continue(retry) => retry,
+                };
+                told.tell(EventKind::ToolRetry { step, retry }).await;
+                attempts.wait(&mut work.call).await;
+            };
             let outcome = match &seen {
                 Some(seen) => revealed(&**seen, result.outcome),
                 None => result.outcome,

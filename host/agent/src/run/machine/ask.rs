@@ -183,6 +183,11 @@ impl Machine {
                 max_string: None,
                 wiring: self.is_wired(),
                 lazy: self.is_lazy(),
+                answers: self.progress.has_failed(|tool| {
+                    self.tools
+                        .find(tool)
+                        .is_some_and(|bound| bound.tool.is_latent())
+                }),
                 instances: &self.context.instances,
                 meta,
                 advisors: self.step.advisors.as_ref(),

@@ -73,7 +73,11 @@ impl Machine {
         self.tools.checks.known(&call.tool)?;
         self.fallbacks.check(call)?;
         match self.tools.find(&call.tool) {
-            Some(bound) => Wiring::of(call, &bound.tool, &self.context),
+            Some(bound) => {
+                let wiring = Wiring::of(call, &bound.tool, &self.context)?;
+                self.tools.checks.place(call)?;
+                Ok(wiring)
+            }
             None => Ok(Wiring::default()),
         }
     }
@@ -119,6 +123,7 @@ impl Machine {
                 step: self.steps,
                 call,
                 filled: None,
+                may_be_repeated: false,
             });
             self.settle(index, Ending::answered(output), effects);
             return Ok(());
@@ -311,6 +316,7 @@ impl Machine {
             step: self.steps,
             filled: (arguments != call.arguments).then_some(arguments),
             call: call.clone(),
+            may_be_repeated: false,
         });
         self.usage.begin_call();
         if work.bound.runner == Runner::Client {
@@ -356,6 +362,7 @@ impl Machine {
         let given = context.iter().map(|(_, value)| value).chain([arguments]);
         let settings = &self.request.settings;
         Ok(Work {
+            step: self.steps,
             masked: self.privacy.masked(bound, given),
             check: self.tools.checks.of(&call.tool).ok_or_else(gone)?.clone(),
             call: ToolCall {

@@ -155,6 +155,10 @@ impl ContextView<'_> {
     fn block(self, kind: &str, instance: Option<&str>, again: &str) -> String {
         let of = instance.map_or(String::new(), |instance| format!(" (instance {instance})"));
         let mut text = format!("## Data: ¶{kind}{of}{again}");
+        if kind == INPUT {
+            text.push('\n');
+            text.push_str(STRUCTURED_PROMPT);
+        }
         let (schema, description) = self.context.note_of(kind, instance);
         if let Some(description) = description {
             text.push('\n');
@@ -175,6 +179,12 @@ impl ContextView<'_> {
         text
     }
 }
+
+/// The kind of data that is a prompt (docs/protocol.md, 2.3), and what the model is told of it. All other data it only
+/// works on.
+const INPUT: &str = "input";
+const STRUCTURED_PROMPT: &str =
+    "This is a prompt in the form of data: its fields say what is asked, and with what.";
 
 /// At most `max` characters of a value that is there as a whole.
 fn part(value: &str, max: usize) -> String {

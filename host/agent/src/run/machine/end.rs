@@ -1,6 +1,7 @@
 //! The end of a run: its usage, its reason and its output.
 
 use super::context_turns::written;
+use super::reply::text_of;
 use super::{Action, Effects, Machine, millis};
 use serde_json::Value;
 use toolhold_policy::ErrorClass;
@@ -24,7 +25,8 @@ impl Machine {
         message: String,
         effects: &mut Effects,
     ) {
-        let failure = RunFailure::new(class, message);
+        // What came first is the error, and not the limit that the run met because of it.
+        let failure = RunFailure::new(class, self.with_original_error(message));
         self.finish(reason, Value::Null, Some(failure), effects);
     }
 
@@ -48,6 +50,11 @@ impl Machine {
             }
             output => output,
         };
+        // It may quote what a call was given or returned.
+        let error = error.map(|failure| RunFailure {
+            message: text_of(&self.for_user(Value::String(failure.message))),
+            ..failure
+        });
         self.finished = true;
         effects.events.push(EventKind::Done {
             reason,
@@ -62,7 +69,7 @@ impl Machine {
         effects.actions.push(Action::Finish);
     }
 
-    /// The output as it leaves the run. A sub-agent's stays inside of this host.
+    /// The output, or the error, as it leaves the run. A sub-agent's stays inside of this host.
     pub(super) fn for_user(&mut self, output: Value) -> Value {
         match self.request.depth {
             0 => self.privacy.for_user(&output),

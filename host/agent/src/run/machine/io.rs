@@ -76,6 +76,7 @@ pub enum Action {
 /// A call to be made.
 #[derive(Debug, Clone)]
 pub struct Work {
+    pub step: u32,
     pub call: ToolCall,
     /// The tool, and what runs this call: where an advisor is asked, the Request of that advisor.
     pub bound: Bound,

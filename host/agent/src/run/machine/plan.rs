@@ -52,7 +52,7 @@ impl Machine {
             calls: checked.calls.clone(),
         });
         self.step.planned = checked.calls;
-        self.replies.usable();
+        self.reply_used(effects);
         if let Some(output) = output {
             return self.deliver(StopReason::Planned, output, None, effects);
         }
@@ -141,6 +141,7 @@ impl Machine {
             tools: &self.tools,
             context: &self.context,
             is_dry_run: self.request.settings.dry_run,
+            accepted: self.is_lazy().then_some(&self.progress),
         }
     }
 

@@ -4,6 +4,7 @@
 //! In a plan a call without an instance is made for each of them, where there are any: one plan
 //! serves all, each at its own pace (9).
 
+use super::plan_progress::PlanProgress;
 use super::scopes::{guidance, scopes};
 use super::tools::RunTools;
 use super::wiring::known_instance;
@@ -11,8 +12,9 @@ use serde_json::{Value, json};
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::plan::{self, Graph, MAX_STEPS, MissingReference};
-use toolhold_protocol::reference::{Path, Source};
+use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::OutputPath;
 
 /// Maximum faults reported at once.
 pub(super) const MAX_REPORTED_FAULTS: usize = 8;
@@ -26,6 +28,8 @@ pub(super) struct PlanCheck<'a> {
     pub context: &'a Context,
     /// The plan is not run now: it may be made for inputs that come later.
     pub is_dry_run: bool,
+    /// Of a lazy plan: what became of the one before it, whose latent steps may be answered.
+    pub accepted: Option<&'a PlanProgress>,
 }
 
 /// A plan that can be run.
@@ -140,7 +144,14 @@ impl PlanCheck<'_> {
     /// The call with the place where its result really goes: a tool's author may have fixed it.
     pub fn placed(self, call: Call) -> Call {
         let bound = self.tools.find(&call.tool);
-        match bound.and_then(|bound| bound.tool.output_path.as_ref()) {
+        let Some(tool) = bound.map(|bound| &bound.tool) else {
+            return call;
+        };
+        let is_open = tool.is_latent() && call.output.is_none() && call.output_path.is_none();
+        let alternatives = tool.output_path.as_ref().filter(|_| is_open);
+        let alternatives = alternatives.and_then(OutputPath::alternatives);
+        let alternatives = alternatives.map(Target::Outcome);
+        match tool.fixed_output_path().or(alternatives.as_ref()) {
             Some(target) => Call {
                 output_path: Some(target.to_string()),
                 ..call
@@ -175,6 +186,10 @@ impl PlanCheck<'_> {
         let Some(bound) = self.tools.find(&call.tool) else {
             return Ok(step);
         };
+        checks.place(call).map_err(|failure| at(failure.message))?;
+        if bound.tool.is_latent() && call.output.is_some() {
+            self.may_answer(call).map_err(at)?;
+        }
         let sees = scopes(&bound.tool, call).map_err(|failure| at(failure.message))?;
         if !bound.tool.is_latent() {
             let reads = step.reads.iter();
@@ -188,6 +203,19 @@ impl PlanCheck<'_> {
         step.reads
             .extend(sees.into_iter().map(|path| read_at("/_scopes", path)));
         Ok(step)
+    }
+
+    /// A lazy plan holds no answers: what they rest on was not done yet, and the plan was not accepted. A
+    /// latent step of the plan before it that was run without one is asked for its answer.
+    fn may_answer(self, call: &Call) -> Result<(), String> {
+        let is_asked = |progress: &PlanProgress| progress.has_failed(|tool| tool == call.tool);
+        if self.accepted.is_none_or(is_asked) {
+            return Ok(());
+        }
+        Err(format!(
+            "{:?} is answered when the plan was accepted and its step is due; plan it without \"_output\"",
+            call.tool
+        ))
     }
 
     fn placed_step(self, index: usize, call: Call) -> Result<plan::Step, String> {
@@ -289,7 +317,7 @@ mod tests {
             ..Tool::new(name)
         };
         let fixed = Tool {
-            output_path: Some("†fixed".parse().unwrap()),
+            output_path: Some(OutputPath::Fixed("†fixed".parse().unwrap())),
             ..run("fixed")
         };
         let counts = Tool {
@@ -318,6 +346,7 @@ mod tests {
             tools: &tools,
             context,
             is_dry_run,
+            accepted: None,
         };
         check.check(&calls).map(|checked| checked.report())
     }
@@ -380,6 +409,7 @@ mod tests {
             tools: &tools,
             context: &context,
             is_dry_run: false,
+            accepted: None,
         };
         let calls = read(vec![
             json!({"_tool": "fixed"}),
@@ -402,6 +432,7 @@ mod tests {
             tools: &tools,
             context: &context,
             is_dry_run: false,
+            accepted: None,
         };
         let reason = check.saved(vec![json!({"_tool": "thinks"})]).unwrap_err();
         assert!(reason.contains("a model writes its result"), "{reason}");

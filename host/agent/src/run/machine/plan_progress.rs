@@ -13,6 +13,7 @@
 use serde_json::Value;
 use std::fmt::Write as _;
 use toolhold_protocol::plan::Mode;
+use toolhold_protocol::reference::Target;
 use toolhold_protocol::solution::Call;
 
 /// Maximum instances named per state.
@@ -76,6 +77,15 @@ impl PlanProgress {
         self.steps.retain(|step| !step.standings.is_empty());
     }
 
+    /// Whether a step that was run and failed is of such a tool. A latent step without an answer fails.
+    pub fn has_failed(&self, is_meant: impl Fn(&str) -> bool) -> bool {
+        self.steps.iter().any(|step| {
+            let mut standings = step.standings.iter();
+            standings.any(|(_, standing)| *standing == PlannedCallState::Failed)
+                && is_meant(&step.call.tool)
+        })
+    }
+
     /// A call is over.
     pub fn settle(&mut self, call: &Call, failed: bool) {
         self.fault = None;
@@ -98,6 +108,7 @@ impl PlanProgress {
         };
         if step.standings.len() == 1 {
             step.call.arguments.clone_from(&call.arguments);
+            step.call.output_path.clone_from(&call.output_path);
         }
         let place = step.place(call);
         if let Some((_, own)) = place.and_then(|place| step.standings.get_mut(place)) {
@@ -163,14 +174,26 @@ impl PlannedCall {
     fn is_made_by(&self, call: &Call) -> bool {
         self.call.tool == call.tool
             && self.call.arguments == call.arguments
-            && self.call.output_path == call.output_path
+            && self.has_place_of(call)
     }
 
     /// Whether `call` is another attempt at it.
     fn goes_to(&self, call: &Call) -> bool {
-        self.call.tool == call.tool
-            && self.call.output_path.is_some()
-            && self.call.output_path == call.output_path
+        self.call.tool == call.tool && self.call.output_path.is_some() && self.has_place_of(call)
+    }
+
+    /// Whether `call` writes where it says, or to one of the alternatives among which it leaves the choice.
+    fn has_place_of(&self, call: &Call) -> bool {
+        if self.call.output_path == call.output_path {
+            return true;
+        }
+        let read = |path: &Option<String>| path.as_deref()?.parse::<Target>().ok();
+        match (read(&self.call.output_path), read(&call.output_path)) {
+            (Some(Target::Outcome(offered)), Some(chosen)) => {
+                chosen.paths().iter().all(|path| offered.contains(path))
+            }
+            _ => false,
+        }
     }
 
     /// The standing that the end of `call` changes: what was made stays made.

@@ -61,7 +61,7 @@ impl Machine {
         self.replies.complete();
         self.window.fitted();
         let usage = completion.usage.as_ref();
-        if let Some(usage) = usage.filter(|_| self.forced().is_none()) {
+        if let Some(usage) = usage.filter(|_| !self.is_aside()) {
             self.window.observe(usage.prompt_tokens);
         }
         let cost = self
@@ -104,7 +104,7 @@ impl Machine {
             Err(reason) if self.has_acted() => {
                 let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
-                self.replies.unusable();
+                self.count_partly_used(&completion.content, &reason, effects);
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
                 ));
@@ -114,7 +114,7 @@ impl Machine {
             }
             Err(reason) => {
                 if contract::is_cut_in_thought(&completion)
-                    && self.forced().is_none()
+                    && !self.is_aside()
                     && let Some(tokens) = self.reply_limit.raise()
                 {
                     self.notice(format!(
@@ -140,14 +140,14 @@ impl Machine {
             ..failure
         };
         if let Some(overflow) = failure.overflow
-            && self.forced().is_none()
+            && !self.is_aside()
             && !self.has_acted()
             && let Some(message) = self.shorten_for(overflow)
         {
             self.notice(message, effects);
             return self.send(effects);
         }
-        if self.forced().is_some() && !self.has_acted() {
+        if self.is_aside() && self.calls_no_tool() {
             let is_hopeless = failure.class != ErrorClass::Retryable;
             return self.attempt_failed(&failure.message, is_hopeless, effects);
         }
@@ -163,11 +163,15 @@ impl Machine {
             );
             return self.send(effects);
         }
-        let is_last = self.replies.is_last_attempt();
+        // A candidate's reply is not one of those that are counted.
+        let is_last = !self.is_aside() && self.is_last_attempt();
         if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
-        self.replies.unusable();
+        let calls = self.step.calls.calls();
+        let called: Vec<&str> = calls.map(|call| call.tool.as_str()).collect();
+        let called = format!("calls of {}", called.join(", "));
+        self.count_partly_used(&called, &failure.message, effects);
         self.step.notes.push(format!(
             "Your reply broke off after these calls ({}). Go on from here.",
             cut(&failure.message, 200)
@@ -177,8 +181,8 @@ impl Machine {
         self.proceed(effects);
     }
 
-    /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here:
-    /// records from before it was lack the time, and are replayed without.
+    /// What was written of a reply that broke off was paid for, but has no count. Whether it is counted here: where
+    /// the host's own code failed, the time is not known.
     fn pay_for_broken(&mut self, took_ms: Option<u64>, effects: &mut Effects) -> bool {
         let is_paid = self.step.has_begun && self.usage.counts_money();
         let Some(duration_ms) = took_ms.filter(|_| is_paid) else {
@@ -202,6 +206,14 @@ impl Machine {
     /// Whether calls of this reply were made or wait to be.
     fn has_acted(&self) -> bool {
         !self.step.calls.is_empty()
+    }
+
+    /// Whether every call of this reply names a tool that does not exist.
+    pub(super) fn calls_no_tool(&self) -> bool {
+        let mut calls = self.step.calls.calls();
+        calls.all(|call| {
+            !self.tools.is_own(&call.tool) && self.tools.checks.of(&call.tool).is_none()
+        })
     }
 
     /// What makes a reply as a whole unusable.
@@ -232,42 +244,22 @@ impl Machine {
 
     /// A reply that cannot be used goes back to the model with the reason, a few times.
     pub(super) fn reject(&mut self, reply: &str, reason: String, effects: &mut Effects) {
-        if self.forced().is_some() {
+        if self.is_aside() {
             self.remember(Turn::Rejected {
                 reply: reply.to_owned(),
                 reason: reason.clone(),
             });
             return self.attempt_failed(&reason, false, effects);
         }
-        self.replies.unusable();
-        if let Some(count) = self.replies.too_many() {
-            // Both quote what no shield saw.
-            let why = if self.withholds() {
-                "; what it wrote is for the run's record alone, because shields stand on its output"
-                    .to_owned()
-            } else {
-                format!(
-                    ", the last because {reason}; it wrote {:?}",
-                    cut(reply, 200)
-                )
-            };
-            let message = format!(
-                "the model gave {count} replies in a row that could not be used{why}. Try the other contract (--contract), \
-                 a larger --max-tokens, or another model",
-            );
-            return self.fail(
-                StopReason::Unusable,
-                ErrorClass::Correctable,
-                message,
-                effects,
-            );
+        self.count_unused(reply, &reason);
+        if !self.ends_unusable() {
+            effects.events.push(self.unusable_reply(false, &reason));
+            self.history.push(Turn::Rejected {
+                reply: reply.to_owned(),
+                reason,
+            });
         }
-        effects.events.push(self.unusable_reply(false, &reason));
-        self.history.push(Turn::Rejected {
-            reply: reply.to_owned(),
-            reason,
-        });
-        self.ask(effects);
+        self.next(effects);
     }
 
     fn solved(&mut self, mut solution: Solution, completion: &Completion, effects: &mut Effects) {
@@ -323,7 +315,7 @@ impl Machine {
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects);
         }
-        self.replies.usable();
+        self.judge_names(completion, effects);
         if !self.step.calls.is_empty() {
             effects.events.push(EventKind::Plan {
                 step: self.steps,
@@ -332,6 +324,18 @@ impl Machine {
         }
         self.step.is_over = true;
         self.proceed(effects);
+    }
+
+    /// Counts the reply: one that only calls tools that do not exist is as little use as one that cannot be read.
+    fn judge_names(&mut self, completion: &Completion, effects: &mut Effects) {
+        let first = self.step.calls.calls().next();
+        let unknown = first.filter(|_| self.step.output.is_none() && self.calls_no_tool());
+        match unknown.and_then(|call| self.tools.checks.known(&call.tool).err()) {
+            // A candidate is judged by its call, or tries again.
+            Some(_) if self.is_aside() => {}
+            Some(failure) => self.count_unused(&completion.content, &failure.message),
+            None => self.reply_used(effects),
+        }
     }
 
     /// Calls beyond the most that are made are not lost without a word.

@@ -1,28 +1,34 @@
-//! How many replies of the run's own model could be used, and how many in a row could not: the limits on both
-//! kinds of trouble.
+//! What became of the replies of the run's own model: how many could be used, how many in a row broke off, and the last
+//! one if it was of no use. How many in a row could not be used is counted with the other [failures](super::fallbacks).
 
 use toolhold_protocol::settings::Settings;
 
 /// Counts of one run's replies.
 #[derive(Debug)]
 pub(super) struct ReplyCounts {
-    max_unusable: u32,
     max_broken: u32,
     usable: u32,
-    /// In a row, that could not be used.
-    unusable: u32,
     /// In a row, that broke off before anything was done.
     broken: u32,
+    /// The last reply, if nothing of it could be used.
+    last: Option<UnusedReply>,
+}
+
+/// A reply of which nothing could be used.
+#[derive(Debug)]
+pub(super) struct UnusedReply {
+    pub reason: String,
+    /// What it said, cut.
+    pub reply: String,
 }
 
 impl ReplyCounts {
     pub fn new(settings: &Settings) -> Self {
         Self {
-            max_unusable: settings.max_unusable,
             max_broken: settings.max_broken_replies,
             usable: 0,
-            unusable: 0,
             broken: 0,
+            last: None,
         }
     }
 
@@ -38,23 +44,26 @@ impl ReplyCounts {
 
     /// A reply could be used.
     pub fn usable(&mut self) {
-        self.unusable = 0;
         self.usable += 1;
+        self.last = None;
     }
 
-    /// A reply could not be used.
-    pub fn unusable(&mut self) {
-        self.unusable += 1;
+    /// A reply could not be used as a whole; some of its calls were made.
+    pub fn partly_used(&mut self) {
+        self.last = None;
     }
 
-    /// How many in a row could not be used, where these are too many.
-    pub fn too_many(&self) -> Option<u32> {
-        (self.unusable >= self.max_unusable).then_some(self.unusable)
+    /// Nothing of a reply could be used.
+    pub fn unused(&mut self, reason: &str, reply: String) {
+        self.last = Some(UnusedReply {
+            reason: reason.to_owned(),
+            reply,
+        });
     }
 
-    /// Whether one more that cannot be used is too many.
-    pub fn is_last_attempt(&self) -> bool {
-        self.unusable + 1 >= self.max_unusable
+    /// The last reply, if nothing of it could be used.
+    pub fn last_unused(&self) -> Option<&UnusedReply> {
+        self.last.as_ref()
     }
 
     /// A reply broke off before anything was done, and the model may be asked again after it.
@@ -74,24 +83,23 @@ mod tests {
 
     fn counts() -> ReplyCounts {
         ReplyCounts::new(&Settings {
-            max_unusable: 2,
             max_broken_replies: 1,
             ..Settings::default()
         })
     }
 
     #[test]
-    fn a_reply_that_can_be_used_forgives_those_before_it() {
+    fn the_last_reply_is_kept_only_if_nothing_of_it_could_be_used() {
         let mut counts = counts();
-        assert!(counts.is_first() && !counts.is_last_attempt());
-        counts.unusable();
-        assert!(counts.is_first() && counts.is_last_attempt());
-        counts.usable();
-        assert!(!counts.is_first());
-        for too_many in [None, Some(2)] {
-            counts.unusable();
-            assert_eq!(counts.too_many(), too_many);
+        let does: [fn(&mut ReplyCounts); 2] = [ReplyCounts::partly_used, ReplyCounts::usable];
+        for does in does {
+            assert!(counts.is_first() && counts.last_unused().is_none());
+            counts.unused("no JSON", "x".into());
+            let last = counts.last_unused().unwrap();
+            assert_eq!((&*last.reason, &*last.reply), ("no JSON", "x"));
+            does(&mut counts);
         }
+        assert!(!counts.is_first() && counts.last_unused().is_none());
     }
 
     #[test]

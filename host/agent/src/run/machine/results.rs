@@ -1,9 +1,12 @@
 //! How a step's calls end: results are checked, written where they belong, and told (docs/protocol.md, 5
 //! and 7).
 
+use super::fallback::MAX_ERROR_CHARS;
 use super::running_calls::Background;
 use super::{Effects, Machine};
 use serde_json::{Value, json};
+use toolhold_json::validate::cut;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
@@ -14,6 +17,13 @@ use toolhold_protocol::turn::{Exchange, Turn};
 
 /// Maximum instances that a message names.
 const MAX_NAMED_INSTANCES: usize = 20;
+
+/// The kind of failure of a call whose result cannot be written where the model wants it.
+pub(super) const WRITE: &str = "write";
+
+/// What the model is told besides the reason, where it made a refused call once more.
+const REFUSED_BEFORE: &str =
+    "The same call was refused before, for the same reason: change it or do something else.";
 
 /// How a call ended, before the result is passed on.
 pub(super) struct Ending {
@@ -53,8 +63,9 @@ impl Machine {
     }
 
     fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {
-        if let Err(failure) = &ending.outcome {
-            self.context.write_failure(&call, failure);
+        match &ending.outcome {
+            Ok(_) => self.tools.checks.was_useful(&call),
+            Err(failure) => self.context.write_failure(&call, failure),
         }
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
@@ -123,6 +134,21 @@ impl Machine {
         if let (true, Some(own)) = (ran, self.step.calls.get(index)) {
             self.tools.checks.ran(&call, &own.arguments, &result);
         }
+        let is_again = match &outcome {
+            Err(failure) if !ran && !self.is_aside() => {
+                let privacy = &self.privacy;
+                let shortened =
+                    |message: &str| cut(message, privacy.clear(message, MAX_ERROR_CHARS));
+                self.tools
+                    .checks
+                    .refuse(&call, failure, self.steps, shortened)
+            }
+            Ok(_) if ran || !written.is_empty() => {
+                self.tools.checks.was_useful(&call);
+                false
+            }
+            _ => false,
+        };
         let is_latent = self
             .tools
             .find(&call.tool)
@@ -130,13 +156,14 @@ impl Machine {
         let is_thought = is_latent && !failed && written.is_empty();
         let text = match (failed, written.as_slice()) {
             (false, []) if is_thought => "noted".to_owned(),
+            (_, []) if is_again => format!("{result}\n{REFUSED_BEFORE}"),
             (_, []) => result,
             // The data itself is shown with the rest of the context's data.
             (false, paths) => format!("written to {}", list(paths)),
             (true, paths) => format!("{result} (written to {})", list(paths)),
         };
         self.step.calls.answer(index, text, failed, &written);
-        self.count_outcome(&call, &outcome);
+        self.count_outcome(&call, &outcome, ran);
         effects.events.push(EventKind::ToolResult {
             step: self.steps,
             id: call.id,
@@ -190,7 +217,7 @@ impl Machine {
             return (Err(failure), Vec::new());
         }
         let failure = ToolFailure::correctable(
-            "write",
+            WRITE,
             format!("the result was had but cannot be written: {reason}"),
         );
         match self.write_all(&call, method, &of_failure, &written_of(&failure)) {
@@ -256,13 +283,19 @@ impl Machine {
         if !notes.is_empty() {
             self.remember(Turn::user(notes.join("\n")));
         }
-        if self.forced().is_some() {
+        if self.is_aside() {
             return self.attempted(&calls, effects);
         }
         match self.step.output.take() {
             _ if self.request.plan.is_some() => self.carried_out(effects),
             Some(output) => self.conclude(output, effects),
-            None => self.next(effects),
+            None => match self.insists(&calls) {
+                Some(message) => {
+                    let class = ErrorClass::Correctable;
+                    self.fail(StopReason::Unusable, class, message, effects);
+                }
+                None => self.next(effects),
+            },
         }
     }
 

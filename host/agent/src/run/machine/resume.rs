@@ -6,6 +6,7 @@ use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::solution::Call;
 
 impl Machine {
     pub(super) fn resumed(&mut self, effects: &mut Effects) {
@@ -40,13 +41,13 @@ impl Machine {
         self.proceed(effects);
     }
 
-    /// A call that only reads, or that may be made twice, is made again; one that a sub-agent answers goes on
-    /// where that one was. For any other call it is unknown whether it took effect. Those that had not begun
+    /// A call that only reads, or that may be made twice, is made again, if the calls that it made are of such tools; one
+    /// that a sub-agent answers goes on where that one was. For any other call it is unknown whether it took effect. Those that had not begun
     /// begin when there is room.
     fn resume_calls(&mut self, effects: &mut Effects) {
         let (mut again, mut lost) = (Vec::new(), Vec::new());
         for background in self.running.background() {
-            if self.may_go_on(&background.call.tool) {
+            if self.may_go_on(&background.call) {
                 again.push(background.work.clone());
             } else {
                 lost.push(background.call.id.clone());
@@ -68,7 +69,7 @@ impl Machine {
                 continue;
             }
             let own = self.step.calls.get(index);
-            let may_go_on = own.is_some_and(|own| self.may_go_on(&own.call.tool));
+            let may_go_on = own.is_some_and(|own| self.may_go_on(&own.call));
             let work = self.work(index).filter(|_| may_go_on);
             match work {
                 Some(work) => again.push(work),
@@ -89,9 +90,25 @@ impl Machine {
         self.start_queued(effects);
     }
 
-    fn may_go_on(&self, tool: &str) -> bool {
+    /// An event in the call `id`, of a record that is replayed: what that call did by way of another one is done,
+    /// whatever its tool says of itself.
+    pub fn note_nested(&mut self, id: &str, event: &EventKind) {
+        let mut event = event;
+        while let EventKind::Sub { what, .. } = event {
+            event = what;
+        }
+        if let EventKind::ToolStart {
+            may_be_repeated: false,
+            ..
+        } = event
+        {
+            self.running.had_effects(id);
+        }
+    }
+
+    fn may_go_on(&self, call: &Call) -> bool {
         self.tools
-            .find(tool)
+            .find(&call.tool)
             .is_some_and(|bound| match bound.runner {
                 Runner::Request(_)
                 | Runner::CleanRoom
@@ -99,7 +116,8 @@ impl Machine {
                 | Runner::Client
                 | Runner::Model => true,
                 Runner::Module(_) | Runner::Activity(_) => {
-                    bound.tool.annotations.read_only || bound.tool.annotations.idempotent
+                    bound.tool.annotations.may_be_repeated()
+                        && self.running.may_be_repeated(&call.id)
                 }
             })
     }

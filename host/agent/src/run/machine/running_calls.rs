@@ -2,7 +2,7 @@
 //! on.
 
 use super::Work;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::solution::Call;
 
 /// The calls of one run that are under way.
@@ -12,6 +12,8 @@ pub(super) struct RunningCalls {
     count: usize,
     /// By id.
     background: BTreeMap<String, Background>,
+    /// The ids of those that called what may not be called twice, as a replayed record tells.
+    effects: BTreeSet<String>,
 }
 
 /// A call in the background.
@@ -51,6 +53,16 @@ impl RunningCalls {
         self.background.remove(id)
     }
 
+    /// A call made another one, of a tool that may not be repeated.
+    pub fn had_effects(&mut self, id: &str) {
+        self.effects.insert(id.to_owned());
+    }
+
+    /// Whether the calls that the call `id` made may be repeated.
+    pub fn may_be_repeated(&self, id: &str) -> bool {
+        !self.effects.contains(id)
+    }
+
     pub fn background(&self) -> impl Iterator<Item = &Background> {
         self.background.values()
     }
@@ -81,6 +93,7 @@ mod tests {
         };
         let work = Work {
             call: ToolCall::new(id, "t", json!({})),
+            step: 1,
             masked: GivenPlaceholders::default(),
             check: Arc::new(ToolCheck::new(&tool).unwrap()),
             bound: Bound {

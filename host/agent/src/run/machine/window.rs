@@ -9,9 +9,10 @@ use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
 use toolhold_model::chat::ChatRequest;
+use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::ContextOverflow;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::EventKind;
+use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::turn::Turn;
@@ -65,6 +66,7 @@ impl Machine {
             step: self.steps,
             call,
             filled: None,
+            may_be_repeated: false,
         });
         self.settle(index, Ending::answered(answer), effects);
         Ok(())
@@ -130,7 +132,7 @@ impl Machine {
 
     /// Whether the endpoint that is asked next counts. A candidate of the fallback is another one.
     fn is_counted(&self) -> bool {
-        self.request.settings.window.counted && self.forced().is_none()
+        self.request.settings.window.counted && !self.is_aside()
     }
 
     /// Requests the counts of texts that have none yet, if the endpoint can count.
@@ -171,7 +173,7 @@ impl Machine {
         let before = *self.step.fitting.before.get_or_insert(tokens);
         // The window is the own model's; a candidate is shown a copy of its history. Of a Request that
         // fits with a shorter reply nothing is dropped.
-        if self.forced().is_none() && self.reply_limit.left(self.steps).is_none() {
+        if !self.is_aside() && self.reply_limit.left(self.steps).is_none() {
             composed = self.drop_history(composed, effects);
         }
         if self.counts(&composed, effects) {
@@ -186,9 +188,18 @@ impl Machine {
                 tokens_after: self.window.prompt(&composed),
             });
         }
+        if let Some(message) = self.too_long(&composed) {
+            self.fail(
+                StopReason::TokenBudget,
+                ErrorClass::Correctable,
+                message,
+                effects,
+            );
+            return None;
+        }
         let reply = self.reply_tokens(&composed);
         composed.request.max_tokens = Some(reply);
-        if self.forced().is_none() {
+        if !self.is_aside() {
             self.window.sent(&composed);
             self.reply_limit.sent(reply);
         }
@@ -203,9 +214,22 @@ impl Machine {
         Some(composed.request)
     }
 
+    /// Why the Request is not sent, if its prompt is longer than the client allows although all history is summed
+    /// up. A candidate of the fallback is shown a copy of what was sent.
+    fn too_long(&self, composed: &Composed) -> Option<String> {
+        let most = self.request.settings.window.max_prompt?;
+        let prompt = composed.size.most(self.window.prompt(composed));
+        (prompt > most && !self.is_aside()).then(|| {
+            format!(
+                "the context takes about {prompt} tokens, of which at most {most} are allowed (max_context_tokens), and \
+                 nothing more of it can be summed up; give a shorter task, fewer tools or a higher maximum"
+            )
+        })
+    }
+
     /// The token limit of the reply to this Request.
     fn reply_tokens(&self, composed: &Composed) -> u32 {
-        if self.forced().is_some() {
+        if self.is_aside() {
             return self.reply_limit.base();
         }
         let budget = self.request.settings.token_budget.map(|budget| {
@@ -222,9 +246,10 @@ impl Machine {
 
     /// The token limit of the reply to the last Request.
     pub(super) fn sent_reply_tokens(&self) -> u32 {
-        match self.forced() {
-            Some(_) => self.reply_limit.base(),
-            None => self.reply_limit.last(),
+        if self.is_aside() {
+            self.reply_limit.base()
+        } else {
+            self.reply_limit.last()
         }
     }
 

@@ -278,17 +278,17 @@ fn the_cost_of_a_broken_reply_is_unknown() {
     assert_eq!(tokens(&play), 2);
     play.holds();
 
-    // A record from before the time was told.
-    let mut older = Play::begin(|settings| settings.price = Some(of_tokens()));
-    older.tell(begun());
-    older.breaks(None);
-    older.says(DONE);
+    // The host's own code failed, so the time is not known.
+    let mut crashed = Play::begin(|settings| settings.price = Some(of_tokens()));
+    crashed.tell(begun());
+    crashed.breaks(None);
+    crashed.says(DONE);
     assert_eq!(
-        older.done(),
+        crashed.done(),
         Some((StopReason::Output, Some(amount("0.0006"))))
     );
-    assert_eq!(tokens(&older), 1);
-    older.holds();
+    assert_eq!(tokens(&crashed), 1);
+    crashed.holds();
 
     // Nothing was written, so nothing is owed.
     let mut play = Play::begin(|settings| settings.price = Some(of_tokens()));

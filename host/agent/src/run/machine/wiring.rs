@@ -10,7 +10,7 @@ use toolhold_protocol::data::Method;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{self, Path, Source, Target};
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::tool::{Scopes, Tool};
+use toolhold_protocol::tool::{OutputPath, Scopes, Tool};
 
 /// What a call's reserved properties say about data.
 #[derive(Debug, Default)]
@@ -56,8 +56,7 @@ impl Wiring {
         };
         Ok(Self {
             reads,
-            // What the author fixed is not the model's to choose.
-            target: tool.output_path.clone().or(written),
+            target: target(tool, call, written),
             method,
             scopes: scopes(tool, call)?,
         })
@@ -71,13 +70,24 @@ impl Wiring {
     /// The call's reserved properties, as they are in force.
     pub fn reserved(&self, tool: &Tool, call: &Call) -> Map<String, Value> {
         let mut reserved = call.reserved();
-        if let Some(target) = &tool.output_path {
+        if let Some(target) = tool.fixed_output_path() {
             reserved.insert("_outputPath".into(), json!(target));
         }
         if let Scopes::Provisioned(_) = &tool.scopes {
             reserved.insert("_scopes".into(), json!(self.scopes));
         }
         reserved
+    }
+}
+
+/// What the author fixed is not the model's to choose. A latent call that is not answered has chosen none
+/// of its alternatives: what reads one of them waits for it.
+fn target(tool: &Tool, call: &Call, written: Option<Target>) -> Option<Target> {
+    let is_open = tool.is_latent() && call.output.is_none();
+    match &tool.output_path {
+        Some(OutputPath::Fixed(fixed)) => Some(fixed.clone()),
+        Some(path) if is_open => path.alternatives().map(Target::Every).or(written),
+        _ => written,
     }
 }
 
@@ -130,7 +140,7 @@ mod tests {
     #[test]
     fn fixed_arguments_are_not_offered_to_the_model() {
         let fixed = Tool {
-            output_path: Some("†fixed".parse().unwrap()),
+            output_path: Some(OutputPath::Fixed("†fixed".parse().unwrap())),
             scopes: Scopes::Provisioned(vec!["†user".parse().unwrap()]),
             ..Tool::new("t")
         };

@@ -4,7 +4,7 @@ use super::Finding::{self, Broken, Fine, Lacking};
 use crate::commands::probe;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use toolhold_model::{ModelError, OpenAiModel};
+use toolhold_model::{ModelError, OpenAiModel, TimeoutPhase};
 use toolhold_runtime::config::{Configuration, EndpointTable};
 use toolhold_runtime::dialect::{AgreedContract, ONE_KIND};
 use toolhold_runtime::host;
@@ -141,9 +141,17 @@ async fn answers(config: &Configuration, name: &str, endpoint: &EndpointTable) -
                 )
             }
         }
-        // Its own text sends its reader to this command.
+        // Their own texts send their reader to this command.
         Err(ModelError::Connect { url, source }) => {
             Broken(format!("{url} cannot be reached: {source}"), remedy)
+        }
+        Err(ModelError::Timeout {
+            phase: TimeoutPhase::Connect,
+            after,
+        }) => {
+            let url = &endpoint.base_url;
+            let text = format!("{url} took no connection within {after:?}; a firewall may drop it");
+            Broken(text, remedy)
         }
         Err(error) => Broken(error.to_string(), remedy),
     }

@@ -1,5 +1,6 @@
 //! `toolhold mcp` without a command: the modules, and saved Requests, as MCP tools.
 
+use crate::commands::loaded;
 use crate::commands::serving;
 use crate::commands::serving::{Serving, Signals, Started};
 use crate::config::Loaded;
@@ -41,15 +42,21 @@ pub struct ServeArgs {
 /// Serves until the client disconnects or the process gets a signal to stop.
 pub async fn serve(loaded: &Loaded, args: ServeArgs) -> Result<Exit> {
     let config = &loaded.configuration;
+    let settings = loaded.mcp_server.clone();
+    let requests = requests(config, &settings.requests).await?;
+    let named = args.tools.iter().flatten();
+    let is_request = |tool: &str| requests.iter().any(|(name, _)| request_tool(name) == tool);
+    // The run of a saved Request may use any module.
+    let has_requests = named.clone().any(|tool| is_request(tool));
+    let tools = args.tools.as_deref().filter(|_| !has_requests);
+    let mut needed = loaded.clone();
+    needed.only = tools.map(loaded::modules_of);
+    let loaded = &needed;
     let Started {
         registry,
         watch,
         mut loading,
     } = Box::pin(serving::load_and_watch(loaded)).await?;
-    let settings = loaded.mcp_server.clone();
-    let requests = requests(config, &settings.requests).await?;
-    let named = args.tools.iter().flatten();
-    let is_request = |tool: &str| requests.iter().any(|(name, _)| request_tool(name) == tool);
     let is_known = |name: &str| {
         registry.module(name).is_some() || registry.tool(name).is_some() || is_request(name)
     };
@@ -121,13 +128,14 @@ impl RulesSource {
         let shields = Box::pin(shields(config, &components, tools, &guards)).await?;
         let requests = Runs::new(config, &self.registry, &self.recorder, &self.stop);
         Ok(Rules {
-            policy: shields.policy(&settings, 0).hash.into(),
+            policy: shields.policy(&settings, None, 0).hash.into(),
             mask: Arc::new(Mask::of(&settings.privacy)),
             requests: Arc::new(requests),
             calls: Arc::new(CallRules {
                 shields,
                 approvals: settings.approval,
                 call_timeout: settings.call_timeout,
+                tool_retry: settings.tool_retry,
                 repair: false,
             }),
         })

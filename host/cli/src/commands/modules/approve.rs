@@ -73,7 +73,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
 /// Shows the changes since the approval; [`Exit::Failed`] if there are any.
 pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let registry = load(config, Some(name)).await?;
-    let module = module(&registry, name)?;
+    let module = module(config, &registry, name)?;
     let standing = module.standing();
     if json {
         output::json(&standing)?;

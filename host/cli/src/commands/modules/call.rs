@@ -1,15 +1,13 @@
 //! `toolhold modules call`.
 
-use super::{load, module};
-use crate::commands::build;
+use super::{built_on_first_use, load, module};
 use crate::exit::Exit;
 use crate::terminal::approver::Terminal;
-use crate::terminal::style::{bad, plain};
+use crate::terminal::style::{bad, plain, warn};
 use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_agent::calls::{
@@ -17,9 +15,8 @@ use toolhold_agent::calls::{
     Unlimited,
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
-use toolhold_devkit::build::Language;
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
-use toolhold_policy::{CallUsage, Captured, LogLine, Output};
+use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -31,7 +28,7 @@ use toolhold_runtime::models::Models;
 use toolhold_runtime::recorded::AuditMode;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::{self, SandboxTools};
-use toolhold_sandbox::{LoadError, Registry};
+use uuid::Uuid;
 
 /// Flags of the call.
 #[derive(Debug, Clone, Copy)]
@@ -56,14 +53,14 @@ pub async fn call(
     let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
         .context("the arguments are not JSON")?;
     let mut registry = load(config, Some(name)).await?;
-    if let Some(folder) = unbuilt(&registry) {
-        let built = build::one(config, &folder).await?;
-        let component = built.component.display();
-        output::remark(&format!("built {component} on its first use"));
+    if built_on_first_use(config, &registry).await? {
         registry = load(config, Some(name)).await?;
     }
     host::load_callees(&registry, config, &|_| ()).await?;
-    let module = module(&registry, name)?;
+    let module = module(config, &registry, name)?;
+    for note in &module.notes {
+        output::note(&warn("note:"), &format!("{name}: {note}"));
+    }
     let full = format!("{}.{own}", module.name);
     let Some(spec) = module.tools.iter().find(|spec| spec.name == full) else {
         let names: Vec<_> = module.tools.iter().map(|spec| spec.name.as_str()).collect();
@@ -81,7 +78,7 @@ pub async fn call(
     let mut guards = Models::new(config, settings.timeout, None)?;
     let guards = Box::pin(guards.guards()).await?;
     let shields = Box::pin(shields(config, &components, None, &guards)).await?;
-    let id = uuid::Uuid::now_v7().to_string();
+    let id = Uuid::now_v7().to_string();
     let tools = Arc::new(ReportingTools {
         tools: SandboxTools::new(registry).on_behalf_of("", said.session),
         id: id.clone(),
@@ -89,7 +86,7 @@ pub async fn call(
     });
     let pipeline = CallPipeline {
         recorder: recorder.of(RecordedCaller {
-            policy: shields.policy(&settings, 0).hash.into(),
+            policy: shields.policy(&settings, None, 0).hash.into(),
             way: Map::from_iter([("via".to_owned(), "cli".into())]),
             ..RecordedCaller::default()
         }),
@@ -99,6 +96,7 @@ pub async fn call(
             shields,
             approvals: settings.approval,
             call_timeout: Duration::MAX,
+            tool_retry: settings.tool_retry,
             repair: false,
         }),
         approver: Arc::new(TerminalCallApprover {
@@ -156,6 +154,7 @@ struct Reported {
     stdout: Captured,
     stderr: Captured,
     logs: Vec<LogLine>,
+    denials: Denials,
     /// The whole message, if the tool returned one.
     message: Option<Value>,
 }
@@ -185,6 +184,7 @@ impl Toolbox for ReportingTools {
                     stdout: report.stdout.clone(),
                     stderr: report.stderr.clone(),
                     logs: report.logs.clone(),
+                    denials: report.denials.clone(),
                     message: match &report.result {
                         Ok(Output::Message(message)) => Some(message.clone()),
                         _ => None,
@@ -192,6 +192,11 @@ impl Toolbox for ReportingTools {
                 };
                 let mut last = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
                 *last = Some(reported);
+            } else {
+                // The report that is shown is the outer call's.
+                for line in tools::denied(&report.denials) {
+                    output::remark(&format!("{}: {line}", call.tool));
+                }
             }
             tools::result(report)
         })
@@ -217,7 +222,7 @@ impl CallApprover for TerminalCallApprover {
                 });
             }
             let asked = match self.terminal.as_ref() {
-                Some(terminal) => terminal.ask(pending).await.ok(),
+                Some(terminal) => terminal.ask(Uuid::nil(), pending).await.ok(),
                 None => None,
             };
             asked.ok_or_else(|| {
@@ -234,25 +239,6 @@ impl CallApprover for TerminalCallApprover {
     fn within(&self, _: &str) -> Arc<dyn CallApprover> {
         Arc::new(self.clone())
     }
-}
-
-/// The folder of the named module, if only its component is missing and building it runs none of its code
-/// outside of a sandbox. Other modules need an explicit `toolhold build`.
-fn unbuilt(registry: &Registry) -> Option<PathBuf> {
-    registry
-        .failures()
-        .into_iter()
-        .find_map(|failed| match &failed.error {
-            LoadError::Missing {
-                language: Some(language),
-                ..
-            } => {
-                let folder = PathBuf::from(failed.origin.raw());
-                let language: Language = language.parse().ok()?;
-                language.builds_in_sandbox(&folder).then_some(folder)
-            }
-            _ => None,
-        })
 }
 
 fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<Exit> {
@@ -279,6 +265,7 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
             "stdout": reported.stdout,
             "stderr": reported.stderr,
             "logs": reported.logs,
+            "denials": reported.denials,
         });
         output::json(&whole)?;
         return Ok(exit);

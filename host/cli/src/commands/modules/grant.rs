@@ -43,6 +43,9 @@ pub struct GrantArgs {
         help = "Grant HTTP requests: [METHODS ]ORIGIN[/PATH], such as 'GET,POST https://api.example.com/v1'"
     )]
     with_http: Vec<String>,
+    /// Grant these HTTP requests also where the host is this machine or in its network.
+    #[arg(long, requires = "with_http")]
+    private: bool,
     #[arg(
         long,
         value_name = "SECRET",
@@ -73,7 +76,8 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
             args.name
         );
     }
-    let then = module(&load(config, Some(&args.name)).await?, &args.name)?;
+    let registry = load(config, Some(&args.name)).await?;
+    let then = module(config, &registry, &args.name)?;
     let store = host::store(config).await?;
     let path = loaded.grants_file();
     let mut file = read(&path)?;
@@ -162,7 +166,7 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
     }
     // The module may have failed to load with these grants.
     let registry = load(&loaded.again()?.configuration, Some(name)).await?;
-    let slot = match module(&registry, name) {
+    let slot = match module(config, &registry, name) {
         Ok(module) => module.slot.clone(),
         Err(_) if given.is_some() => name.to_owned(),
         Err(error) => return Err(error),
@@ -231,7 +235,7 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
         table(given, "environment")?.insert(name.into(), value.into());
     }
     for text in &args.with_http {
-        let value = requests(text)?;
+        let value = requests(text, args.private)?;
         list(given, "http")?.push(value);
     }
     for text in &args.with_secret {
@@ -279,7 +283,7 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
 }
 
 /// `GET,POST https://api.example.com/v1` as a value of the configuration.
-fn requests(text: &str) -> Result<Value> {
+fn requests(text: &str, private: bool) -> Result<Value> {
     let (methods, url) = match text.split_once(' ') {
         Some((methods, url)) => (Some(methods), url.trim()),
         None => (None, text),
@@ -301,6 +305,9 @@ fn requests(text: &str) -> Result<Value> {
             .map(|method| method.trim().into())
             .collect();
         table.insert("methods".into(), methods.into());
+    }
+    if private {
+        table.insert("private".into(), true.into());
     }
     Ok(Value::Table(table))
 }

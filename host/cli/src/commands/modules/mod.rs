@@ -5,21 +5,25 @@ mod call;
 mod grant;
 mod inspect;
 mod list;
+mod test;
 mod watch;
 
 pub use approve::{confirmed, show as show_changes};
 
 use crate::commands::loaded::{self, warn_of_failures};
-use crate::commands::pull;
+use crate::commands::{build, pull};
 use crate::config::Loaded;
 use crate::exit::Exit;
+use crate::terminal::output;
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use std::path::PathBuf;
 use std::sync::Arc;
+use toolhold_devkit::build::Language;
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
-use toolhold_sandbox::{Module, Registry};
+use toolhold_sandbox::{LoadError, Module, Registry};
 
 #[derive(Debug, Subcommand)]
 pub enum ModulesCommand {
@@ -55,6 +59,16 @@ pub enum ModulesCommand {
         )]
         yes: bool,
         /// Print the whole report of the call as one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Test one module: run the worked examples of its tools, check schemas and results, ask twice which tools it has,
+    /// and compare what the examples take with its limits.
+    #[command(long_about = test::ABOUT)]
+    Test {
+        /// Module: NAME or NAME@VERSION
+        name: String,
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -113,9 +127,10 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             };
             call::call(config, &tool, &arguments, said).await
         }
+        ModulesCommand::Test { name, json } => Box::pin(test::test(config, &name, json)).await,
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
         ModulesCommand::Grant(args) => Box::pin(grant::grant(loaded, &args)).await,
-        ModulesCommand::Revoke { name } => grant::revoke(loaded, &name).await,
+        ModulesCommand::Revoke { name } => Box::pin(grant::revoke(loaded, &name)).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,
         ModulesCommand::Diff { name, json } => approve::diff(config, &name, json).await,
         ModulesCommand::Watch => watch::watch(loaded).await,
@@ -127,23 +142,51 @@ async fn load(config: &Configuration, only: Option<&str>) -> Result<Registry> {
     loaded::modules(config, only.as_deref()).await
 }
 
+/// Builds the module that was to be loaded, if only its component is missing and building it runs none of its code
+/// outside of a sandbox; other modules need an explicit `toolhold build`. Says whether it did.
+async fn built_on_first_use(config: &Configuration, registry: &Registry) -> Result<bool> {
+    let unbuilt = registry
+        .failures()
+        .into_iter()
+        .find_map(|failed| match &failed.error {
+            LoadError::Missing {
+                language: Some(language),
+                ..
+            } => {
+                let folder = PathBuf::from(failed.origin.raw());
+                let language: Language = language.parse().ok()?;
+                language.builds_in_sandbox(&folder).then_some(folder)
+            }
+            _ => None,
+        });
+    let Some(folder) = unbuilt else {
+        return Ok(false);
+    };
+    let built = build::one(config, &folder).await?;
+    let component = built.component.display();
+    output::remark(&format!("built {component} on its first use"));
+    Ok(true)
+}
+
 /// A module by name, by path or by reference, as a tool's `_module` names it.
 async fn found(config: &Configuration, registry: &Registry, name: &str) -> Result<Arc<Module>> {
     if !name.starts_with("./") && !name.starts_with("oci://") {
-        return module(registry, name);
+        return module(config, registry, name);
     }
     let components = Components::new(registry.clone(), host::sources(config));
     match components.find(name).await {
         Ok(Some(module)) => Ok(module),
-        Ok(None) => module(registry, name),
+        Ok(None) => module(config, registry, name),
         Err(reason) => bail!(reason),
     }
 }
 
-fn module(registry: &Registry, name: &str) -> Result<Arc<Module>> {
+fn module(config: &Configuration, registry: &Registry, name: &str) -> Result<Arc<Module>> {
     if let Some(module) = registry.module(name) {
         return Ok(module);
     }
     warn_of_failures(registry);
-    bail!("there is no module {name:?} that can be used; see `toolhold modules list`")
+    let meant = loaded::similar(config, registry, name).filter(|meant| meant != name);
+    let hint = meant.map_or_else(String::new, |meant| format!(" did you mean {meant:?}?"));
+    bail!("there is no module {name:?} that can be used;{hint} see `toolhold modules list`")
 }

@@ -47,7 +47,7 @@ fn tell(event: &LoadEvent) {
     }
 }
 
-/// Prints modules that could not be loaded or may not run.
+/// Modules that could not be loaded or may not run, and what is odd about the others.
 fn troubles(registry: &Registry) -> Vec<String> {
     let failures = registry.failures();
     let failed = failures.iter().map(|failed| {
@@ -60,5 +60,9 @@ fn troubles(registry: &Registry) -> Vec<String> {
         let reason = line(&standing.reason());
         (!standing.may_run()).then(|| format!("{} {}: {reason}", warn("disabled:"), module.slot))
     });
-    failed.chain(disabled).collect()
+    let notes = modules.iter().flat_map(|module| {
+        let notes = module.notes.iter();
+        notes.map(|note| format!("{} {}: {note}", warn("note:"), module.slot))
+    });
+    failed.chain(disabled).chain(notes).collect()
 }

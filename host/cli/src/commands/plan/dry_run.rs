@@ -17,6 +17,7 @@ use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::plan::{Graph, Plan, PlanPlace};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use uuid::Uuid;
 
 /// Most steps of one tool that are named.
 const MAX_NAMED_STEPS: usize = 12;
@@ -41,8 +42,8 @@ pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Res
     Ok(exit_of(&examined))
 }
 
-/// Prints the order of a rehearsed plan, and the rights of its tools, to stderr.
-pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
+/// Prints the order of the plan that `run` rehearsed, and the rights of its tools, to stderr.
+pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> Result<()> {
     let (Some(first), Some(last)) = (events.first(), events.last()) else {
         return Ok(());
     };
@@ -72,7 +73,7 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut finder = Finder::new(&registry, &servers, called.clone(), false);
     eprintln!("{}", bold("tools"));
-    for bound in called {
+    for bound in &called {
         let name = &bound.tool.name;
         let who = match &bound.runner {
             Runner::Module(_) | Runner::Activity(_) => match finder.find(name).await {
@@ -91,7 +92,15 @@ pub async fn rehearsed(config: &Configuration, events: &[Event]) -> Result<()> {
         eprintln!("  {}  {}", line(name), line(&who));
     }
     servers.close().await;
-    eprintln!("nothing was run");
+    let needs_model = called
+        .iter()
+        .any(|bound| !matches!(bound.runner, Runner::Module(_) | Runner::Activity(_)));
+    if needs_model {
+        eprintln!("nothing was run");
+    } else {
+        // Another run may be the last one by then.
+        eprintln!("nothing was run; toolhold plan run {run} runs it, with its context");
+    }
     Ok(())
 }
 

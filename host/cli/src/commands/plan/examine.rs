@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_agent::Activities;
+use toolhold_agent::calls::ToolCheck;
 use toolhold_agent::run::bind::bind;
 use toolhold_mcp::Servers;
 use toolhold_protocol::bound::Bound;
@@ -17,6 +18,7 @@ use toolhold_protocol::plan::{
     missing,
 };
 use toolhold_protocol::reference::{Path, Source};
+use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Scopes;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -75,11 +77,12 @@ pub async fn examine(
     args: &PlanArgs,
     is_rehearsal: bool,
 ) -> Result<PlanReport> {
-    let plan = match Plan::parse(&args.plan()?) {
+    let saved = args.saved(config).await?;
+    let plan = match Plan::parse(&saved.plan) {
         Ok(plan) => plan,
         Err(error) => return Ok(unreadable(error)),
     };
-    let context = Context::new(args.messages()?)?;
+    let context = Context::new(saved.context)?;
     let registry = load(config, &plan.steps, !context.tools.is_empty()).await?;
     let servers = Servers::new(config.servers(), &config.pins(), None);
     let mut faults = Vec::new();
@@ -102,6 +105,7 @@ pub async fn examine(
         .collect();
     servers.close().await;
     arguments(&steps, &tools, &mut faults);
+    places(&steps, &finder.bound, &mut faults);
 
     let exists = |path: &Path, instance: Option<&str>| is_there(&context, path, instance);
     let is_given = context.data.contains(&Path::root("input"), None);
@@ -256,7 +260,7 @@ fn placed(index: usize, step: Step, bound: &[Bound]) -> Step {
         return step;
     };
     let mut call = step.call.clone();
-    if let (Some(target), Some(call)) = (&bound.tool.output_path, call.as_object_mut()) {
+    if let (Some(target), Some(call)) = (bound.tool.fixed_output_path(), call.as_object_mut()) {
         call.insert("_outputPath".into(), target.to_string().into());
     }
     let mut step = Step::new(index, &call).unwrap_or(step);
@@ -292,6 +296,28 @@ fn arguments(steps: &[Step], tools: &BTreeMap<String, CallableTool>, faults: &mu
                     place: Some(place),
                 });
             }
+        }
+    }
+}
+
+/// Output paths that the authors of the context's tools do not allow.
+fn places(steps: &[Step], bound: &[Bound], faults: &mut Vec<PlanFault>) {
+    for (index, step) in steps.iter().enumerate() {
+        let Some(bound) = bound.iter().find(|bound| bound.tool.name == step.tool) else {
+            continue;
+        };
+        // A tool with a schema that is none, and a step that is no call, are faults of their own.
+        let (Ok(check), Ok(call)) = (ToolCheck::new(&bound.tool), Call::read(step.call.clone()))
+        else {
+            continue;
+        };
+        if let Err(failure) = check.place(&call) {
+            let place = PlanPlace::new(index, "/_outputPath");
+            faults.push(PlanFault {
+                kind: FaultKind::Arguments,
+                message: format!("{place}: {}", failure.message),
+                place: Some(place),
+            });
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use super::PlanArgs;
 use super::found::{disabled, module, module_of, name_of, offers};
-use crate::commands::run::{OutputOptions, launch};
+use crate::commands::run::launch;
 use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
 use crate::terminal::style::bad;
+use crate::terminal::view::OutputOptions;
 use anyhow::Result;
 use clap::Args;
 use futures_util::future::BoxFuture;
@@ -38,16 +39,20 @@ pub struct PlanRunArgs {
     /// Print one JSON event per line on stdout instead of the view for people.
     #[arg(long)]
     json: bool,
+    /// Show what each step and call took.
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
 }
 
 pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
-    let plan = match Plan::parse(&args.plan.plan()?) {
+    let saved = args.plan.saved(config).await?;
+    let plan = match Plan::parse(&saved.plan) {
         Ok(plan) => plan,
         Err(error) => return Ok(refused(&[error.to_string()])),
     };
     let calls: Vec<Value> = plan.steps.into_iter().map(|step| step.call).collect();
     let mut request = RunRequest::new(uuid::Uuid::now_v7(), "");
-    request.context = args.plan.messages()?;
+    request.context = saved.context;
     request.settings = config.settings();
     request.plan = Some(calls);
     let tools = tools(config, &request).await?;
@@ -58,6 +63,7 @@ pub async fn run(config: &Configuration, args: PlanRunArgs) -> Result<Exit> {
     let (driver, servers) = with(config, &store, tools, args.json).await?;
     let shown = OutputOptions {
         json: args.json,
+        verbose: args.verbose,
         budget: false,
     };
     let telemetry = host::telemetry(config, false)?;

@@ -50,7 +50,7 @@ type InputRow<'a> = (
     &'a Option<SourcedDistribution>,
 );
 
-fn rows(inputs: &Inputs) -> [InputRow<'_>; 9] {
+fn rows(inputs: &Inputs) -> [InputRow<'_>; 11] {
     [
         ("first token", seconds, &inputs.first_token),
         ("between tokens", seconds, &inputs.between_tokens),
@@ -59,6 +59,8 @@ fn rows(inputs: &Inputs) -> [InputRow<'_>; 9] {
         ("completion tokens", number, &inputs.completion_tokens),
         ("requests of a run", number, &inputs.requests),
         ("in tools, of a run", seconds, &inputs.in_tools),
+        ("host, of a request", seconds, &inputs.marshalling),
+        ("overhead, of a request", seconds, &inputs.overhead),
         ("in flight, of a replica", number, &inputs.in_flight),
         ("utilisation", number, &inputs.utilisation),
     ]
@@ -120,6 +122,9 @@ pub fn plans(
     row("completion tokens/s of it", &number, &|plan| {
         Some(plan.completion_tokens_rate)
     });
+    row("completion tokens/h of it", &number, &|plan| {
+        Some(plan.completion_tokens_an_hour)
+    });
     if let Some(wanted) = runs_wanted {
         let name = format!("replicas for {} runs/s", number(wanted));
         row(&name, &number, &|plan| plan.replicas);
@@ -136,6 +141,11 @@ pub fn plans(
         &format!("cost of 10^6 tokens, {currency}"),
         &money,
         &|plan| plan.million_tokens_cost,
+    );
+    row(
+        &format!("cost of 10^6 generated, {currency}"),
+        &money,
+        &|plan| plan.million_generated_cost,
     );
     let layout = [
         Column::Left(32),
@@ -187,9 +197,11 @@ pub fn json(
             "requests_per_s": plan.requests_rate,
             "runs_per_s": plan.runs_rate,
             "completion_tokens_per_s": plan.completion_tokens_rate,
+            "completion_tokens_per_hour": plan.completion_tokens_an_hour,
             "replicas": plan.replicas,
             "run_cost": plan.run_cost,
             "million_tokens_cost": plan.million_tokens_cost,
+            "million_generated_cost": plan.million_generated_cost,
         })
     };
     json!({

@@ -153,6 +153,8 @@ pub fn assumed(config: &Configuration) -> Inputs {
         cached_tokens: assumed(0.0),
         requests: assumed(1.0),
         in_tools: assumed(0.0),
+        marshalling: assumed(0.0),
+        overhead: assumed(0.0),
         in_flight,
         utilisation: assumed(UTILISATION),
         ..Inputs::default()

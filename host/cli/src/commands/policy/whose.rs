@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_policy::{GrantRestrictions, NarrowedGrant, Permit, Restriction};
+use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_runtime::agents::intersect_names;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
@@ -20,6 +21,8 @@ pub struct PolicySubject {
     pub tools: Option<Vec<String>>,
     /// The same without the key's restriction, as the policy's hash has it.
     pub agents_tools: Option<Vec<String>>,
+    /// What its runs are instructed to do, unless a client says something else.
+    pub instructions: String,
     /// The agent's own shields.
     pub own_shields: BTreeSet<String>,
     pub permits: Option<Vec<Permit>>,
@@ -41,6 +44,7 @@ impl PolicySubject {
                 key: None,
                 agents_tools: tools.clone(),
                 tools,
+                instructions: DEFAULT_INSTRUCTIONS.to_owned(),
                 own_shields: BTreeSet::new(),
                 permits: None,
             });
@@ -58,6 +62,10 @@ impl PolicySubject {
             own_shields: own_shields.filter(|it| !is_everybodys(it)).collect(),
             agent: Some(name.to_owned()),
             key: None,
+            instructions: agent
+                .instructions
+                .clone()
+                .unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned()),
             tools: agent.tools.clone(),
             agents_tools: agent.tools.clone(),
             permits: None,

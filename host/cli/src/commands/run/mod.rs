@@ -1,26 +1,29 @@
 //! `toolhold run`, `toolhold request run` and `toolhold resume`: the commands that run an agent.
 
+mod attached;
 mod options;
 mod resume;
+mod watch;
 
-pub use options::{EndpointAndOutput, Options, OutputOptions, RequestArgs, ResumeArgs, RunArgs};
+use attached::{Attached, Piped};
+pub use options::{EndpointAndOutput, Options, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
+pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
 
 use crate::commands::{loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
-use crate::terminal::view::EventPrinter;
+use crate::terminal::view::{EventPrinter, OutputOptions};
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
-use toolhold_agent::{Activities, Driver, Run};
+use toolhold_agent::{Activities, Driver, language};
 use toolhold_mcp::Servers;
 use toolhold_protocol::context::Message;
-use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::dialect::ProbedDialects;
@@ -31,7 +34,7 @@ use toolhold_runtime::requests::Requests;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_storage::{Label, Source, Store};
-use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
+use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
 
 pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
@@ -43,12 +46,24 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
         }
         None => Vec::new(),
     };
-    request
-        .context
-        .push(Message::user(input::text(&args.task, "the task")?));
+    let timeout = config.settings().timeout;
+    let attached = Attached {
+        files: args.file,
+        piped: if args.task == "-" {
+            None
+        } else {
+            Piped::stdin()
+        },
+    };
+    request.context.extend(attached.messages(timeout).await?);
+    let task = input::text(&args.task, "the task")?;
     if let Some(instructions) = args.instructions {
         request.instructions = instructions;
     }
+    if let Some(tag) = language::recognise(&task) {
+        language::keep(&mut request, tag, false);
+    }
+    request.context.push(Message::user(task));
     request.output_schema = args.output_schema.as_deref().map(input::json).transpose()?;
     Box::pin(start(config, request, None, args.options)).await
 }
@@ -56,16 +71,7 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
 /// Runs a saved Request (docs/protocol.md, 6).
 pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> {
     let requests = Requests::new(config.requests_folder());
-    let path = PathBuf::from(&args.request);
-    let saved = if path.is_file() {
-        let text = input::file(&args.request)?;
-        requests::parse(&text).map_err(|reason| anyhow!("{}: {reason}", path.display()))?
-    } else {
-        match requests.find(&args.request) {
-            Some(found) => found.map_err(|reason| anyhow!(reason))?,
-            None => bail!("{}; nor is it a file", requests.nothing(&args.request)),
-        }
-    };
+    let saved = saved(&requests, &args.request)?;
     let mut request = RunRequest::new(Uuid::now_v7(), "");
     // As for a sub-agent: modules that the Request does not name are no part of it.
     request.own_tools_only = args.options.tools.is_none();
@@ -91,6 +97,30 @@ pub async fn request(config: &Configuration, args: RequestArgs) -> Result<Exit> 
     }
     request.output_schema = saved.schema;
     Box::pin(start(config, request, saved.max_steps, args.options)).await
+}
+
+/// The Request of a file, or of the requests folder: `refund`, `refund.json` and `./folder/refund.json` are found in
+/// both.
+fn saved(requests: &Requests, name: &str) -> Result<SavedRequest> {
+    let stem = name.strip_suffix(".json").unwrap_or(name);
+    let with_ending = format!("{stem}.json");
+    let file = |path: &str| -> Result<SavedRequest> {
+        requests::parse(&input::file(path)?).map_err(|reason| anyhow!("{path}: {reason}"))
+    };
+    if Path::new(name).is_file() {
+        return file(name);
+    }
+    let below = format!("./{}", with_ending.trim_start_matches("./"));
+    if let Some(found) = [name, stem, &below]
+        .into_iter()
+        .find_map(|it| requests.find(it))
+    {
+        return found.map_err(|reason| anyhow!(reason));
+    }
+    if Path::new(&with_ending).is_file() {
+        return file(&with_ending);
+    }
+    bail!("{}; nor is it a file", requests.nothing(name))
 }
 
 /// The saved Requests of the requests folder.
@@ -147,7 +177,7 @@ async fn start(
     servers.close().await;
     let exit = exit?;
     if options.dry_run && exit == Exit::Ok && !means.json {
-        plan::rehearsed(config, &store.read(&Source::Run(id)).await?).await?;
+        plan::rehearsed(config, id, &store.read(&Source::Run(id)).await?).await?;
     }
     Ok(exit)
 }
@@ -168,11 +198,11 @@ pub async fn launch(
     let journal = store.journal(request.id, label);
     let (run, observer) = observer.begun(driver.start(request, Box::new(journal)).await)?;
     let id = run.id;
-    let exit = watch(run, Some(store), observer, shown).await?;
-    if !shown.json {
-        output::remark(&format!("run {id}; toolhold show last prints it again"));
+    let watched = watch(run, Some(store), observer, EventPrinter::of_run(shown)).await?;
+    if !shown.json && watched != Watched::Interrupted {
+        output::remark(&format!("run {id}; toolhold show last prints its steps"));
     }
-    Ok(exit)
+    Ok(watched.exit())
 }
 
 /// The parts of a run at a terminal.
@@ -221,10 +251,7 @@ async fn driver(
 /// The loaded modules, or only those that `allowed` names.
 pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Result<SandboxTools> {
     // With an allow-list, only the named modules are loaded.
-    let only: Option<Vec<String>> = allowed.map(|tools| {
-        let module = |tool: &String| tool.split('.').next().unwrap_or_default().to_owned();
-        tools.iter().map(module).collect()
-    });
+    let only = allowed.map(loaded::modules_of);
     let registry = loaded::modules(config, only.as_deref()).await?;
     loaded::warn_of_failures(&registry);
     let mut toolbox = host::toolbox(config, registry);
@@ -240,65 +267,4 @@ pub async fn toolbox(config: &Configuration, allowed: Option<&[String]>) -> Resu
         bail!("--tools {first}: there is no such tool or module; see `toolhold modules list`");
     }
     Ok(toolbox)
-}
-
-/// Shows a run until it is over. Ctrl-C cancels it, and so does `toolhold runs cancel` if it is recorded; a
-/// cancelled run still has a last event.
-pub async fn watch(
-    mut run: Run,
-    store: Option<&Store>,
-    mut observer: Observer,
-    shown: OutputOptions,
-) -> Result<Exit> {
-    if let Some(store) = store.cloned() {
-        let (cancel, id) = (run.cancel.clone(), run.id);
-        tokio::spawn(async move {
-            toolhold_runtime::cancellation::wait_for_request(&store, id).await;
-            cancel.cancel();
-        });
-    }
-    cancel_on_ctrl_c(run.cancel.clone());
-    let mut view = EventPrinter::default();
-    view.show_budget(shown.budget);
-    let mut exit = Exit::Failed;
-    while let Some(event) = run.events.recv().await {
-        observer.take(&event);
-        if shown.json {
-            output::json_line(&event)?;
-        } else {
-            view.show(&event);
-        }
-        if let EventKind::Done { reason, .. } = event.kind {
-            exit = exit_of(reason);
-        }
-    }
-    run.finished().await?;
-    Ok(exit)
-}
-
-/// Cancels at Ctrl-C. A second one ends the process.
-pub fn cancel_on_ctrl_c(cancel: CancellationToken) {
-    tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            cancel.cancel();
-        }
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(130);
-        }
-    });
-}
-
-pub fn exit_of(reason: StopReason) -> Exit {
-    match reason {
-        StopReason::Output | StopReason::Planned | StopReason::ToolCalls => Exit::Ok,
-        StopReason::Model | StopReason::Unusable => Exit::Endpoint,
-        StopReason::Cancelled => Exit::Interrupted,
-        StopReason::Incomplete => Exit::Tool,
-        StopReason::Blocked => Exit::Blocked,
-        StopReason::MaxSteps
-        | StopReason::TokenBudget
-        | StopReason::MaxCost
-        | StopReason::MaxToolCalls
-        | StopReason::Timeout => Exit::Limit,
-    }
 }

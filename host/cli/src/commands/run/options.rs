@@ -2,13 +2,17 @@
 
 use crate::commands::endpoint::EndpointArgs;
 use crate::config::Flags;
+use crate::terminal::view::OutputOptions;
 use clap::Args;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The task; - reads it from stdin.
+    /// The task; - reads it from stdin. Beside another task, what is piped in is a part of it.
     pub(super) task: String,
+    /// Text file that goes with the task; it may be given up to 32 times, with 4 MiB in all.
+    #[arg(long, value_name = "FILE")]
+    pub(super) file: Vec<PathBuf>,
     /// File with context messages (data, state, tools, advisors, a plan…), placed before the task.
     #[arg(long, value_name = "FILE")]
     pub(super) context: Option<PathBuf>,
@@ -49,21 +53,15 @@ pub struct EndpointAndOutput {
     /// Print one JSON event per line on stdout instead of the view for people.
     #[arg(long)]
     pub(super) json: bool,
+    /// Show what the model writes as it writes it, and what each step and call took.
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
     /// Show how many tokens of the model's window each part of a request takes.
     #[arg(long, conflicts_with = "json")]
     budget: bool,
     /// Append every exchange with the endpoint to this file.
     #[arg(long, value_name = "FILE")]
     pub(super) record: Option<PathBuf>,
-}
-
-/// How a run is shown.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OutputOptions {
-    /// One JSON event per line.
-    pub json: bool,
-    /// What each part of a request takes.
-    pub budget: bool,
 }
 
 /// The initial parameters of a run. All but the means of showing it are in its record.
@@ -116,6 +114,7 @@ impl EndpointAndOutput {
     pub(super) fn shown(&self) -> OutputOptions {
         OutputOptions {
             json: self.json,
+            verbose: self.verbose,
             budget: self.budget,
         }
     }

@@ -6,6 +6,7 @@ use crate::commands::plan;
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::warn;
+use crate::terminal::view::EventPrinter;
 use anyhow::{Context as _, Result, bail};
 use toolhold_agent::run::replay::replay;
 use toolhold_model::ProbeVerdict;
@@ -48,7 +49,10 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         }
         (driver, servers)
     };
-    let policy = driver.shields.policy(&request.settings, request.depth);
+    let instructions = Some(request.instructions.as_str());
+    let policy = driver
+        .shields
+        .policy(&request.settings, instructions, request.depth);
     journal.under(&policy.hash);
     if policy.hash != request.policy.hash {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
@@ -65,15 +69,17 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         }
     }
     let telemetry = host::telemetry(config, false)?;
+    let mut view = EventPrinter::of_run(means.shown());
+    view.is_about(replayed.machine.request());
     let run = driver.resume(replayed, Box::new(journal));
     let observer = telemetry.observe(ObservedRun {
         parent: telemetry::recorded_trace(&store, run.id).await,
         ..subject(run.id)
     });
-    let exit = watch(run, Some(&store), observer, means.shown()).await;
+    let watched = watch(run, Some(&store), observer, view).await;
     telemetry.close().await;
     servers.close().await;
-    exit
+    Ok(watched?.exit())
 }
 
 fn began_with(events: &[Event]) -> &str {

@@ -1,37 +1,70 @@
 //! What a person sees of a run, from its events alone. Progress goes to stderr, the answer to
-//! stdout, so that a pipe gets the answer.
+//! stdout, so that a pipe gets the answer. Each call is a line, and the model's prose is text; `-v` shows what the
+//! model writes as it writes it, and each step.
 
+mod calls;
+mod prose;
 mod words;
 
 pub use words::{answer, cost, name};
 
+use crate::terminal::output;
 use crate::terminal::style::{
     bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
 };
+use calls::OpenCalls;
+use prose::Prose;
 use serde_json::Value;
 use std::io::{IsTerminal as _, Write as _};
-use toolhold_protocol::advisor::{Council, VoteOutcome};
+use std::time::Duration;
 use toolhold_protocol::approval::{Pending, Verdict};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
 use toolhold_protocol::reference::Path;
+use toolhold_protocol::result::is_denial;
 use toolhold_protocol::routing::Routing;
-use toolhold_protocol::shield::{Judgement, Ruling};
+use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
-use words::{budget, cut, plain_json, shown, side, tokens};
+use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
 
 /// Most lines shown of a guest's output.
 const MAX_GUEST_LINES: usize = 10;
+
+/// Time without an event after which a person wants to know what runs.
+pub const QUIET_PERIOD: Duration = Duration::from_secs(2);
+
+/// How a run is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OutputOptions {
+    /// One JSON event per line.
+    pub json: bool,
+    /// Replies as they are written, and what each step and call took.
+    pub verbose: bool,
+    /// What each part of a request takes.
+    pub budget: bool,
+}
 
 /// Prints events as they come.
 #[derive(Debug, Default)]
 pub struct EventPrinter {
     /// Whether the last line on the screen is model text without a line break.
     open_line: bool,
+    /// Present where a person may be asked about a call: the begin of a line of model text. Such lines are shown whole,
+    /// because a question must not stand behind what a model wrote, nor what it writes on below the question.
+    begun_line: Option<String>,
+    /// Whether events are printed as JSON, and not for people.
+    is_json: bool,
     /// Only this view was asked for: it goes to stdout.
     is_all: bool,
+    /// Whether replies are shown as the model writes them, and steps and calls with what they took.
+    has_detail: bool,
+    /// Without detail: the replies' prose, and the calls that run.
+    prose: Prose,
+    calls: OpenCalls,
+    /// Without detail: the begin of a reply, which is shown if it cannot be used.
+    reply: String,
     /// Whether the answer is data and not text.
     is_typed: bool,
     /// Currency of the run's costs.
@@ -47,12 +80,51 @@ impl EventPrinter {
     pub fn of_record() -> Self {
         Self {
             is_all: true,
+            has_detail: true,
             ..Self::default()
         }
     }
 
-    pub fn show_budget(&mut self, is_wanted: bool) {
-        self.has_budget = is_wanted;
+    /// For runs that go on.
+    pub fn of_run(shown: OutputOptions) -> Self {
+        Self {
+            is_json: shown.json,
+            has_detail: shown.verbose,
+            has_budget: shown.budget,
+            ..Self::default()
+        }
+    }
+
+    /// What the events to come are about. A run's first event says it; a run that is resumed has no first event.
+    pub fn is_about(&mut self, request: &RunRequest) {
+        let schema = request.output_schema.as_ref();
+        let is_plan = request.plan.is_some() || request.settings.dry_run;
+        let is_text = |schema: &Value| schema.get("type").is_some_and(|ty| ty == "string");
+        self.is_typed = is_plan || schema.is_some_and(|schema| !is_text(schema));
+        self.currency.clone_from(&request.settings.currency);
+        self.prose = Prose::of(request, self.is_typed);
+        let may_ask = !request.settings.approval.asks_nobody();
+        self.begun_line = may_ask.then(String::new);
+    }
+
+    /// Names the calls that run, when nothing happened for [`QUIET_PERIOD`].
+    pub fn quiet(&mut self) {
+        for text in self.calls.slow() {
+            self.dim(&format!("  {text}"));
+        }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// As it was asked for: as JSON or for people.
+    pub fn print(&mut self, event: &Event) -> anyhow::Result<()> {
+        if self.is_json {
+            return output::json_line(event);
+        }
+        self.show(event);
+        Ok(())
     }
 
     pub fn show(&mut self, event: &Event) {
@@ -67,12 +139,7 @@ impl EventPrinter {
                 tools,
                 ..
             } => {
-                let schema = request.output_schema.as_ref();
-                self.currency.clone_from(&request.settings.currency);
-                let is_plan = request.plan.is_some() || request.settings.dry_run;
-                self.is_typed = is_plan
-                    || schema
-                        .is_some_and(|schema| schema.get("type").is_none_or(|ty| ty != "string"));
+                self.is_about(request);
                 let who = match &request.plan {
                     Some(plan) => format!("a saved plan of {}", plural(plan.len() as u64, "step")),
                     None => format!("{model} ({} contract)", request.settings.contract.name()),
@@ -82,7 +149,20 @@ impl EventPrinter {
             }
             EventKind::Request { step, .. } => {
                 self.failure = None;
-                self.line(&bold(&format!("step {step}")));
+                self.reply.clear();
+                if self.has_detail {
+                    self.line(&bold(&format!("step {step}")));
+                } else {
+                    self.end_line();
+                    self.prose.restart();
+                }
+            }
+            EventKind::Delta {
+                delta: Delta::Content(text),
+                ..
+            } if !self.has_detail => {
+                self.end_reasoning();
+                self.prose.push(text);
             }
             EventKind::Delta {
                 delta: Delta::Content(text) | Delta::Reasoning(text),
@@ -105,13 +185,28 @@ impl EventPrinter {
                     self.dim(&budget(*window, *reply, parts, exact));
                 }
             }
-            EventKind::Reply { .. } | EventKind::Plan { .. } => self.end_line(),
+            EventKind::Reply { completion, .. } => {
+                self.end_reasoning();
+                self.reply = cut(&line(completion.content.trim()));
+            }
+            EventKind::Plan { .. } => {
+                self.end_line();
+                let prose = self.prose.beside_calls();
+                if !prose.trim().is_empty() {
+                    self.whole_lines(prose.trim());
+                }
+            }
             EventKind::ModelFailed { failure, .. } => {
                 self.marked(&bad("✗"), &block(&failure.message));
                 self.failure = Some(failure.message.clone());
             }
-            EventKind::Council { council, .. } => self.council(council),
+            EventKind::Council { council, .. } => {
+                for text in said_by(council) {
+                    self.dim(&format!("  ◦ {text}"));
+                }
+            }
             EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
+            EventKind::ToolWaits { .. } | EventKind::Tokens { .. } if !self.has_detail => {}
             EventKind::ToolWaits { call, .. } => {
                 let tool = line(&call.tool);
                 self.dim(&format!("  … {tool} waits for what it reads"));
@@ -138,6 +233,22 @@ impl EventPrinter {
             }
             EventKind::Resumed { .. } => self.dim("resumed"),
             EventKind::Sub { what, .. } => self.sub(what),
+            EventKind::ToolStart { call, filled, .. } if !self.has_detail => {
+                self.calls.begin(call, filled.as_ref());
+            }
+            EventKind::ToolResult {
+                id,
+                tool,
+                outcome,
+                written,
+                usage,
+                by_host,
+                ..
+            } if !self.has_detail => {
+                let took = (!by_host).then_some(usage.duration_us);
+                let text = self.calls.end(id, tool, outcome, written, took);
+                self.line(&format!("  {text}"));
+            }
             EventKind::ToolStart { call, filled, .. } => self.started(call, filled.as_ref()),
             EventKind::ToolResult {
                 tool,
@@ -174,9 +285,20 @@ impl EventPrinter {
             }
             EventKind::UnusableReply(reply) => {
                 self.marked(&warn("!"), &line(&reply.to_string()));
+                let wrote = std::mem::take(&mut self.reply);
+                if !self.has_detail && !wrote.is_empty() && !self.prose.is_shown() {
+                    self.dim(&format!("    it wrote {wrote}"));
+                }
+            }
+            EventKind::ToolRetry { retry, .. } => {
+                self.marked(&warn("↻"), &line(&retry.to_string()));
             }
             EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
-            EventKind::Shield(judgement) => self.judged(judgement),
+            EventKind::Shield(judgement) => {
+                if let Some(text) = ruling(judgement) {
+                    self.marked(&warn("⛨"), &cut(&line(&text)));
+                }
+            }
             EventKind::Hidden { counts, .. } => {
                 let counts: Vec<String> = counts
                     .iter()
@@ -185,7 +307,8 @@ impl EventPrinter {
                 self.dim(&format!("  hidden from the model: {}", counts.join(", ")));
             }
             EventKind::Fallback { tool, stage, .. } => {
-                self.marked(&warn("↻"), &line(&format!("{tool}: {stage}")));
+                let what = tool.as_deref().unwrap_or("replies");
+                self.marked(&warn("↻"), &line(&format!("{what}: {stage}")));
             }
             EventKind::Summarized {
                 turns,
@@ -222,7 +345,7 @@ impl EventPrinter {
                 cost_nano,
                 duration_ms,
             } => {
-                self.end_line();
+                self.end_reasoning();
                 let summary = format!(
                     "{}, {}, {} tokens{}, {}",
                     plural(*steps, "step"),
@@ -249,6 +372,15 @@ impl EventPrinter {
     /// Events of a sub-agent, or of a nested call, one level further in.
     fn sub(&mut self, event: &EventKind) {
         match event {
+            EventKind::ToolStart { call, filled, .. } if !self.has_detail => {
+                self.calls.begin(call, filled.as_ref());
+            }
+            EventKind::ToolResult {
+                id, tool, outcome, ..
+            } if !self.has_detail => {
+                let text = self.calls.end(id, tool, outcome, &[], None);
+                self.dim(&format!("    {text}"));
+            }
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = shown(filled.as_ref().unwrap_or(&call.arguments));
                 self.dim(&format!("    → {} {arguments}", line(&call.tool)));
@@ -260,59 +392,11 @@ impl EventPrinter {
                 };
                 self.dim(&format!("    ← {} {text}", line(tool)));
             }
-            EventKind::Approval { .. } | EventKind::Shield(_) => self.show_kind(event),
+            EventKind::Approval { .. } | EventKind::Shield(_) | EventKind::ToolRetry { .. } => {
+                self.show_kind(event);
+            }
             EventKind::Sub { what, .. } => self.sub(what),
             _ => {}
-        }
-    }
-
-    /// A shield that lets something pass is not shown.
-    fn judged(&mut self, judgement: &Judgement) {
-        let said = match judgement.verdict {
-            Ruling::Pass => return,
-            Ruling::Redact => "redacted",
-            Ruling::Block => "blocked",
-            Ruling::FailedPass => "gave no verdict and let pass",
-            Ruling::FailedBlock => "gave no verdict and so blocked",
-        };
-        let place = judgement.place.name().replace('_', " ");
-        let tool = judgement.tool.as_deref();
-        let of = tool.map_or(String::new(), |tool| format!(" of {tool}"));
-        let text = format!(
-            "shield {} {said} the {place}{of}: {}",
-            judgement.shield, judgement.reason
-        );
-        self.marked(&warn("⛨"), &cut(&line(&text)));
-    }
-
-    /// Each advisor with its votes and its text, then the result.
-    fn council(&mut self, council: &Council) {
-        for opinion in &council.opinions {
-            let of = opinion.instance.as_ref();
-            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
-            let votes = opinion.votes.iter();
-            let votes: Vec<String> = votes
-                .map(|vote| format!("{} {}", vote.tool, vote.weight))
-                .collect();
-            let words = opinion.fields.iter().filter(|(name, _)| *name != "calls");
-            let words: Vec<String> = words
-                .map(|(name, value)| format!("{name}: {}", answer(value)))
-                .collect();
-            let text = format!("{}{of}: {}", opinion.advisor, votes.join(", "));
-            let words = words.join("; ");
-            self.dim(&format!("  ◦ {}  {}", line(&text), line(&words)));
-        }
-        for tally in council.tallies() {
-            let of = tally.instance.as_ref();
-            let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
-            let outcome = match tally.outcome {
-                VoteOutcome::Winner { tool, sum } => format!("{tool} with {sum}"),
-                VoteOutcome::Tie { tools, sum } => {
-                    format!("{} with {sum} each", tools.join(" and "))
-                }
-                VoteOutcome::Undecided => "nothing".into(),
-            };
-            self.dim(&format!("  ◦ council{of}: {}", line(&outcome)));
         }
     }
 
@@ -335,7 +419,13 @@ impl EventPrinter {
 
     fn printed(&mut self, printed: &[String]) {
         for text in printed.iter().take(MAX_GUEST_LINES) {
-            self.dim(&format!("    {}", cut(&line(text))));
+            // A rule that is cut would allow another thing. It is bounded where it is made.
+            let text = if is_denial(text) {
+                line(text)
+            } else {
+                cut(&line(text))
+            };
+            self.dim(&format!("    {text}"));
         }
         if let more @ 1.. = printed.len().saturating_sub(MAX_GUEST_LINES) {
             self.dim(&format!("    … {more} more lines"));
@@ -357,6 +447,7 @@ impl EventPrinter {
     ) {
         let end = format!("{} after {summary}", name(reason));
         match (reason, error) {
+            (StopReason::Output, _) if self.prose.completes(&answer(output)) => self.dim(summary),
             (StopReason::Output | StopReason::Planned, _) => {
                 self.dim(summary);
                 if !self.is_all && std::io::stdout().is_terminal() {
@@ -397,11 +488,28 @@ impl EventPrinter {
     }
 
     fn model_text(&mut self, text: &str) {
+        if let Some(begun) = &mut self.begun_line {
+            begun.push_str(text);
+            let Some((lines, rest)) = begun.rsplit_once('\n') else {
+                return;
+            };
+            let (lines, rest) = (lines.to_owned(), rest.to_owned());
+            *begun = rest;
+            self.whole_lines(&lines);
+            return;
+        }
         if !self.open_line {
-            self.put("  ");
+            self.prose.end_line();
+            self.put("  │ ");
         }
         self.open_line = true;
-        self.put(&dim(&plain(text).replace('\n', "\n  ")));
+        self.put(&dim(&plain(text).replace('\n', "\n  │ ")));
+    }
+
+    fn whole_lines(&mut self, lines: &str) {
+        self.prose.end_line();
+        let lines = plain(lines).replace('\n', "\n  │ ");
+        self.put(&dim(&format!("  │ {lines}\n")));
     }
 
     /// A closed pipe does not end a run.
@@ -428,6 +536,15 @@ impl EventPrinter {
     }
 
     fn end_line(&mut self) {
+        self.prose.end_line();
+        self.end_reasoning();
+    }
+
+    fn end_reasoning(&mut self) {
+        if let Some(begun) = self.begun_line.as_mut().filter(|begun| !begun.is_empty()) {
+            let line = std::mem::take(begun);
+            self.whole_lines(&line);
+        }
         if std::mem::take(&mut self.open_line) {
             self.put("\n");
         }

@@ -3,8 +3,10 @@
 use crate::terminal::style::{bytes, count, dim, duration, line};
 use serde_json::Value;
 use toolhold_policy::text;
+use toolhold_protocol::advisor::{Council, VoteOutcome};
 use toolhold_protocol::event::StopReason;
 use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::shield::{Judgement, Ruling};
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 use toolhold_protocol::window::{Part, TokensByPart};
 
@@ -54,6 +56,17 @@ pub fn name(reason: StopReason) -> &'static str {
 
 pub(super) fn shown(value: &Value) -> String {
     cut(&line(&value.to_string()))
+}
+
+/// Most characters of the arguments, and of the result, in the line of a call.
+const MAX_IN_LINE_CHARS: usize = 160;
+
+/// The beginning of a text in the line of a call.
+pub(super) fn beginning(text: &str) -> String {
+    match text.char_indices().nth(MAX_IN_LINE_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
 }
 
 /// The beginning of a text, as far as it fits.
@@ -153,4 +166,54 @@ pub(super) fn budget(
         count(reply),
         each.join(" · ")
     )
+}
+
+/// What a shield said. One that lets something pass is not shown.
+pub(super) fn ruling(judgement: &Judgement) -> Option<String> {
+    let said = match judgement.verdict {
+        Ruling::Pass => return None,
+        Ruling::Redact => "redacted",
+        Ruling::Block => "blocked",
+        Ruling::FailedPass => "gave no verdict and let pass",
+        Ruling::FailedBlock => "gave no verdict and so blocked",
+    };
+    let place = judgement.place.name().replace('_', " ");
+    let tool = judgement.tool.as_deref();
+    let of = tool.map_or(String::new(), |tool| format!(" of {tool}"));
+    Some(format!(
+        "shield {} {said} the {place}{of}: {}",
+        judgement.shield, judgement.reason
+    ))
+}
+
+/// Each advisor with its votes and its text, then the result, a line each.
+pub(super) fn said_by(council: &Council) -> Vec<String> {
+    let opinions = council.opinions.iter().map(|opinion| {
+        let of = opinion.instance.as_ref();
+        let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
+        let votes = opinion.votes.iter();
+        let votes: Vec<String> = votes
+            .map(|vote| format!("{} {}", vote.tool, vote.weight))
+            .collect();
+        let words = opinion.fields.iter().filter(|(name, _)| *name != "calls");
+        let words: Vec<String> = words
+            .map(|(name, value)| format!("{name}: {}", answer(value)))
+            .collect();
+        let text = format!("{}{of}: {}", opinion.advisor, votes.join(", "));
+        format!("{}  {}", line(&text), line(&words.join("; ")))
+    });
+    let tallies = council.tallies();
+    let tallies = tallies.iter().map(|tally| {
+        let of = tally.instance.as_ref();
+        let of = of.map_or(String::new(), |instance| format!(" ({instance})"));
+        let outcome = match &tally.outcome {
+            VoteOutcome::Winner { tool, sum } => format!("{tool} with {sum}"),
+            VoteOutcome::Tie { tools, sum } => {
+                format!("{} with {sum} each", tools.join(" and "))
+            }
+            VoteOutcome::Undecided => "nothing".into(),
+        };
+        format!("council{of}: {}", line(&outcome))
+    });
+    opinions.chain(tallies).collect()
 }

@@ -24,6 +24,8 @@ impl Configuration {
         let fallback = &tables.fallback;
         let fallback = fallback.check(&tables.endpoints, &self.endpoint, is_many);
         fallback.map_err(|fault| fault.below("fallback"))?;
+        let retry = tables.tool_retry.check();
+        retry.map_err(|fault| fault.below("tool_retry"))?;
         let telemetry = tables.telemetry.check();
         telemetry.map_err(|fault| fault.below("telemetry"))?;
         self.check_agents()?;

@@ -2,6 +2,7 @@
 
 use super::signature::signature;
 use crate::docs::{Docs, ExampleDocs, FunctionDocs, Glossary, package, section, wit};
+use crate::module::examples::MAX_EXAMPLES;
 use crate::value::schema;
 use crate::value::shape::{Shape, ShapeMember};
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use toolhold_policy::{Annotations, Claims, DocsSource, Example, ToolSpec};
 const MAX_DESCRIPTION_CHARS: usize = 4_000;
 const MAX_TITLE_CHARS: usize = 100;
 const MAX_EXAMPLE_TEXT_CHARS: usize = 500;
-const MAX_EXAMPLES: usize = 8;
 const MAX_EXAMPLE_BYTES: usize = 4 << 10;
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 /// Interfaces that docs may be of: each function looks for its own among them.

@@ -11,7 +11,7 @@ use crate::answer_stream::AnswerStream;
 use crate::http::App;
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
-use crate::http::client_tools::withdraw;
+use crate::http::client_tools::{DefinedTools, withdraw};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::turn::{LiveTurn, Turn, TurnEnd};
 use crate::runs::Watcher;
@@ -71,10 +71,11 @@ async fn create(
         Some(id) => app.before(&client, id).await?,
         None => PreviousResponse::default(),
     };
-    let mut prepared = app.prepared(&client, &asked.model, None)?;
+    let mut prepared = app.prepared(&client, &asked.model)?;
     prepared.after = before.run;
-    prepared.behalf.elsewhere = asked.names();
+    let defined = DefinedTools::of(asked.tools(), &prepared).await?;
     let mut kept = asked.put(before, &mut prepared.request)?;
+    defined.offer(&mut prepared, asked.may_call()?)?;
     let is_streamed = asked.stream == Some(true);
     kept.is_streamed = is_streamed && prepared.agent.speaks();
     let contract = prepared.request.settings.contract;
@@ -317,6 +318,7 @@ impl App {
             calls: turn.calls,
             system: kept.system,
             items,
+            language: turn.answer.language,
             // A session's turns share scratch files, which its next turn may be using.
             run: (row.turn.is_none() && row.owner == client.name).then_some(row.id),
         })

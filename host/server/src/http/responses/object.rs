@@ -1,7 +1,7 @@
 //! The response object of OpenAI's API, built from the outcome of a turn.
 
 use super::output::{Output, OutputItem};
-use super::request::ResponseTool;
+use crate::http::client_tools::ClientTool;
 use crate::http::turn::{ToolholdFields, Turn, TurnEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -20,12 +20,13 @@ pub struct ResponseState {
     pub instructions: Option<String>,
     /// System messages of the input, and of the inputs before.
     pub system: Option<String>,
-    pub tools: Vec<ResponseTool>,
+    pub tools: Vec<ClientTool>,
     pub tool_choice: Value,
     pub text: Value,
     pub max_output_tokens: Option<u32>,
     pub max_tool_calls: Option<u32>,
     pub temperature: Option<f64>,
+    pub top_p: Option<f64>,
     pub metadata: BTreeMap<String, String>,
     /// The order of the output items is the streamed one.
     pub is_streamed: bool,
@@ -57,7 +58,7 @@ pub struct ResponseObject {
     text: Value,
     #[schema(value_type = String)]
     tool_choice: Value,
-    tools: Vec<ResponseTool>,
+    tools: Vec<ClientTool>,
     top_p: Option<f64>,
     /// Absent while the run is not over.
     usage: Option<ResponseUsage>,
@@ -153,7 +154,7 @@ impl ResponseObject {
             text: or(&kept.text, json!({"format": {"type": "text"}})),
             tool_choice: or(&kept.tool_choice, json!("auto")),
             tools: kept.tools.clone(),
-            top_p: None,
+            top_p: kept.top_p,
             usage: (status != Status::InProgress).then(|| ResponseUsage::of(turn)),
             toolhold: turn.extra(),
         }

@@ -3,12 +3,14 @@
 use super::input;
 use super::object::ResponseState;
 use crate::http::agent::limit_replies;
-use crate::http::client_tools::{FunctionDefinition, forbid, may_call, offer, output_schema};
+use crate::http::client_tools::{ClientTool, may_call, output_schema};
 use crate::http::error::ApiError;
-use crate::http::messages::{ChatMessage, ClientCall, conversation};
+use crate::http::messages::{ClientCall, conversation, has_all_results};
+use crate::http::sampling;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use toolhold_agent::language;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
@@ -30,8 +32,8 @@ pub struct ResponseRequest {
     instructions: Option<String>,
     /// The response to continue: `input` is added to its context.
     pub previous_response_id: Option<String>,
-    /// Tools that the client runs itself.
-    tools: Option<Vec<ResponseTool>>,
+    /// The client's tools, and names of the agent's, which it has without being told.
+    tools: Option<Vec<ClientTool>>,
     /// `auto`, or `none`: the model calls no tool, neither the client's nor the agent's.
     #[schema(value_type = Option<Value>)]
     tool_choice: Value,
@@ -43,6 +45,7 @@ pub struct ResponseRequest {
     /// The most tool calls of the whole turn; cannot exceed the agent's limit.
     max_tool_calls: Option<u32>,
     temperature: Option<f64>,
+    top_p: Option<f64>,
     /// The most pairs: 16. Names have at most 64 characters, texts at most 512.
     metadata: Option<BTreeMap<String, String>>,
     /// Stream typed events.
@@ -68,25 +71,6 @@ pub struct ResponseRequest {
     moderation: Value,
 }
 
-/// A tool that the client runs itself.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct ResponseTool {
-    /// `function`. Tools that OpenAI runs itself (`web_search`, `mcp`, …) are not supported.
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    description: Option<String>,
-    /// JSON Schema of the arguments.
-    #[serde(default)]
-    #[schema(value_type = Option<Object>)]
-    parameters: Value,
-    /// Has no effect: arguments always satisfy the schema.
-    #[serde(default)]
-    strict: Option<bool>,
-}
-
 /// The state that the previous response left.
 #[derive(Debug, Default)]
 pub struct PreviousResponse {
@@ -99,6 +83,7 @@ pub struct PreviousResponse {
     pub items: Vec<Value>,
     /// The run whose scratch files are copied.
     pub run: Option<Uuid>,
+    pub language: Option<String>,
 }
 
 /// Bounds of `metadata`.
@@ -147,18 +132,6 @@ impl ResponseRequest {
         if let Some((_, reason)) = refused.iter().find(|(is_asked, _)| *is_asked) {
             return Err(ApiError::invalid(*reason));
         }
-        may_call(&self.tool_choice)?;
-        for tool in self.tools.iter().flatten() {
-            if tool.kind == "function" && tool.name.is_empty() {
-                return Err(ApiError::invalid("tools: a function needs a name"));
-            }
-            if tool.kind != "function" {
-                return Err(ApiError::invalid(format!(
-                    "tools: {:?} is not here to be called; expected function. The agent has tools of its own: /v1/tools",
-                    tool.kind
-                )));
-            }
-        }
         let chars = |text: &str| text.chars().count();
         let metadata = self.metadata.iter().flatten();
         let is_long =
@@ -171,23 +144,16 @@ impl ResponseRequest {
         Ok(())
     }
 
-    /// Names of the client's tools.
-    pub fn names(&self) -> BTreeSet<String> {
-        self.functions().map(|it| it.name).collect()
+    pub fn tools(&self) -> &[ClientTool] {
+        self.tools.as_deref().unwrap_or_default()
     }
 
-    fn functions(&self) -> impl Iterator<Item = FunctionDefinition> {
-        let is_offered = !self.forbids_tools();
-        let tools = self.tools.iter().flatten().filter(move |_| is_offered);
-        tools.map(|tool| FunctionDefinition {
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            parameters: tool.parameters.clone(),
-        })
-    }
-
-    fn forbids_tools(&self) -> bool {
-        self.tool_choice == "none"
+    /// Whether tools may be called, the agent's included.
+    ///
+    /// # Errors
+    /// The agent decides itself which tool is called.
+    pub fn may_call(&self) -> Result<bool, ApiError> {
+        may_call(&self.tool_choice)
     }
 
     /// Merges the request into the agent's, after the state `before`. Returns the fields that the response
@@ -201,18 +167,18 @@ impl ResponseRequest {
         request: &mut RunRequest,
     ) -> Result<ResponseState, ApiError> {
         let messages = input::messages(&self.input)?;
-        has_all_results(&before.calls, &messages)?;
+        has_all_results("input", "function_call_output", &before.calls, &messages)?;
         let said = conversation("input", &before.calls, &messages)?;
         let system = joined([before.system, said.instructions]);
         if let Some(instructions) = joined([self.instructions.clone(), system.clone()]) {
             request.instructions = instructions;
         }
-        request.context = offer(self.functions())?;
-        request.context.extend(before.context);
-        request.context.extend(said.context);
-        if self.forbids_tools() {
-            forbid(request);
+        let known = said.language.map(str::to_owned).or(before.language);
+        if let Some(tag) = known {
+            language::keep(request, &tag, false);
         }
+        request.context = before.context;
+        request.context.extend(said.context);
         let format = &self.text["format"];
         if !format.is_null() {
             let schema = output_schema("text.format", format, &format["schema"])?;
@@ -222,6 +188,7 @@ impl ResponseRequest {
         // Endpoints take an f32.
         let temperature = self.temperature.map(|it| it as f32);
         settings.temperature = temperature.or(settings.temperature);
+        sampling::put_top_p(settings, self.top_p)?;
         limit_replies(settings, "max_output_tokens", self.max_output_tokens)?;
         if let Some(most) = self.max_tool_calls {
             let allowed = settings.max_tool_calls.unwrap_or(u32::MAX);
@@ -232,35 +199,16 @@ impl ResponseRequest {
             previous_response_id: self.previous_response_id.clone(),
             instructions: self.instructions.clone(),
             system,
-            tools: self.tools.clone().unwrap_or_default(),
+            tools: self.tools.iter().flatten().map(ClientTool::flat).collect(),
             tool_choice: self.tool_choice.clone(),
             text: self.text.clone(),
             max_output_tokens: self.max_output_tokens,
             max_tool_calls: self.max_tool_calls,
             temperature: self.temperature,
+            top_p: self.top_p,
             metadata: self.metadata.clone().unwrap_or_default(),
             is_streamed: false,
         })
-    }
-}
-
-/// Refuses a call without a result: the model expects a result for each call.
-fn has_all_results(before: &[ClientCall], messages: &[ChatMessage]) -> Result<(), ApiError> {
-    let results: BTreeSet<&str> = messages
-        .iter()
-        .filter_map(|message| message.tool_call_id.as_deref())
-        .collect();
-    let made = messages.iter().flat_map(|message| &message.tool_calls);
-    let mut missing = before
-        .iter()
-        .chain(made)
-        .filter(|call| !results.contains(&*call.id));
-    match missing.next() {
-        None => Ok(()),
-        Some(call) => Err(ApiError::invalid(format!(
-            "input: the call {:?} of {} has no function_call_output",
-            call.id, call.function.name
-        ))),
     }
 }
 
@@ -345,21 +293,5 @@ mod tests {
         let refused = read(json!({"input": "go on"})).put(before(), &mut request);
         let reason = refused.unwrap_err().body().error.message;
         assert!(reason.contains("\"c1\" of weather"), "{reason}");
-    }
-
-    #[test]
-    fn no_tool_at_all_is_called_if_none_may_be() {
-        let tool = json!({"type": "function", "name": "weather", "parameters": {"type": "object"}});
-        for (choice, many) in [(json!("none"), 0), (json!("auto"), 1), (Value::Null, 1)] {
-            let asked = read(json!({"input": "t", "tools": [tool], "tool_choice": choice}));
-            asked.check().unwrap();
-            let mut request = RunRequest::new(Uuid::now_v7(), "");
-            asked
-                .put(PreviousResponse::default(), &mut request)
-                .unwrap();
-            assert_eq!(asked.names().len(), many);
-            assert_eq!(request.context.len(), 1 + many);
-            assert_eq!(request.own_tools_only, many == 0);
-        }
     }
 }

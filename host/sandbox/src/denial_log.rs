@@ -1,0 +1,216 @@
+//! What a call asked for and was not given, noted where it is refused.
+//!
+//! It is for the author and the operator. The guest gets the error that it would get anyway: nothing here is read
+//! while it runs.
+
+use http::Method;
+use parking_lot::Mutex;
+use std::fmt::Display;
+use std::sync::Arc;
+use toolhold_policy::egress::{AddressScope, is_localhost, literal, reach};
+use toolhold_policy::manifest::Requests;
+use toolhold_policy::text::shell_word;
+use toolhold_policy::{AllowingRule, CallError, Capability, Denial, Denials, Grant};
+use url::Url;
+
+/// Most bytes of a path or a tool's name in a command that people copy; what is longer, or cut, would allow another
+/// thing.
+const MAX_WORD_BYTES: usize = 200;
+
+/// The denials of one call. Its clones write to the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DenialLog(Arc<Mutex<Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    denials: Denials,
+    /// It asked for its directories, or for its variables, and there was none.
+    found_no_directory: bool,
+    found_no_variable: bool,
+}
+
+/// Why a request to a granted origin, or to another one, was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefusedRequest {
+    /// No grant is for it.
+    NotGranted,
+    /// A grant is, and the address that its host is, or that its host's name leads to, is out of its reach.
+    Address { is_private: bool },
+}
+
+/// What a call wanted to do with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileUse {
+    Read,
+    Write,
+}
+
+impl DenialLog {
+    /// A request was refused.
+    pub fn request(&self, method: &Method, url: &Url, refused: RefusedRequest) {
+        let host = url.host();
+        let address = host.as_ref().and_then(literal);
+        let is_here = url.host_str().is_some_and(is_localhost);
+        let scope = address.map(reach);
+        let origin = url.origin().ascii_serialization();
+        let mut asked = format!("{method} {origin}{}", url.path());
+        let mut needs_private = is_here || scope == Some(AddressScope::Private);
+        let mut is_out_of_reach = scope == Some(AddressScope::Never);
+        if let RefusedRequest::Address { is_private } = refused
+            && scope.is_none()
+        {
+            asked.push_str(", whose name leads to this machine, its network or a reserved address");
+            needs_private = true;
+            is_out_of_reach = is_private;
+        }
+        let rule = if is_out_of_reach {
+            AllowingRule::None("no grant reaches link-local, multicast and reserved addresses")
+        } else if !matches!(url.scheme(), "http" | "https") {
+            AllowingRule::None("a grant is for http or https")
+        } else if [Method::CONNECT, Method::TRACE].contains(method) {
+            AllowingRule::None("no grant gives CONNECT and TRACE")
+        } else {
+            let path = Some(url.path()).filter(|path| path.len() <= MAX_WORD_BYTES && *path != "/");
+            let word = shell_word(&format!("{method} {origin}{}", path.unwrap_or_default()));
+            let private = if needs_private { " --private" } else { "" };
+            flags(format!("--with-http {word}{private}"))
+        };
+        self.note(Capability::Http, asked, rule);
+    }
+
+    /// A use of `path`, in the directory that the guest sees as `guest`, was refused. `is_read_only`: the grant of the
+    /// directory.
+    pub fn file(&self, wish: FileUse, path: Option<&str>, guest: &str, is_read_only: bool) {
+        let path = path.unwrap_or("a file");
+        if wish == FileUse::Write && is_read_only {
+            let word = shell_word(&format!("DIR:{guest}:rw"));
+            self.note(
+                Capability::Directories,
+                format!("to change {path} in {guest}, which it may only read"),
+                flags(format!("--with-dir {word}")),
+            );
+        } else {
+            self.note(
+                Capability::Directories,
+                format!("{path} in {guest}"),
+                AllowingRule::None(
+                    "it leads out of the directory, or is neither a file nor a folder; grant the directory that it is \
+                     in (--with-dir)",
+                ),
+            );
+        }
+    }
+
+    /// The guest asked which directories it has.
+    pub fn directories_listed(&self, count: usize) {
+        if count == 0 {
+            self.0.lock().found_no_directory = true;
+        }
+    }
+
+    /// The guest asked for its variables.
+    pub fn variables_listed(&self, count: usize) {
+        if count == 0 {
+            self.0.lock().found_no_variable = true;
+        }
+    }
+
+    /// Keys and values were asked for.
+    pub fn key_value(&self) {
+        let rule = flags("--key-value".into());
+        self.note(Capability::KeyValue, "keys and values".into(), rule);
+    }
+
+    /// A tool was to be called that the module was not granted.
+    pub fn tool(&self, tool: &str) {
+        let rule = if tool.len() > MAX_WORD_BYTES {
+            AllowingRule::None("no tool has so long a name")
+        } else {
+            flags(format!("--with-tool {}", shell_word(tool)))
+        };
+        self.note(Capability::Tools, format!("to call {tool}"), rule);
+    }
+
+    /// A socket or an address was asked for.
+    pub fn socket(&self, asked: impl Display) {
+        self.0.lock().denials.push(Denial {
+            asked: asked.to_string().into(),
+            rule: AllowingRule::None(
+                "no grant gives sockets; send HTTP requests by wasi:http, which the SDKs do (--with-http)",
+            ),
+            is_refused: true,
+            capability: None,
+        });
+    }
+
+    fn note(&self, capability: Capability, asked: String, rule: AllowingRule) {
+        self.0.lock().denials.push(Denial {
+            asked: asked.into(),
+            rule,
+            is_refused: true,
+            capability: Some(capability),
+        });
+    }
+
+    /// The denials of a call of `module` that ended with `result`.
+    ///
+    /// The host does not see which variable a guest looks for among its own, nor which path it looks for below its
+    /// directories. So for a call that its own code failed, what `requests` asks for and `granted` lacks is among them,
+    /// and that it looked where there was nothing.
+    pub fn ended<T>(
+        &self,
+        module: &str,
+        result: &Result<T, CallError>,
+        requests: &Requests,
+        granted: &Grant,
+    ) -> Denials {
+        let mut noted = std::mem::take(&mut *self.0.lock());
+        for denial in &mut noted.denials.kept {
+            if let AllowingRule::Grant { module: of, .. } = &mut denial.rule {
+                module.clone_into(of);
+            }
+        }
+        if !matches!(result, Err(CallError::Tool { .. } | CallError::Trap { .. })) {
+            return noted.denials;
+        }
+        for missing in requests.missing(module, granted) {
+            let mut kept = noted.denials.kept.iter();
+            if !kept.any(|denial| denial.rule == missing.rule) {
+                noted.denials.push(missing);
+            }
+        }
+        let told = |noted: &Noted, kind| {
+            let mut kept = noted.denials.kept.iter();
+            kept.any(|denial| denial.capability == Some(kind))
+        };
+        if noted.found_no_directory && !told(&noted, Capability::Directories) {
+            noted.denials.push(Denial {
+                asked: "files: it looked for its directories, and has none".into(),
+                rule: flags_of(module, "--with-dir DIR:/data".into()),
+                is_refused: false,
+                capability: Some(Capability::Directories),
+            });
+        }
+        if noted.found_no_variable && !told(&noted, Capability::Environment) {
+            noted.denials.push(Denial {
+                asked: "variables: it looked for them, and has none".into(),
+                rule: flags_of(module, "--with-env NAME=VALUE".into()),
+                is_refused: false,
+                capability: Some(Capability::Environment),
+            });
+        }
+        noted.denials
+    }
+}
+
+/// The flags that would allow it; the module is filled in when the call has ended.
+fn flags(flags: String) -> AllowingRule {
+    flags_of("", flags)
+}
+
+fn flags_of(module: &str, flags: String) -> AllowingRule {
+    AllowingRule::Grant {
+        module: module.to_owned(),
+        flags: flags.into(),
+    }
+}

@@ -1,0 +1,70 @@
+//! The answer of a turn as one of OpenAI's `choices`.
+
+use crate::http::error::ApiError;
+use crate::http::messages::ClientCall;
+use crate::http::turn::{Turn, TurnEnd};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Choice {
+    index: u32,
+    message: AssistantMessage,
+    /// `stop`, `length`, `tool_calls` or `content_filter`.
+    finish_reason: &'static str,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct AssistantMessage {
+    role: &'static str,
+    /// The answer. Where a limit ended the run before there was one, a text that says so.
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    tool_calls: Vec<Value>,
+}
+
+impl Choice {
+    pub fn of(turn: &Turn, finish_reason: &'static str) -> Self {
+        let content = Some(content(turn));
+        Self {
+            index: 0,
+            message: AssistantMessage {
+                role: "assistant",
+                content: content.filter(|text| !text.is_empty() || turn.calls.is_empty()),
+                tool_calls: turn.calls.iter().map(tool_call).collect(),
+            },
+            finish_reason,
+        }
+    }
+}
+
+/// Why the turn ended, in OpenAI's words.
+///
+/// # Errors
+/// It failed, was cancelled, or has not ended.
+pub fn finish(turn: &Turn) -> Result<&'static str, ApiError> {
+    match turn.end() {
+        TurnEnd::Called => Ok("tool_calls"),
+        TurnEnd::OutOfTokens | TurnEnd::Limited => Ok("length"),
+        TurnEnd::Blocked => Ok("content_filter"),
+        TurnEnd::Answered | TurnEnd::Cancelled | TurnEnd::Failed | TurnEnd::Open => {
+            turn.fault().map_or(Ok("stop"), Err)
+        }
+    }
+}
+
+/// The text of the answer. Clients show it to people, so a run that a limit ended says that it has none.
+pub fn content(turn: &Turn) -> String {
+    let text = turn.content();
+    let is_limited = matches!(turn.end(), TurnEnd::OutOfTokens | TurnEnd::Limited);
+    match &turn.answer.error {
+        Some(error) if is_limited && text.is_empty() => format!("There is no answer: {error}."),
+        _ => text,
+    }
+}
+
+pub fn tool_call(call: &ClientCall) -> Value {
+    json!({"id": call.id, "type": "function", "function": call.function})
+}
