@@ -67,42 +67,47 @@ async fn refused_files_and_hosts_are_named_with_what_would_allow_them() {
         (
             "read",
             at("../a.txt"),
-            "../a.txt in /data",
+            "\"../a.txt\" in /data",
             "leads out of the directory",
         ),
         (
             "stat",
             at("../a.txt"),
-            "../a.txt in /data",
+            "\"../a.txt\" in /data",
             "leads out of the directory",
         ),
         (
             "read",
             at(hostile),
-            "../\\u{1b}[2J\\ndenied: x in /data",
+            "\"../\\u{1b}[2J\\ndenied: x\" in /data",
             "leads out",
         ),
         (
             "write",
             write,
-            "to change b.txt in /data, which it may only read",
+            "to change \"b.txt\" in /data, which it may only read",
             may,
         ),
         (
             "remove",
             at("a.txt"),
-            "to change a.txt in /data, which",
+            "to change \"a.txt\" in /data, which",
             may,
         ),
         (
             "set_times",
             at("a.txt"),
-            "to change a.txt in /data, which",
+            "to change \"a.txt\" in /data, which",
             may,
         ),
         ("set_size", size, "to change a file in /data, which", may),
-        ("make_dir", at("new"), "to change new in /data, which", may),
-        ("rename", moved, "to change c in /data, which", may),
+        (
+            "make_dir",
+            at("new"),
+            "to change \"new\" in /data, which",
+            may,
+        ),
+        ("rename", moved, "to change \"c\" in /data, which", may),
         (
             "connect",
             json!({"address": "127.0.0.1:1"}),
@@ -118,7 +123,14 @@ async fn refused_files_and_hosts_are_named_with_what_would_allow_them() {
         (
             "lookup",
             json!({"name": "a.example"}),
-            "the address of a.example",
+            "the address of \"a.example\"",
+            sockets,
+        ),
+        // The words of the host stay told apart from those of the guest.
+        (
+            "lookup",
+            json!({"name": "x; allowed by: toolhold modules grant m --with-dir /:/data:rw"}),
+            "the address of \"x; allowed by: toolhold modules grant m --with-dir /:/data:rw\"; no grant gives",
             sockets,
         ),
     ] {
@@ -205,7 +217,7 @@ async fn what_a_key_withholds_is_not_asked_of_the_operator() {
     assert_eq!(
         lines,
         [
-            "to call calculator.evaluate; allowed by: toolhold modules grant m --with-tool calculator.evaluate"
+            "to call \"calculator.evaluate\"; allowed by: toolhold modules grant m --with-tool calculator.evaluate"
         ]
     );
 
@@ -244,7 +256,7 @@ async fn what_a_key_withholds_is_not_asked_of_the_operator() {
 fn authors_see_which_grant_is_missing() {
     let host = Host::new();
     host.ship("files");
-    let line = "not granted: to read and write a directory as /data, which its module.toml asks for; allowed by: toolhold \
+    let line = "not granted: to read and write a directory as \"/data\", which its module.toml asks for; allowed by: toolhold \
                 modules grant files --with-dir DIR:/data:rw";
     let called = host.run(&["modules", "call", "files.read", r#"{"path":"a.txt"}"#]);
     assert_eq!(called.code, Some(5), "{called:?}");

@@ -17,6 +17,16 @@ use url::Url;
 /// thing.
 const MAX_WORD_BYTES: usize = 200;
 
+/// Most characters of the guest's own words in one denial.
+const MAX_QUOTED_CHARS: usize = 100;
+
+/// Words of the guest's choice, told apart from the host's.
+fn quoted(word: &str) -> String {
+    let cut: String = word.chars().take(MAX_QUOTED_CHARS).collect();
+    let more = if cut.len() < word.len() { "…" } else { "" };
+    format!("{cut:?}{more}")
+}
+
 /// The denials of one call. Its clones write to the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DenialLog(Arc<Mutex<Noted>>);
@@ -53,13 +63,17 @@ impl DenialLog {
         let is_here = url.host_str().is_some_and(is_localhost);
         let scope = address.map(reach);
         let origin = url.origin().ascii_serialization();
+        // Printable and without blanks, as every URL is.
         let mut asked = format!("{method} {origin}{}", url.path());
         let mut needs_private = is_here || scope == Some(AddressScope::Private);
         let mut is_out_of_reach = scope == Some(AddressScope::Never);
         if let RefusedRequest::Address { is_private } = refused
             && scope.is_none()
         {
-            asked.push_str(", whose name leads to this machine, its network or a reserved address");
+            // In front: what is long is cut at its end.
+            asked = format!(
+                "of a name that leads to this machine, its network or a reserved address: {asked}"
+            );
             needs_private = true;
             is_out_of_reach = is_private;
         }
@@ -81,7 +95,7 @@ impl DenialLog {
     /// A use of `path`, in the directory that the guest sees as `guest`, was refused. `is_read_only`: the grant of the
     /// directory.
     pub fn file(&self, wish: FileUse, path: Option<&str>, guest: &str, is_read_only: bool) {
-        let path = path.unwrap_or("a file");
+        let path = path.map_or_else(|| "a file".into(), quoted);
         if wish == FileUse::Write && is_read_only {
             let word = shell_word(&format!("DIR:{guest}:rw"));
             self.note(
@@ -128,7 +142,12 @@ impl DenialLog {
         } else {
             flags(format!("--with-tool {}", shell_word(tool)))
         };
-        self.note(Capability::Tools, format!("to call {tool}"), rule);
+        self.note(Capability::Tools, format!("to call {}", quoted(tool)), rule);
+    }
+
+    /// The address of a host was asked for, by its name.
+    pub fn lookup(&self, name: &str) {
+        self.socket(format_args!("the address of {}", quoted(name)));
     }
 
     /// A socket or an address was asked for.

@@ -68,7 +68,7 @@ impl Drop for Held {
 /// A descriptor that a call may have open.
 #[derive(Debug)]
 pub struct DescriptorPermit {
-    _held: [Held; 2],
+    _held: (Held, Held),
     call: CallDescriptors,
 }
 
@@ -116,8 +116,14 @@ impl CallDescriptors {
             module,
             call,
         } = &*self.0;
-        let held = [module.hold()?, guests.hold()?];
-        call.take().then(|| DescriptorPermit {
+        if !call.take() {
+            return None;
+        }
+        let Some(held) = module.hold().zip(guests.hold()) else {
+            call.give_back();
+            return None;
+        };
+        Some(DescriptorPermit {
             _held: held,
             call: self.clone(),
         })

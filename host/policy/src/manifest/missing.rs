@@ -36,7 +36,7 @@ impl Requests {
             let word = shell_word(&format!("DIR:{}{mode}", wish.guest));
             add(
                 Capability::Directories,
-                format!("to {to} a directory as {}", wish.guest),
+                format!("to {to} a directory as {:?}", wish.guest),
                 flags(format!("--with-dir {word}")),
             );
         }
@@ -47,7 +47,7 @@ impl Requests {
             };
             add(
                 Capability::Scratch,
-                format!("scratch files in {}", wish.guest),
+                format!("scratch files in {:?}", wish.guest),
                 flags(format!("--scratch{keep}")),
             );
         }
@@ -56,7 +56,7 @@ impl Requests {
                 let word = shell_word(&format!("{}=VALUE", wish.name));
                 add(
                     Capability::Environment,
-                    format!("the variable {}", wish.name),
+                    format!("the variable {:?}", wish.name),
                     flags(format!("--with-env {word}")),
                 );
             }
@@ -86,7 +86,7 @@ impl Requests {
                     "only the configuration can put a secret there (secrets, under [module.NAME])",
                 ),
             };
-            let asked = format!("the secret {name} for {origin}");
+            let asked = format!("the secret {name:?} for {origin}");
             add(Capability::Secrets, asked, rule);
         }
         if self.key_value.is_some() && grant.key_value.is_none() {
@@ -102,7 +102,7 @@ impl Requests {
             if !given.any(|given| *given == wish.name || given == module) {
                 add(
                     Capability::Tools,
-                    format!("to call {}", wish.name),
+                    format!("to call {:?}", wish.name),
                     flags(format!("--with-tool {}", shell_word(&wish.name))),
                 );
             }

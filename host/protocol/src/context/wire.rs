@@ -204,6 +204,15 @@ fn said(fields: &Map<String, Value>) -> Result<Message, MessageFault> {
     match fields.get("content") {
         // A typed message stands for itself. Only a text has a role.
         Some(content @ Value::Object(typed)) => {
+            // Reading copies the message inside, so messages inside of messages would be copied once for each level.
+            let named = typed.get("type").and_then(Value::as_str);
+            let is_said = named.is_some_and(|name| ROLE_NAMES.contains(&name));
+            if is_said && typed.get("content").is_some_and(Value::is_object) {
+                return Err(MessageFault::new(
+                    "/content/content",
+                    "a content is one message and holds no other; give that message itself",
+                ));
+            }
             let mut typed = typed.clone();
             if let (Some(role), Some("text")) = (role, typed.get("type").and_then(Value::as_str)) {
                 typed.entry("role").or_insert(role.clone());

@@ -203,6 +203,12 @@ fn every_fault_names_the_message_the_place_and_the_remedy() {
         ),
         (
             "2.11",
+            json!({"type": "user", "content": {"type": "user", "content": {"type": "data", "data": 1}}}),
+            " at /content/content",
+            "one message and holds no other",
+        ),
+        (
+            "2.11",
             json!({"role": "user", "content": {"data": 1}}),
             " at /content/type",
             "needs a \"type\"",

@@ -60,11 +60,6 @@ impl Clock {
         }
     }
 
-    /// When the call was asked for.
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-
     /// When the time is over, if the clock does not stand still until then.
     pub fn deadline(&self) -> Instant {
         self.time.lock().deadline

@@ -64,7 +64,7 @@ impl CallState {
             // No address is granted, so a socket would only hold a descriptor.
             .allow_tcp(false)
             .allow_udp(false);
-        let files = granted.apply(caller, clock.started(), &mut wasi)?;
+        let files = granted.apply(caller, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {

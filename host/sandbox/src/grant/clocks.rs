@@ -6,16 +6,13 @@ use std::time::{Duration, Instant, SystemTime};
 use toolhold_policy::{Clocks, Randomness};
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
-/// The guest's monotonic clock counts from `start`.
-pub(super) fn apply(
-    clocks: Clocks,
-    randomness: Randomness,
-    start: Instant,
-    wasi: &mut WasiCtxBuilder,
-) {
+pub(super) fn apply(clocks: Clocks, randomness: Randomness, wasi: &mut WasiCtxBuilder) {
     let precision = Duration::from_micros(clocks.precision_us.max(1));
     wasi.wall_clock(WallClock { precision })
-        .monotonic_clock(Monotonic { precision, start });
+        .monotonic_clock(Monotonic {
+            precision,
+            start: Instant::now(),
+        });
     if let Randomness::Seed(seed) = randomness {
         wasi.secure_random(StdRng::seed_from_u64(seed))
             .insecure_random(StdRng::seed_from_u64(seed.wrapping_add(1)))
@@ -29,7 +26,8 @@ struct WallClock {
 
 struct Monotonic {
     precision: Duration,
-    /// The call's own: what a guest reads tells nothing of how long the machine has been up.
+    /// The call's own, after the queue: what a guest reads tells nothing of how long the machine has been up, nor of how
+    /// busy others keep it.
     start: Instant,
 }
 

@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 use toolhold_policy::Caller;
 use toolhold_policy::{DirectoryGrant, Grant};
 use wasmtime_wasi::WasiCtxBuilder;
@@ -185,15 +184,13 @@ impl PreparedGrant {
         })
     }
 
-    /// Gives a call that began at `start` what was granted: the WASI context, and its files, which live as long as
-    /// the call.
+    /// Gives a call what was granted: the WASI context, and its files, which live as long as the call.
     pub fn apply(
         &self,
         caller: Caller<'_>,
-        start: Instant,
         wasi: &mut WasiCtxBuilder,
     ) -> wasmtime::Result<GrantedFiles> {
-        clocks::apply(self.grant.clocks, self.grant.randomness, start, wasi);
+        clocks::apply(self.grant.clocks, self.grant.randomness, wasi);
         for (name, value) in &self.grant.environment {
             wasi.env(name, value);
         }

@@ -46,8 +46,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         .func_wrap(
             "resolve-addresses",
             |store: Store<'_>, (_, name): (Resource<Network>, String)| {
-                let asked = format_args!("the address of {name}");
-                store.data().denials.socket(asked);
+                store.data().denials.lookup(&name);
                 let refused = ErrorCode::PermanentResolverFailure;
                 Ok((Err::<Resource<ResolveAddressStream>, _>(refused),))
             },

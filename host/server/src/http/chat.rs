@@ -153,7 +153,7 @@ impl ChatRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        settings.temperature = self.temperature.or(settings.temperature);
+        sampling::put_temperature(settings, self.temperature.map(f64::from))?;
         settings.seed = self.seed.or(settings.seed);
         sampling::put_top_p(settings, self.top_p)?;
         let most = self.max_completion_tokens.or(self.max_tokens);

@@ -52,7 +52,8 @@ impl ClientTool {
         }
         let definition = match &self.function {
             None => &self.beside,
-            Some(function) if self.beside == FunctionDefinition::default() => function,
+            // Some clients write other fields of the nested form, such as `strict`, beside it.
+            Some(function) if self.beside.name.is_empty() => function,
             Some(function) => {
                 return Err(ApiError::invalid(format!(
                     "tools: {:?} is defined twice, inside of \"function\" and beside it; leave one away",
@@ -230,6 +231,7 @@ mod tests {
             flat.clone(),
             json!({"type": "function", "function": definition}),
             json!({"function": definition}),
+            json!({"type": "function", "function": definition, "strict": true}),
         ] {
             let tool = read(tool);
             assert_eq!(tool.definition().unwrap().name, "weather");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::fallback::Stage;
+use toolhold_protocol::result::is_denial;
 use toolhold_protocol::shield::ShieldPlace;
 use toolhold_storage::{RecordError, Store};
 use uuid::Uuid;
@@ -51,7 +52,17 @@ impl EventRedactor {
     /// The event as the client gets it; `None` if it gets none.
     pub fn over(&mut self, event: Arc<Event>) -> Option<Arc<Event>> {
         self.look(&event.kind);
-        if self.sees_all || !self.is_screened {
+        if self.sees_all {
+            return Some(event);
+        }
+        let event = if has_denials(&event.kind) {
+            let mut told = Arc::unwrap_or_clone(event);
+            without_denials(&mut told.kind);
+            Arc::new(told)
+        } else {
+            event
+        };
+        if !self.is_screened {
             return Some(event);
         }
         if is_piece(&event.kind) {
@@ -69,6 +80,23 @@ impl EventRedactor {
         if let EventKind::Run { request, .. } = kind {
             self.is_screened = request.policy.screens.contains(&ShieldPlace::Output);
         }
+    }
+}
+
+/// Whether it tells what a module was denied, and so what it is granted: that is for those who may see its grants.
+fn has_denials(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Sub { what, .. } => has_denials(what),
+        EventKind::ToolResult { printed, .. } => printed.iter().any(|line| is_denial(line)),
+        _ => false,
+    }
+}
+
+fn without_denials(kind: &mut EventKind) {
+    match kind {
+        EventKind::Sub { what, .. } => without_denials(what),
+        EventKind::ToolResult { printed, .. } => printed.retain(|line| !is_denial(line)),
+        _ => (),
     }
 }
 
@@ -134,5 +162,38 @@ fn without_text(kind: &mut EventKind) {
             ..
         } => body.retain(|name, _| name != "messages"),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolUsage};
+
+    #[test]
+    fn only_the_operator_sees_what_a_module_was_denied() {
+        let result = json!({
+            "event": "tool_result", "step": 1, "id": "c", "tool": "m.a", "output": 1, "usage": ToolUsage::default(),
+            "printed": [format!("{DENIED}a file"), format!("{NOT_GRANTED}b"), "stdout: denied: by myself"],
+        });
+        let nested = json!({"event": "sub", "call": "c", "what": result});
+        for (kind, place) in [(result, "/printed"), (nested, "/what/printed")] {
+            let mut told = json!({"run": Uuid::nil(), "seq": 1, "at_ms": 0});
+            let (told_fields, fields) = (told.as_object_mut(), kind.as_object());
+            told_fields.unwrap().extend(fields.unwrap().clone());
+            let event: Event = serde_json::from_value(told).unwrap();
+            for (sees_all, lines) in [(true, 3), (false, 1)] {
+                let mut redactor = EventRedactor {
+                    sees_all,
+                    is_screened: false,
+                };
+                let event = redactor.over(Arc::new(event.clone())).unwrap();
+                let event = serde_json::to_value(&*event).unwrap();
+                let printed = event.pointer(place).and_then(Value::as_array).unwrap();
+                assert_eq!(printed.len(), lines, "{event}");
+                assert_eq!(printed.last().unwrap(), "stdout: denied: by myself");
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ pub struct Conversation {
     /// Text of the system and developer messages.
     pub instructions: Option<String>,
     pub context: Vec<Message>,
-    /// The language of the last message of the user in which it can be told.
+    /// The language of the last of the user's three last messages in which it can be told.
     pub language: Option<&'static str>,
 }
 
@@ -87,10 +87,7 @@ pub fn conversation(
                 }
                 instructions.push_str(&text);
             }
-            "user" => {
-                conversation.language = language::recognise(&text).or(conversation.language);
-                conversation.context.push(Message::user(text));
-            }
+            "user" => conversation.context.push(Message::user(text)),
             "assistant" => {
                 called.extend(&message.tool_calls);
                 if !text.is_empty() {
@@ -117,12 +114,27 @@ pub fn conversation(
             }
         }
     }
+    conversation.language = language_of(messages);
     if conversation.context.is_empty() {
         return Err(ApiError::invalid(format!(
             "{place}: there is nothing to do; at least one message of the role user is needed"
         )));
     }
     Ok(conversation)
+}
+
+/// The language of the last of the user's messages in which it can be told. Each look takes a good part of a
+/// millisecond, and a client may send a hundred thousand messages, so few are looked at.
+fn language_of(messages: &[ChatMessage]) -> Option<&'static str> {
+    const MAX_MESSAGES: usize = 3;
+    let from_user = messages
+        .iter()
+        .rev()
+        .filter(|message| message.role == "user");
+    from_user.take(MAX_MESSAGES).find_map(|message| {
+        let text = text(&message.content, &["text"]).ok()?;
+        language::recognise(&text)
+    })
 }
 
 /// Refuses a call without a result: the model expects a result for each call. `result` is the client's name of one.

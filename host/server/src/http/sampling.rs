@@ -80,10 +80,7 @@ impl SamplingParams {
     /// # Errors
     /// A value is out of its range.
     pub fn put(&self, settings: &mut Settings) -> Result<(), ApiError> {
-        // Endpoints take an f32.
-        let temperature = within("temperature", self.temperature, "0 or more", |it| it >= 0.0)?;
-        let temperature = temperature.map(|it| it as f32);
-        settings.temperature = temperature.or(settings.temperature);
+        put_temperature(settings, self.temperature)?;
         settings.seed = self.seed.or(settings.seed);
         put_top_p(settings, self.top_p)?;
         let sampling = &mut settings.sampling;
@@ -112,6 +109,15 @@ impl SamplingParams {
         )?;
         limit_replies(settings, "sampling_params.max_tokens", self.max_tokens)
     }
+}
+
+/// # Errors
+/// It is out of its range: endpoints take an `f32`, and a record holds no infinite number.
+pub fn put_temperature(settings: &mut Settings, temperature: Option<f64>) -> Result<(), ApiError> {
+    let is_usable = |it: f64| (0.0..=100.0).contains(&it);
+    let temperature = within("temperature", temperature, "from 0 to 100", is_usable)?;
+    settings.temperature = temperature.map(|it| it as f32).or(settings.temperature);
+    Ok(())
 }
 
 /// # Errors
@@ -185,7 +191,14 @@ mod tests {
         for (params, reason) in [
             (json!({"top_p": 0}), "top_p must be more than 0"),
             (json!({"top_p": 1.5}), "at most 1"),
-            (json!({"temperature": -1}), "temperature must be 0 or more"),
+            (
+                json!({"temperature": -1}),
+                "temperature must be from 0 to 100",
+            ),
+            (
+                json!({"temperature": 1e39}),
+                "temperature must be from 0 to 100",
+            ),
             (json!({"top_k": 0}), "top_k must be at least 1"),
             (json!({"frequency_penalty": 3}), "from -2 to 2"),
             (json!({"max_tokens": 0}), "must be at least 1"),

@@ -185,9 +185,7 @@ impl ResponseRequest {
             request.output_schema = schema.or(request.output_schema.take());
         }
         let settings = &mut request.settings;
-        // Endpoints take an f32.
-        let temperature = self.temperature.map(|it| it as f32);
-        settings.temperature = temperature.or(settings.temperature);
+        sampling::put_temperature(settings, self.temperature)?;
         sampling::put_top_p(settings, self.top_p)?;
         limit_replies(settings, "max_output_tokens", self.max_output_tokens)?;
         if let Some(most) = self.max_tool_calls {
