@@ -169,15 +169,25 @@ fn the_agent_goes_on_with_the_results_of_the_clients_tools() {
     let turns = format!("/v1/sessions/{}/turns", session["id"].as_str().unwrap());
     let mut asked = ask("The weather?");
     asked["tools"] = json!([flat("weather")]);
-    let first = server.post(&turns, &asked).good();
+    let once = |body: &Value, key| {
+        let headers = [("idempotency-key", key)];
+        server
+            .ask(Method::POST, &turns, Some(body), &headers)
+            .good()
+    };
+    let first = once(&asked, "first");
+    assert_eq!(once(&asked, "first"), first);
     let without = server.post(&turns, &ask("And?"));
     assert_eq!(without.status, 400, "{without:?}");
     assert!(
         without.text.contains("no message of the role tool"),
         "{without:?}"
     );
-    let second = server.post(&turns, &json!({"messages": [result(&first)]}));
-    assert_eq!(second.good()["output"], "again sunny");
+    let results = json!({"messages": [result(&first)]});
+    let second = once(&results, "second");
+    assert_eq!(second["output"], "again sunny");
+    assert_eq!(once(&results, "second"), second);
+    assert_eq!(once(&asked, "first"), first);
     let told = endpoint.requests()[3].to_string();
     assert!(told.contains("sun all day"), "{told}");
 }

@@ -87,16 +87,15 @@ impl Store {
         })
     }
 
-    /// Whether the key is known.
-    pub async fn knows_request(&self, owner: &str, key: &str) -> Result<bool, StoreError> {
-        let count: i64 =
-            sqlx::query_scalar("SELECT COUNT(*) FROM idempotency WHERE owner = $1 AND key = $2")
-                .bind(owner)
-                .bind(key)
-                .fetch_one(&self.pool)
-                .in_time(&self.database)
-                .await?;
-        Ok(count > 0)
+    /// The run that a request with this key began, or is about to begin.
+    pub async fn run_of_request(&self, owner: &str, key: &str) -> Result<Option<Uuid>, StoreError> {
+        let row = sqlx::query("SELECT run FROM idempotency WHERE owner = $1 AND key = $2")
+            .bind(owner)
+            .bind(key)
+            .fetch_optional(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        Ok(row.map(|row| id(&row, "run")).transpose()?)
     }
 
     /// Forgets a request whose `run` does not exist and will not start: the process that promised it is dead, or took

@@ -196,23 +196,26 @@ async fn turn(
     let mut prepared = app.prepared(&client, &session.agent)?;
     prepared.behalf.session = id.to_string();
     let goes_on = turns.last().filter(|last| last.ended.is_none());
+    let repeated = app.repeated(&client, &headers).await?;
     if let Some(last) = goes_on
-        && !app.is_repeated(&client, &headers).await?
+        && repeated.is_none()
     {
         return Err(ApiError::conflict(format!(
             "the turn before is not over; watch it at /v1/runs/{}/events, or cancel it",
             last.id
         )));
     }
-    let (before, open) = match turns.last() {
-        Some(last) => app.turn_before(last.id).await?,
+    // A repeated request stands where the turn does that it began.
+    let place = turns.iter().position(|turn| Some(turn.id) == repeated);
+    let place = place.unwrap_or(turns.len() - usize::from(goes_on.is_some()));
+    let before = place.checked_sub(1).and_then(|before| turns.get(before));
+    let (before, open) = match before {
+        Some(before) => app.turn_before(before.id).await?,
         None => (LeftByTurn::default(), Vec::new()),
     };
     task.put(&open, &mut prepared).await?;
     before.put(&mut prepared.request);
-    // A repeated request continues the turn that it began; its context has no answer yet.
-    let number = turns.len() - usize::from(goes_on.is_some());
-    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    let number = u32::try_from(place).unwrap_or(u32::MAX);
     prepared.turn = Some((id, number));
     let watcher = app.begin(&headers, &raw, prepared).await?;
     respond(watcher, &client, task.stream).await
@@ -234,12 +237,16 @@ impl App {
         Ok((left, turn.calls))
     }
 
-    /// Whether the request may repeat the turn that is in progress.
-    async fn is_repeated(&self, client: &Client, headers: &HeaderMap) -> Result<bool, ApiError> {
+    /// The run that an earlier request with the same key began.
+    async fn repeated(
+        &self,
+        client: &Client,
+        headers: &HeaderMap,
+    ) -> Result<Option<Uuid>, ApiError> {
         let Some(key) = idempotency_key(headers)? else {
-            return Ok(false);
+            return Ok(None);
         };
         let store = self.dispatcher.store();
-        Ok(store.knows_request(&client.name, &key).await?)
+        Ok(store.run_of_request(&client.name, &key).await?)
     }
 }
