@@ -2,6 +2,7 @@
 //! answer.
 
 use super::{ask, host, scripted, serve, two_plus_two};
+use reqwest::Method;
 use serde_json::{Value, json};
 use support::server::Server;
 use support::transcript::{answers, calls};
