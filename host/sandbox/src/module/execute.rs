@@ -196,6 +196,8 @@ impl Module {
             }
             Code::Shield(_) => unknown(),
             Code::Typed { pre, functions } => {
+                // It is given values.
+                drop(text);
                 let Some(function) = functions.get(tool) else {
                     return unknown();
                 };

@@ -8,6 +8,7 @@ use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_agent::calls::{
@@ -83,6 +84,7 @@ pub async fn call(
         tools: SandboxTools::new(registry).on_behalf_of("", said.session),
         id: id.clone(),
         reported: Mutex::default(),
+        nested_denials: AtomicUsize::new(0),
     });
     let pipeline = CallPipeline {
         recorder: recorder.of(RecordedCaller {
@@ -146,7 +148,12 @@ struct ReportingTools {
     /// Id of the call; nested calls have other ids.
     id: String,
     reported: Mutex<Option<Reported>>,
+    /// Denials of nested calls that were told.
+    nested_denials: AtomicUsize,
 }
+
+/// Most denials of nested calls that are printed: a guest makes as many calls as its time allows.
+const MAX_NESTED_DENIALS: usize = 16;
 
 #[derive(Debug, Default)]
 struct Reported {
@@ -195,7 +202,13 @@ impl Toolbox for ReportingTools {
             } else {
                 // The report that is shown is the outer call's.
                 for line in tools::denied(&report.denials) {
-                    output::remark(&format!("{}: {line}", call.tool));
+                    match self.nested_denials.fetch_add(1, Ordering::Relaxed) {
+                        ..MAX_NESTED_DENIALS => output::remark(&format!("{}: {line}", call.tool)),
+                        MAX_NESTED_DENIALS => {
+                            output::remark("more denials of calls that it made are not shown");
+                        }
+                        _ => (),
+                    }
                 }
             }
             tools::result(report)

@@ -418,16 +418,15 @@ impl EventPrinter {
     }
 
     fn printed(&mut self, printed: &[String]) {
-        for text in printed.iter().take(MAX_GUEST_LINES) {
-            // A rule that is cut would allow another thing. It is bounded where it is made.
-            let text = if is_denial(text) {
-                line(text)
-            } else {
-                cut(&line(text))
-            };
-            self.dim(&format!("    {text}"));
+        let (denials, said): (Vec<_>, Vec<_>) = printed.iter().partition(|text| is_denial(text));
+        // They are bounded where they are made, and a rule that is cut would allow another thing.
+        for text in denials {
+            self.dim(&format!("    {}", line(text)));
         }
-        if let more @ 1.. = printed.len().saturating_sub(MAX_GUEST_LINES) {
+        for text in said.iter().take(MAX_GUEST_LINES) {
+            self.dim(&format!("    {}", cut(&line(text))));
+        }
+        if let more @ 1.. = said.len().saturating_sub(MAX_GUEST_LINES) {
             self.dim(&format!("    … {more} more lines"));
         }
     }
@@ -489,12 +488,11 @@ impl EventPrinter {
 
     fn model_text(&mut self, text: &str) {
         if let Some(begun) = &mut self.begun_line {
-            begun.push_str(text);
-            let Some((lines, rest)) = begun.rsplit_once('\n') else {
+            let Some((lines, rest)) = text.rsplit_once('\n') else {
+                begun.push_str(text);
                 return;
             };
-            let (lines, rest) = (lines.to_owned(), rest.to_owned());
-            *begun = rest;
+            let lines = std::mem::replace(begun, rest.to_owned()) + lines;
             self.whole_lines(&lines);
             return;
         }
