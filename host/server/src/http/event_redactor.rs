@@ -179,7 +179,7 @@ mod tests {
         });
         let nested = json!({"event": "sub", "call": "c", "what": result});
         for (kind, place) in [(result, "/printed"), (nested, "/what/printed")] {
-            let mut told = json!({"run": Uuid::nil(), "seq": 1, "at_ms": 0});
+            let mut told = json!({"run": Uuid::nil(), "seq": 1, "at_ms": 0, "seal": ""});
             let (told_fields, fields) = (told.as_object_mut(), kind.as_object());
             told_fields.unwrap().extend(fields.unwrap().clone());
             let event: Event = serde_json::from_value(told).unwrap();
