@@ -6,7 +6,6 @@
 use http::Method;
 use parking_lot::Mutex;
 use std::fmt::Display;
-use std::sync::Arc;
 use toolhold_policy::egress::{AddressScope, is_localhost, literal, reach};
 use toolhold_policy::manifest::Requests;
 use toolhold_policy::text::shell_word;
@@ -27,9 +26,9 @@ fn quoted(word: &str) -> String {
     format!("{cut:?}{more}")
 }
 
-/// The denials of one call. Its clones write to the same.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DenialLog(Arc<Mutex<Noted>>);
+/// The denials of one call, or of its HTTP requests.
+#[derive(Debug, Default)]
+pub(crate) struct DenialLog(Mutex<Noted>);
 
 #[derive(Debug, Default)]
 struct Noted {
@@ -56,6 +55,18 @@ pub(crate) enum FileUse {
 }
 
 impl DenialLog {
+    /// Takes over what `other` noted.
+    pub fn join(&mut self, other: &Self) {
+        let other = std::mem::take(&mut *other.0.lock());
+        let own = self.0.get_mut();
+        for denial in other.denials.kept {
+            own.denials.push(denial);
+        }
+        own.denials.dropped = own.denials.dropped.saturating_add(other.denials.dropped);
+        own.found_no_directory |= other.found_no_directory;
+        own.found_no_variable |= other.found_no_variable;
+    }
+
     /// A request was refused.
     pub fn request(&self, method: &Method, url: &Url, refused: RefusedRequest) {
         let host = url.host();
@@ -177,13 +188,13 @@ impl DenialLog {
     /// directories. So for a call that its own code failed, what `requests` asks for and `granted` lacks is among them,
     /// and that it looked where there was nothing.
     pub fn ended<T>(
-        &self,
+        self,
         module: &str,
         result: &Result<T, CallError>,
         requests: &Requests,
         granted: &Grant,
     ) -> Denials {
-        let mut noted = std::mem::take(&mut *self.0.lock());
+        let mut noted = self.0.into_inner();
         for denial in &mut noted.denials.kept {
             if let AllowingRule::Grant { module: of, .. } = &mut denial.rule {
                 module.clone_into(of);

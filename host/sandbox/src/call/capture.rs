@@ -8,18 +8,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use toolhold_policy::Captured;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-/// What a guest prints to either stream, kept up to a limit for each.
+/// What a guest printed to either stream, kept up to a limit for each.
 #[derive(Debug)]
-pub struct Captures {
+pub struct Printed {
     limit: usize,
-    gauge: Gauge,
     stdout: Mutex<Buffer>,
     stderr: Mutex<Buffer>,
 }
@@ -27,7 +25,7 @@ pub struct Captures {
 /// One of the guest's streams; clones share the buffer.
 #[derive(Debug, Clone)]
 pub struct CapturePipe {
-    captures: Arc<Captures>,
+    gauge: Gauge,
     stream: PrintStream,
 }
 
@@ -43,21 +41,13 @@ struct Buffer {
     dropped: u64,
 }
 
-impl Captures {
+impl Printed {
     /// Keeps `limit` bytes of each stream.
-    pub fn new(limit: u64, gauge: Gauge) -> Arc<Self> {
-        Arc::new(Self {
+    pub fn new(limit: u64) -> Self {
+        Self {
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
-            gauge,
             stdout: Mutex::default(),
             stderr: Mutex::default(),
-        })
-    }
-
-    pub fn pipe(self: &Arc<Self>, stream: PrintStream) -> CapturePipe {
-        CapturePipe {
-            captures: self.clone(),
-            stream,
         }
     }
 
@@ -78,12 +68,19 @@ impl Captures {
 }
 
 impl CapturePipe {
+    pub fn new(gauge: &Gauge, stream: PrintStream) -> Self {
+        Self {
+            gauge: gauge.clone(),
+            stream,
+        }
+    }
+
     /// Keeps what fits. Dropped bytes count as moved too: a flood ends at its limit.
     fn accept(&self, bytes: &[u8]) -> Result<(), TooManyBytes> {
-        let captures = &self.captures;
-        captures.gauge.moved(bytes.len() as u64)?;
-        let mut buffer = captures.buffer(self.stream).lock();
-        let room = captures
+        self.gauge.moved(bytes.len() as u64)?;
+        let printed = self.gauge.printed();
+        let mut buffer = printed.buffer(self.stream).lock();
+        let room = printed
             .limit
             .saturating_sub(buffer.kept.len())
             .min(bytes.len());
@@ -162,21 +159,23 @@ mod tests {
     fn keeps_what_fits_and_counts_the_rest() {
         let limits = Limits {
             host_bytes: 9,
+            capture_bytes: 5,
             ..Limits::default()
         };
-        let captures = Captures::new(5, Gauge::new(&limits, MemoryCeiling::new(0)));
-        let pipe = captures.pipe(PrintStream::Stderr);
+        let gauge = Gauge::new(&limits, MemoryCeiling::new(0));
+        let pipe = CapturePipe::new(&gauge, PrintStream::Stderr);
         pipe.accept(b"abc").unwrap();
         pipe.accept(b"defg").unwrap();
         pipe.accept(b"h").unwrap();
         pipe.accept(b"ij").unwrap_err();
         assert_eq!(
-            captures.captured(PrintStream::Stderr),
+            gauge.printed().captured(PrintStream::Stderr),
             Captured {
                 text: "abcde".into(),
                 dropped_bytes: 3
             }
         );
-        assert_eq!(captures.captured(PrintStream::Stdout), Captured::default());
+        let stdout = gauge.printed().captured(PrintStream::Stdout);
+        assert_eq!(stdout, Captured::default());
     }
 }

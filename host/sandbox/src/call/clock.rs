@@ -60,6 +60,10 @@ impl Clock {
         }
     }
 
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// When the time is over, if the clock does not stand still until then.
     pub fn deadline(&self) -> Instant {
         self.time.lock().deadline

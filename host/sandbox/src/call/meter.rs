@@ -1,5 +1,6 @@
 //! The usage of a running call, and the limit that refused more.
 
+use super::capture::Printed;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ pub enum RefusedResource {
     Descriptors,
 }
 
-/// What host calls have moved for one call, and what the host keeps for it. Clones share the counts.
+/// What host calls have moved for one call, what the host keeps for it, and what it printed. Clones share all of it.
 #[derive(Debug, Clone)]
 pub struct Gauge(Arc<GaugeInner>);
 
@@ -35,6 +36,8 @@ struct GaugeInner {
     /// Of all calls together.
     ceiling: MemoryCeiling,
     refused: Mutex<Option<RefusedResource>>,
+    /// Here, so that a call allocates once for all that it shares.
+    printed: Printed,
 }
 
 /// The call moved more bytes through host calls than it may. Ends the guest.
@@ -89,6 +92,7 @@ impl Gauge {
             kept: AtomicU64::new(0),
             ceiling,
             refused: Mutex::default(),
+            printed: Printed::new(limits.capture_bytes),
         }))
     }
 
@@ -143,6 +147,10 @@ impl Gauge {
 
     pub fn total(&self) -> u64 {
         self.0.moved.load(Ordering::Relaxed)
+    }
+
+    pub fn printed(&self) -> &Printed {
+        &self.0.printed
     }
 
     /// Remembers that a limit said no; the last one counts.

@@ -36,7 +36,7 @@ use crate::revocation::{Revocation, Revoked};
 use capture::PrintStream;
 use meter::RefusedResource;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolhold_admission::{Lane, QueueRefusal};
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
@@ -70,6 +70,7 @@ pub(crate) struct CallOutcome<T> {
     redactions: u64,
     /// What ended an HTTP exchange, which explains a failure of the tool.
     http: Option<EndedExchange>,
+    denials: DenialLog,
 }
 
 impl<T> CallOutcome<T> {
@@ -84,6 +85,7 @@ impl<T> CallOutcome<T> {
             dropped_logs: 0,
             redactions: 0,
             http: None,
+            denials: DenialLog::default(),
         }
     }
 
@@ -98,14 +100,16 @@ impl<T> CallOutcome<T> {
             dropped_logs: self.dropped_logs,
             redactions: self.redactions,
             http: self.http,
+            denials: self.denials,
         }
     }
 }
 
-impl From<CallOutcome<Output>> for CallReport {
-    fn from(ran: CallOutcome<Output>) -> Self {
+impl CallOutcome<Output> {
+    /// The report, without the denials, and what is known of these: to tell them takes the module.
+    pub fn into_report(self) -> (CallReport, DenialLog) {
         // A tool that gives up at a limit describes it in its own words; the host names the limit.
-        let result = match (ran.result, ran.refused, ran.http) {
+        let result = match (self.result, self.refused, self.http) {
             (Err(CallError::Tool { message, .. }), Some(RefusedResource::Quota), _) => {
                 Err(CallError::Quota { reason: message })
             }
@@ -121,17 +125,18 @@ impl From<CallOutcome<Output>> for CallReport {
             (Err(CallError::Tool { .. }), _, Some(end)) => Err(end.into()),
             (result, ..) => result,
         };
-        Self {
+        let report = CallReport {
             result,
             module: None,
-            usage: ran.usage,
-            stdout: ran.stdout,
-            stderr: ran.stderr,
-            logs: ran.logs,
-            dropped_logs: ran.dropped_logs,
-            redactions: ran.redactions,
+            usage: self.usage,
+            stdout: self.stdout,
+            stderr: self.stderr,
+            logs: self.logs,
+            dropped_logs: self.dropped_logs,
+            redactions: self.redactions,
             denials: Denials::default(),
-        }
+        };
+        (report, self.denials)
     }
 }
 
@@ -152,7 +157,6 @@ pub(crate) struct CallContext<'a> {
     pub other_tools: OtherTools,
     pub current: CurrentCall,
     pub log_sink: GuestLogSink,
-    pub denials: DenialLog,
     pub timeout: Duration,
 }
 
@@ -217,7 +221,13 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     if revocation.check().is_err() {
         return CallOutcome::without_store(revoked(), waited());
     }
-    let mut store = match fresh_store(context, clock.clone()) {
+    // After the queue: how long others keep the machine busy is not the guest's to know.
+    let started = if queued.is_zero() {
+        clock.started()
+    } else {
+        Instant::now()
+    };
+    let mut store = match fresh_store(context, clock.clone(), started) {
         Ok(store) => store,
         Err(error) => return CallOutcome::without_store(error, waited()),
     };
@@ -243,6 +253,10 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         0
     };
     let state = store.into_data();
+    let mut denials = state.denials;
+    if let Some(of_requests) = state.outbound.denials() {
+        denials.join(of_requests);
+    }
     CallOutcome {
         result,
         refused: state.gauge.refused(),
@@ -253,12 +267,13 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
             memory_bytes: state.meter.memory,
             host_bytes: state.gauge.total(),
         },
-        stdout: state.printed.captured(PrintStream::Stdout),
-        stderr: state.printed.captured(PrintStream::Stderr),
+        stdout: state.gauge.printed().captured(PrintStream::Stdout),
+        stderr: state.gauge.printed().captured(PrintStream::Stderr),
         redactions: state.outbound.redactions(),
         http: state.outbound.fired(),
         logs: state.logs.lines,
         dropped_logs: state.logs.dropped,
+        denials,
     }
 }
 
@@ -268,13 +283,15 @@ fn lifted_bytes(limits: &Limits) -> u64 {
     limits.output_bytes.saturating_mul(4).max(16 << 20)
 }
 
+/// A store for the call, whose guest's clock began at `started`.
 pub(crate) fn fresh_store(
     context: CallContext<'_>,
     clock: Arc<Clock>,
+    started: Instant,
 ) -> Result<Store<CallState>, CallError> {
     let limits = context.limits;
     let engine = context.engine;
-    let state = CallState::new(context, clock).map_err(|error| CallError::Grant {
+    let state = CallState::new(context, clock, started).map_err(|error| CallError::Grant {
         reason: format!("{error:#}"),
     })?;
     let mut store = Store::new(engine.wasmtime(), state);

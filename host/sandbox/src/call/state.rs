@@ -1,6 +1,6 @@
 //! The data of one call's store: what the guest was given, and the meters that watch it.
 
-use super::capture::{Captures, PrintStream};
+use super::capture::{CapturePipe, PrintStream};
 use super::http_memory::HttpMemory;
 use super::meter::{Gauge, Meter};
 use super::open_files::OpenFiles;
@@ -11,6 +11,7 @@ use crate::egress::Hooks;
 use crate::grant::GrantedFiles;
 use crate::revocation::Revocation;
 use std::sync::Arc;
+use std::time::Instant;
 use toolhold_policy::{LogLevel, LogLine};
 use wasmtime::Result;
 use wasmtime::component::ResourceTable;
@@ -32,7 +33,6 @@ pub struct CallState {
     pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
-    pub printed: Arc<Captures>,
     pub logs: LogBook,
     pub(crate) denials: DenialLog,
     pub(crate) clock: Arc<Clock>,
@@ -42,7 +42,11 @@ pub struct CallState {
 
 impl CallState {
     /// The state for a call that sees what it was granted and nothing else.
-    pub(super) fn new(context: CallContext<'_>, clock: Arc<Clock>) -> Result<Self> {
+    pub(super) fn new(
+        context: CallContext<'_>,
+        clock: Arc<Clock>,
+        started: Instant,
+    ) -> Result<Self> {
         let CallContext {
             engine,
             limits,
@@ -51,31 +55,26 @@ impl CallState {
             other_tools,
             current,
             log_sink,
-            denials,
             descriptors,
             revocation,
             ..
         } = context;
         let gauge = Gauge::new(limits, engine.kept().clone());
-        let printed = Captures::new(limits.capture_bytes, gauge.clone());
         let mut wasi = WasiCtxBuilder::new();
-        wasi.stdout(printed.pipe(PrintStream::Stdout))
-            .stderr(printed.pipe(PrintStream::Stderr))
+        wasi.stdout(CapturePipe::new(&gauge, PrintStream::Stdout))
+            .stderr(CapturePipe::new(&gauge, PrintStream::Stderr))
             // No address is granted, so a socket would only hold a descriptor.
             .allow_tcp(false)
             .allow_udp(false);
-        let files = granted.apply(caller, &mut wasi)?;
+        let files = granted.apply(caller, started, &mut wasi)?;
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
         Ok(Self {
             wasi: wasi.build(),
             http: WasiHttpCtx::new(),
-            outbound: granted.egress.hooks(
-                &limits.into(),
-                descriptors.clone(),
-                revocation.clone(),
-                denials.clone(),
-            ),
+            outbound: granted
+                .egress
+                .hooks(&limits.into(), descriptors.clone(), revocation.clone()),
             table,
             files: OpenFiles::new(descriptors),
             http_memory: HttpMemory::default(),
@@ -85,14 +84,13 @@ impl CallState {
             current,
             meter: Meter::new(limits, gauge.clone()),
             gauge,
-            printed,
             logs: LogBook {
                 room: limits.capture_bytes,
                 least: granted.grant.log_level,
                 sink: log_sink,
                 ..LogBook::default()
             },
-            denials,
+            denials: DenialLog::default(),
             clock,
             revocation,
         })

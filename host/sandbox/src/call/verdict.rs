@@ -139,7 +139,7 @@ pub(crate) fn classify(
     if let Some(end) = state.outbound.fired() {
         return end.into();
     }
-    let stderr = state.printed.captured(PrintStream::Stderr).text;
+    let stderr = state.gauge.printed().captured(PrintStream::Stderr).text;
     let last_words: Vec<_> = stderr
         .lines()
         .rev()

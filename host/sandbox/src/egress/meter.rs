@@ -1,5 +1,6 @@
 //! Counts what one call uses of outbound HTTP, against its limits.
 
+use crate::denial_log::DenialLog;
 use crate::descriptors::{CallDescriptors, DescriptorPermit};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -46,6 +47,8 @@ pub(super) struct HttpMeter {
     redactions: AtomicU64,
     /// The first: later ones are its consequences.
     fired: OnceLock<EndedExchange>,
+    /// Requests that were refused.
+    pub denials: DenialLog,
 }
 
 impl HttpMeter {
@@ -59,6 +62,7 @@ impl HttpMeter {
             received: AtomicU64::new(0),
             redactions: AtomicU64::new(0),
             fired: OnceLock::new(),
+            denials: DenialLog::default(),
         }
     }
 

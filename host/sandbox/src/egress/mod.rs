@@ -106,7 +106,6 @@ impl Egress {
         limits: &HttpLimits,
         descriptors: CallDescriptors,
         revocation: Arc<Revocation>,
-        denials: DenialLog,
     ) -> Hooks {
         Hooks {
             revocation,
@@ -114,7 +113,6 @@ impl Egress {
             limits: limits.clone(),
             descriptors,
             meter: OnceLock::new(),
-            denials,
         }
     }
 
@@ -179,7 +177,6 @@ pub struct Hooks {
     descriptors: CallDescriptors,
     /// Made for the first request: most calls send none.
     meter: OnceLock<Arc<HttpMeter>>,
-    denials: DenialLog,
 }
 
 impl Hooks {
@@ -191,6 +188,11 @@ impl Hooks {
     /// Why the host ended an exchange of this call: the first time.
     pub fn fired(&self) -> Option<EndedExchange> {
         self.meter.get()?.fired()
+    }
+
+    /// Requests of this call that were refused, if it sent any.
+    pub(crate) fn denials(&self) -> Option<&DenialLog> {
+        Some(&self.meter.get()?.denials)
     }
 
     /// The secrets that requests of this call may carry.
@@ -232,7 +234,6 @@ impl WasiHttpHooks for Hooks {
         let exchange = OutboundRequest {
             egress: self.egress.clone(),
             meter: self.meter().clone(),
-            denials: self.denials.clone(),
             options: options.unwrap_or_default(),
         };
         let revocation = self.revocation.clone();

@@ -7,7 +7,7 @@ use super::headers::{header_bytes, holds_any, without_secrets};
 use super::meter::{HttpMeter, RunningRequest};
 use super::redirect::{self, RedirectAction};
 use super::resolve::{LookupError, is_reachable};
-use crate::denial_log::{DenialLog, RefusedRequest};
+use crate::denial_log::RefusedRequest;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
@@ -30,7 +30,6 @@ const MAX_URL_BYTES: usize = 16 << 10;
 pub(super) struct OutboundRequest {
     pub egress: Arc<Egress>,
     pub meter: Arc<HttpMeter>,
-    pub denials: DenialLog,
     pub options: RequestOptions,
 }
 
@@ -104,7 +103,7 @@ impl OutboundRequest {
     fn granted(&self, hop: &OutboundHop) -> Result<&HttpGrant, Error> {
         let Some(grant) = self.egress.grant(&hop.method, &hop.url) else {
             let refused = RefusedRequest::NotGranted;
-            self.denials.request(&hop.method, &hop.url, refused);
+            self.meter.denials.request(&hop.method, &hop.url, refused);
             return Err(Error::HttpRequestDenied);
         };
         // The client connects to an address in a URL without asking its resolver.
@@ -122,7 +121,7 @@ impl OutboundRequest {
         let refused = RefusedRequest::Address {
             is_private: grant.is_private(),
         };
-        self.denials.request(&hop.method, &hop.url, refused);
+        self.meter.denials.request(&hop.method, &hop.url, refused);
     }
 
     /// Sends one hop and waits for the head of its response. Says whether a secret went along.

@@ -194,7 +194,8 @@ const LISTING_PLACES: u32 = 4;
 
 /// The pool of instances. Each number was measured.
 fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
-    let n = config.concurrent_calls + LISTING_PLACES;
+    // A module that is asked has two instances.
+    let n = config.concurrent_calls + 2 * LISTING_PLACES;
     let most = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
     let mut pool = PoolingAllocationConfig::new();
     // CPython alone brings 14 core modules, hence the factors.

@@ -10,7 +10,12 @@ use wasmtime::EngineWeak;
 /// by about this much, and holds a worker thread no longer than this.
 const EPOCH_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Advances the engine's epoch every [`EPOCH_INTERVAL`] while at least one call runs, and sleeps otherwise.
+/// Intervals without a call after which the clock stops. A call that comes before need not wake its thread, which takes
+/// a system call.
+const IDLE_INTERVALS: u32 = 50;
+
+/// Advances the engine's epoch every [`EPOCH_INTERVAL`] while calls run and for [`IDLE_INTERVALS`] after, and sleeps
+/// otherwise.
 #[derive(Debug)]
 pub(super) struct Ticker {
     running: Arc<AtomicUsize>,
@@ -24,12 +29,17 @@ impl Ticker {
         let handle = thread::Builder::new()
             .name("toolhold-epoch".into())
             .spawn(move || {
+                let mut idle = 0;
                 loop {
-                    if seen.load(Ordering::Acquire) == 0 {
+                    if seen.load(Ordering::Acquire) > 0 {
+                        idle = 0;
+                    }
+                    if idle < IDLE_INTERVALS {
+                        idle += 1;
+                        thread::sleep(EPOCH_INTERVAL);
+                    } else {
                         // A missed wake-up costs at most this once: unpark before park is remembered.
                         thread::park_timeout(Duration::from_millis(500));
-                    } else {
-                        thread::sleep(EPOCH_INTERVAL);
                     }
                     match engine.upgrade() {
                         Some(engine) => engine.increment_epoch(),

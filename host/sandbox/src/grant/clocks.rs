@@ -6,13 +6,15 @@ use std::time::{Duration, Instant, SystemTime};
 use toolhold_policy::{Clocks, Randomness};
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
-pub(super) fn apply(clocks: Clocks, randomness: Randomness, wasi: &mut WasiCtxBuilder) {
+pub(super) fn apply(
+    clocks: Clocks,
+    randomness: Randomness,
+    start: Instant,
+    wasi: &mut WasiCtxBuilder,
+) {
     let precision = Duration::from_micros(clocks.precision_us.max(1));
     wasi.wall_clock(WallClock { precision })
-        .monotonic_clock(Monotonic {
-            precision,
-            start: Instant::now(),
-        });
+        .monotonic_clock(Monotonic { precision, start });
     if let Randomness::Seed(seed) = randomness {
         wasi.secure_random(StdRng::seed_from_u64(seed))
             .insecure_random(StdRng::seed_from_u64(seed.wrapping_add(1)))

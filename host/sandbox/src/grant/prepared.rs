@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 use toolhold_policy::Caller;
 use toolhold_policy::{DirectoryGrant, Grant};
 use wasmtime_wasi::WasiCtxBuilder;
@@ -184,13 +185,15 @@ impl PreparedGrant {
         })
     }
 
-    /// Gives a call what was granted: the WASI context, and its files, which live as long as the call.
+    /// Gives a call that began at `started` what was granted: the WASI context, and its files, which live as long as
+    /// the call.
     pub fn apply(
         &self,
         caller: Caller<'_>,
+        started: Instant,
         wasi: &mut WasiCtxBuilder,
     ) -> wasmtime::Result<GrantedFiles> {
-        clocks::apply(self.grant.clocks, self.grant.randomness, wasi);
+        clocks::apply(self.grant.clocks, self.grant.randomness, started, wasi);
         for (name, value) in &self.grant.environment {
             wasi.env(name, value);
         }

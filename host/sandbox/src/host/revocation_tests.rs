@@ -2,7 +2,6 @@
 
 use crate::Storage;
 use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
-use crate::denial_log::DenialLog;
 use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::egress::SystemResolver;
 use crate::engine::{Engine, EngineConfig};
@@ -11,7 +10,7 @@ use crate::revocation::{Revocation, Revoked};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toolhold_policy::limits::Limits;
 use toolhold_policy::{Access, Caller, DirectoryGrant, Grant};
 use wasmtime::component::Component;
@@ -361,11 +360,10 @@ async fn ends(
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
-        denials: DenialLog::default(),
         timeout,
     };
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));
-    let mut store = fresh_store(context, clock).unwrap();
+    let mut store = fresh_store(context, clock, Instant::now()).unwrap();
     let linker = crate::host::linker(engine.wasmtime()).unwrap();
     let instance = linker
         .instantiate_async(&mut store, component)

@@ -28,9 +28,7 @@ impl Module {
         let (mut report, denials) = match self.admit(effective, invocation) {
             Ok(text) => {
                 let context = self.context(policy, invocation, other_tools, revocation);
-                let denials = context.denials.clone();
-                let report = self.perform(context, tool, invocation, text).await;
-                (report, denials)
+                self.perform(context, tool, invocation, text).await
             }
             Err(error) => (CallReport::refused(error), DenialLog::default()),
         };
@@ -115,8 +113,8 @@ impl Module {
                 let context = self.context(policy, &invocation, none, revocation);
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
-                ran.and_then(|returned| shield::output(returned, &effective.limits))
-                    .into()
+                let ran = ran.and_then(|returned| shield::output(returned, &effective.limits));
+                ran.into_report().0
             }
             Err(error) => CallReport::refused(error),
         };
@@ -152,7 +150,6 @@ impl Module {
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),
             ),
-            denials: DenialLog::default(),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
     }
@@ -164,11 +161,12 @@ impl Module {
         tool: &str,
         invocation: &Invocation<'_>,
         text: String,
-    ) -> CallReport {
+    ) -> (CallReport, DenialLog) {
+        let refused = |error| (CallReport::refused(error), DenialLog::default());
         let unknown = || {
             let names: Vec<_> = self.tools.iter().map(|t| t.name.as_str()).collect();
             let available = format!("module {} has {}", self.name, names.join(", "));
-            CallReport::refused(CallError::UnknownTool {
+            refused(CallError::UnknownTool {
                 tool: invocation.tool.to_owned(),
                 available,
             })
@@ -192,7 +190,7 @@ impl Module {
                 let invocation = guest;
                 let ran = call::run(context, CallTool { pre, invocation }).await;
                 ran.and_then(|returned| world::output(returned, limits))
-                    .into()
+                    .into_report()
             }
             Code::Shield(_) => unknown(),
             Code::Typed { pre, functions } => {
@@ -203,7 +201,7 @@ impl Module {
                 };
                 let arguments = match value::arguments(invocation.arguments, &function.params) {
                     Ok(arguments) => arguments,
-                    Err(reason) => return CallReport::refused(CallError::Arguments { reason }),
+                    Err(reason) => return refused(CallError::Arguments { reason }),
                 };
                 let call = CallFunction {
                     pre,
@@ -212,7 +210,7 @@ impl Module {
                 };
                 let ran = call::run(context, call).await;
                 ran.and_then(|returned| typed::output(returned, function, limits))
-                    .into()
+                    .into_report()
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{
-    self, CallContext, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools, shallow,
+    self, CallContext, CallOutcome, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools,
+    shallow,
 };
-use crate::denial_log::DenialLog;
 use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -36,10 +36,11 @@ pub(super) async fn list_tools(
 ) -> Result<Vec<ToolSpec>, LoadError> {
     // The wait is bounded by the time of those before it, and does not count.
     let _permit = engine.listing_permit().await;
-    let context = CallContext {
+    let granted = PreparedGrant::default();
+    let context = || CallContext {
         engine,
         limits,
-        granted: &PreparedGrant::default(),
+        granted: &granted,
         descriptors: CallDescriptors::new(
             engine.descriptors().clone(),
             DescriptorShare::of_module(engine.descriptors()),
@@ -51,13 +52,15 @@ pub(super) async fn list_tools(
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
-        denials: DenialLog::default(),
         timeout: limits.list_tools_time(),
     };
-    let listed = call::run(context, ListTools(pre)).await;
-    let tools = listed
-        .result
-        .map_err(|source| LoadError::ListTools { source })?;
+    let listing = ListBeside {
+        pre,
+        listing: context(),
+    };
+    let listed = call::run(context(), listing).await;
+    let tools = listed.result.and_then(|listed| listed.result);
+    let tools = tools.map_err(|source| LoadError::ListTools { source })?;
     if tools.is_empty() || tools.len() > MAX_TOOLS_PER_MODULE {
         return Err(LoadError::NoTools {
             detail: format!(
@@ -81,6 +84,24 @@ impl GuestCall for ListTools<'_> {
             .toolhold_module_tools()
             .call_list_tools(store)
             .await
+    }
+}
+
+/// Lists in a second instance, which ends before the first.
+///
+/// The pool gives an instance the place that ended last, and after each call writes zeros over all pages that were ever
+/// written there. A list of tools writes more of them than most calls: so the first calls get a place that has none.
+struct ListBeside<'a> {
+    pre: &'a ToolModulePre<CallState>,
+    listing: CallContext<'a>,
+}
+
+impl GuestCall for ListBeside<'_> {
+    type Return = CallOutcome<Vec<types::Tool>>;
+
+    async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
+        self.pre.instantiate_async(&mut *store).await?;
+        Ok(call::run(self.listing, ListTools(self.pre)).await)
     }
 }
 

@@ -183,8 +183,8 @@ impl Registry {
 
     /// Runs one tool call. Returns within the call's deadline, whatever the module does; dropping
     /// the future stops the guest.
-    pub async fn call(&self, invocation: &Invocation<'_>) -> CallReport {
-        self.shared.invoke(invocation).await
+    pub fn call(&self, invocation: &Invocation<'_>) -> impl Future<Output = CallReport> + Send {
+        self.shared.invoke(invocation)
     }
 
     /// Has a shield screen something. Returns within the deadline, whatever the shield does.
@@ -269,12 +269,13 @@ impl RegistryState {
                 available,
             });
         };
-        if !module.may_run() {
+        // Read once: a policy that gives more meanwhile holds for the next call; one that gives less ends this.
+        let mut effective = module.policy();
+        if !effective.may_run() {
             // A person may have approved it meanwhile, in another process.
             self.judge(vec![module.clone()]).await;
+            effective = module.policy();
         }
-        // Read once: a policy that gives more meanwhile holds for the next call; one that gives less ends this.
-        let effective = module.policy();
         let narrow = match &invocation.restrictions {
             None => Ok(None),
             Some(bounds) => effective.narrowed(&module.name, bounds).await,
