@@ -519,13 +519,7 @@ fn ctrl_c_when_a_run_has_just_ended_loses_nothing_of_it() {
         piece: Some(15_000),
         ..answers(json!(answer))
     }]));
-    let url = endpoint.base_url();
-    let child = host
-        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("runs");
+    let child = begun(&host, &endpoint);
     Records::of(&host).until_there_is("done");
     signal(child.id(), "INT");
     let done = finish(child.wait_with_output().expect("ends"));
@@ -575,15 +569,19 @@ fn ctrl_c_ends_a_process_that_waits_for_others_at_its_end() {
     );
 }
 
-/// Starts a run, sends it Ctrl-C as soon as its record has an event of this kind, and returns how it ended.
-fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
+/// Starts a run whose output is piped.
+fn begun(host: &Host, endpoint: &Endpoint) -> std::process::Child {
     let url = endpoint.base_url();
-    let child = host
-        .command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
+    host.command(&["run", "t", "--base-url", &url, "--model", "m", "--json"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()
-        .expect("runs");
+        .expect("runs")
+}
+
+/// Starts a run, sends it Ctrl-C as soon as its record has an event of this kind, and returns how it ended.
+fn interrupted(host: &Host, endpoint: &Endpoint, ready: &str) -> Finished {
+    let child = begun(host, endpoint);
     Records::of(host).until_there_is(ready);
     signal(child.id(), "INT");
     let started = Instant::now();
