@@ -101,7 +101,8 @@ impl GuestCall for ListBeside<'_> {
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         self.pre.instantiate_async(&mut *store).await?;
-        Ok(call::run(self.listing, ListTools(self.pre)).await)
+        // Boxed: it is as large as the one around it.
+        Ok(Box::pin(call::run(self.listing, ListTools(self.pre))).await)
     }
 }
 
