@@ -58,7 +58,8 @@ pub(super) async fn list_tools(
         pre,
         listing: context(),
     };
-    let listed = call::run(context(), listing).await;
+    // Boxed: two calls, one in the other, make a large future.
+    let listed = Box::pin(call::run(context(), listing)).await;
     let tools = listed.result.and_then(|listed| listed.result);
     let tools = tools.map_err(|source| LoadError::ListTools { source })?;
     if tools.is_empty() || tools.len() > MAX_TOOLS_PER_MODULE {
@@ -101,8 +102,7 @@ impl GuestCall for ListBeside<'_> {
 
     async fn perform(self, store: &mut Store<CallState>) -> wasmtime::Result<Self::Return> {
         self.pre.instantiate_async(&mut *store).await?;
-        // Boxed: it is as large as the one around it.
-        Ok(Box::pin(call::run(self.listing, ListTools(self.pre))).await)
+        Ok(call::run(self.listing, ListTools(self.pre)).await)
     }
 }
 
