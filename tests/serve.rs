@@ -9,6 +9,7 @@ mod faults;
 mod grants;
 mod responses;
 mod retention;
+mod shielded_session;
 mod takeover;
 mod upload;
 

@@ -6,7 +6,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::turn::Role;
-use toolhold_storage::{RecordError, Store};
+use toolhold_storage::{RecordError, RunRow, Store};
 use uuid::Uuid;
 
 /// What a turn of a session leaves for the next.
@@ -28,6 +28,16 @@ impl LeftByTurn {
             language::keep(request, &tag, false);
         }
     }
+}
+
+/// Of the turns of a session the one that the next goes on from: the last whose input no shield blocked. What a shield
+/// blocks once would block every later turn.
+pub fn goes_on_from(turns: &[RunRow]) -> Option<&RunRow> {
+    let is_input_blocked = |turn: &RunRow| {
+        let end = turn.ended.as_ref();
+        end.is_some_and(|end| end.reason == StopReason::Blocked && end.steps == 0)
+    };
+    turns.iter().rfind(|turn| !is_input_blocked(turn))
 }
 
 /// # Errors

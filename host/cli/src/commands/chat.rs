@@ -28,7 +28,7 @@ use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::host;
 use toolhold_runtime::stored_approver::stored_decision;
-use toolhold_server::sessions::left_by;
+use toolhold_server::sessions::{goes_on_from, left_by};
 use toolhold_storage::{Label, Origin, Session, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
 use uuid::Uuid;
@@ -163,8 +163,8 @@ impl Chat {
         if let Some(tag) = language::recognise(text) {
             language::keep(&mut request, tag, false);
         }
-        if let Some(last) = turns.last() {
-            left_by(&self.store, last.id).await?.put(&mut request);
+        if let Some(before) = goes_on_from(&turns) {
+            left_by(&self.store, before.id).await?.put(&mut request);
         }
         request.allowed = self.agent.allowed(&behalf);
         let observer = self.telemetry.observe(ObservedRun {

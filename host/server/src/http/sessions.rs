@@ -9,7 +9,7 @@ use crate::http::error::{ApiError, ErrorBody};
 use crate::http::messages::ClientCall;
 use crate::http::runs::{Page, RunSummary, check_limit};
 use crate::http::task::Task;
-use crate::sessions::{LeftByTurn, left_by};
+use crate::sessions::{LeftByTurn, goes_on_from, left_by};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -208,8 +208,7 @@ async fn turn(
     // A repeated request stands where the turn does that it began.
     let place = turns.iter().position(|turn| Some(turn.id) == repeated);
     let place = place.unwrap_or(turns.len() - usize::from(goes_on.is_some()));
-    let before = place.checked_sub(1).and_then(|before| turns.get(before));
-    let (before, open) = match before {
+    let (before, open) = match goes_on_from(&turns[..place]) {
         Some(before) => app.turn_before(before.id).await?,
         None => (LeftByTurn::default(), Vec::new()),
     };
