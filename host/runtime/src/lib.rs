@@ -51,9 +51,10 @@ pub mod module_report;
 pub mod probed;
 pub mod recorded;
 pub mod registry_modules;
+mod remote_requests;
 pub mod renewal;
 pub mod request_runs;
-pub mod requests;
+mod requests;
 pub mod shields;
 pub mod stats;
 pub mod stored_approver;
@@ -63,5 +64,6 @@ pub mod trust;
 pub mod watch;
 
 pub use components::Sources;
+pub use remote_requests::RemoteRequests;
 pub use requests::Requests;
 pub use tools::SandboxTools;

@@ -195,11 +195,14 @@ mod tests {
         "run.repair",
         // Moves data between tools that the model never sees.
         "run.wiring",
+        // Whether calls that advisors are against are held.
+        "run.council",
         // What need not wait for a person.
         "approval.never",
         "approval.on_write",
         // Which code and which prompts are loaded.
         "requests.folder",
+        "requests.http",
         "modules.folder",
         "modules.roots",
         "module.",
