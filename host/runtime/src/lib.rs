@@ -54,7 +54,7 @@ pub mod registry_modules;
 mod remote_requests;
 pub mod renewal;
 pub mod request_runs;
-mod requests;
+pub mod requests;
 pub mod shields;
 pub mod stats;
 pub mod stored_approver;

@@ -349,9 +349,9 @@ async fn a_run_that_waits_survives_its_process() {
 
 /// A shelf with a saved Request whose agent has a tool of its own.
 #[derive(Debug)]
-struct Requests;
+struct SubAgents;
 
-impl Toolbox for Requests {
+impl Toolbox for SubAgents {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
     }
@@ -395,7 +395,7 @@ async fn a_question_says_which_sub_agent_asks_it() {
     let driver = Driver {
         approver: person.clone(),
         activities: Activities::default().with("echo", Echo::default().activity()),
-        ..Driver::new(script, Arc::new(Requests))
+        ..Driver::new(script, Arc::new(SubAgents))
     };
     let mut request = request(context.into_iter().chain([plain_tools(&["echo"])]));
     request.settings.approval = policy(&json!({"tools": {"echo": "always"}}));

@@ -1,6 +1,7 @@
 //! The council: a reply's calls wait for its advisors' votes, and those that go against the votes are held
 //! (docs/protocol.md, 10.4).
 
+use super::fallbacks::Key;
 use super::{Effects, Machine};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,14 +25,11 @@ const MAX_REASONS: usize = 8;
 /// Maximum characters of one opinion that the model is shown again.
 const MAX_OPINION_CHARS: usize = 2_000;
 
-/// A tool, in one instance or in what belongs to all.
-type Choice = (String, Option<String>);
-
 /// What is kept of councils from one reply to the next.
 #[derive(Debug, Default)]
 pub(super) struct CouncilState {
     /// What was held, since the last reply of which nothing was. It is made if the model chooses it again.
-    held: BTreeSet<Choice>,
+    held: BTreeSet<Key>,
     /// The votes that were cast in a Request of their own, until the model chose with them.
     counted: Option<Council>,
 }
@@ -44,7 +42,7 @@ impl CouncilState {
 }
 
 /// What the votes of a reply hold.
-pub(super) enum Held {
+pub(super) enum HeldDecision {
     Nothing,
     Calls,
     /// A plan, as a whole, with the reason.
@@ -154,10 +152,10 @@ impl Machine {
 
     /// The reply is complete: records what its advisors said, holds the calls that go against it, and opens the
     /// others.
-    pub(super) fn hear(&mut self, said: Option<&Value>, effects: &mut Effects) -> Held {
+    pub(super) fn hear(&mut self, said: Option<&Value>, effects: &mut Effects) -> HeldDecision {
         if self.step.advisors.is_none() {
             self.choose_with_votes(effects);
-            return Held::Nothing;
+            return HeldDecision::Nothing;
         }
         let votes = self.step.votes.take();
         let mut votes = votes.unwrap_or_else(|| self.votes(said));
@@ -177,7 +175,7 @@ impl Machine {
             self.is_weighed(call).then_some(reason)
         };
         let planned = self.step.planned.iter();
-        let planned: Vec<Choice> = planned
+        let planned: Vec<Key> = planned
             .filter(|call| reason_of(call).is_some())
             .map(choice)
             .collect();
@@ -189,17 +187,17 @@ impl Machine {
             })
             .collect();
         let held = awaiting.iter().filter(|(_, refusal)| refusal.is_some());
-        let held: Vec<Choice> = held.map(|(call, _)| choice(call)).collect();
+        let held: Vec<Key> = held.map(|(call, _)| choice(call)).collect();
         let told = match (planned.is_empty(), held.is_empty()) {
-            (false, _) => Held::Plan(some_of(reasons.into_values())),
-            (true, false) => Held::Calls,
-            (true, true) => Held::Nothing,
+            (false, _) => HeldDecision::Plan(some_of(reasons.into_values())),
+            (true, false) => HeldDecision::Calls,
+            (true, true) => HeldDecision::Nothing,
         };
-        if matches!(told, Held::Nothing) {
+        if matches!(told, HeldDecision::Nothing) {
             self.council.held.clear();
         }
         self.council.held.extend(held.into_iter().chain(planned));
-        let is_held = !matches!(told, Held::Nothing);
+        let is_held = !matches!(told, HeldDecision::Nothing);
         self.tell_council(votes.council, dissent, is_held, effects);
         for (call, refusal) in awaiting {
             self.open_or_refuse(call, refusal, effects);
@@ -311,7 +309,7 @@ impl Machine {
     }
 }
 
-fn choice(call: &Call) -> Choice {
+fn choice(call: &Call) -> Key {
     (call.tool.clone(), call.instance.clone())
 }
 

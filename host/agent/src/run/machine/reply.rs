@@ -1,6 +1,6 @@
 //! Processes the model's reply, while it streams and when it is complete.
 
-use super::council::Held;
+use super::council::HeldDecision;
 use super::{Action, Effects, Machine, millis};
 use crate::contract::{self, ReplyPart, RequestView};
 use serde_json::Value;
@@ -323,14 +323,16 @@ impl Machine {
         let held = self.hear(solution.advisors.as_ref(), effects);
         self.step.output = solution.output.filter(|_| self.forced().is_none());
         match held {
-            Held::Plan(reason) => return self.hold_plan(&completion.content, &reason, effects),
+            HeldDecision::Plan(reason) => {
+                return self.hold_plan(&completion.content, &reason, effects);
+            }
             // The model gives it again, unless it cannot be asked again.
-            Held::Calls if self.step.output.is_some() && self.exhausted().is_none() => {
+            HeldDecision::Calls if self.step.output.is_some() && self.exhausted().is_none() => {
                 self.step.output = None;
                 let note = "Your output was not accepted, because calls beside it are held.";
                 self.step.notes.push(note.into());
             }
-            Held::Calls | Held::Nothing => {}
+            HeldDecision::Calls | HeldDecision::Nothing => {}
         }
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects);
