@@ -12,7 +12,7 @@ use toolhold_json::hex::sha256;
 use toolhold_policy::HttpGrant;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_sandbox::SystemResolver;
-use toolhold_sandbox::egress::Egress;
+use toolhold_sandbox::egress::{DocumentError, Egress};
 use url::Url;
 
 /// Most bytes of one Request. A Request that a person wrote has a few kilobytes.
@@ -92,7 +92,13 @@ impl RemoteRequests {
             egress.map_err(|error| error.to_string())
         };
         let egress = self.egress.get_or_init(set_up).await.as_ref()?;
-        let bytes = egress.fetch(&url, MAX_BYTES, patience).await;
+        let began = Instant::now();
+        let mut bytes = egress.fetch(&url, MAX_BYTES, patience).await;
+        if matches!(bytes, Err(DocumentError::Transport { .. })) {
+            // A connection that was kept for the next document may have been closed meanwhile.
+            let left = patience.saturating_sub(began.elapsed());
+            bytes = egress.fetch(&url, MAX_BYTES, left).await;
+        }
         let bytes = bytes.map_err(|error| {
             format!(
                 "{error}. The operator grants addresses in requests.http; or put it into the requests folder and name it"
