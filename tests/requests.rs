@@ -289,10 +289,15 @@ fn a_deployment_is_decided_with_a_council() {
         dissent["message"].as_str().unwrap().contains("hold"),
         "{dissent}"
     );
-    assert_eq!(
-        done.result("deploy")["digest"].as_str().map(str::len),
-        Some(64)
-    );
+    let deployed = done.results("deploy");
+    let [held, made] = deployed.as_slice() else {
+        panic!("{deployed:?}");
+    };
+    assert_eq!(held["error"]["kind"], "council", "{held}");
+    let digest = made["output"]["digest"].as_str();
+    assert_eq!(digest.map(str::len), Some(64), "{made}");
+    let replayed = host.run(&["replay", "last"]);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }
 
 /// What one call fetches is handed to a saved Request, and never passes through the model's hands.
