@@ -240,7 +240,8 @@ fn a_refund_is_planned_checked_and_then_run() {
     );
 }
 
-/// A council speaks before the model chooses; a decision against it is recorded.
+/// A council speaks before the model chooses. A decision against it is recorded, and made when the model, which was
+/// told the sums, makes it again.
 #[test]
 fn a_deployment_is_decided_with_a_council() {
     let host = host();
@@ -253,6 +254,8 @@ fn a_deployment_is_decided_with_a_council() {
     let deploy = json!({"_tool": "deploy", "_reasoningForCall": "promised", "text": "†input.release", "_outputPath": "†deployment.id"});
     let endpoint = Endpoint::start(Scenario::new([
         Reply::solution(json!({"advisors": opinions, "calls": [deploy], "output": null})),
+        Reply::solution(json!({"calls": [deploy], "output": null}))
+            .expecting(Expect::text("held and was not made")),
         answers("deployed"),
     ]));
     let done = run(
@@ -286,10 +289,15 @@ fn a_deployment_is_decided_with_a_council() {
         dissent["message"].as_str().unwrap().contains("hold"),
         "{dissent}"
     );
-    assert_eq!(
-        done.result("deploy")["digest"].as_str().map(str::len),
-        Some(64)
-    );
+    let deployed = done.results("deploy");
+    let [held, made] = deployed.as_slice() else {
+        panic!("{deployed:?}");
+    };
+    assert_eq!(held["error"]["kind"], "council", "{held}");
+    let digest = made["output"]["digest"].as_str();
+    assert_eq!(digest.map(str::len), Some(64), "{made}");
+    let replayed = host.run(&["replay", "last"]);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }
 
 /// What one call fetches is handed to a saved Request, and never passes through the model's hands.

@@ -1,7 +1,11 @@
 //! Saved Requests and clean rooms as modules: runs inside of runs (docs/protocol.md, 6).
 
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::{Host, finish};
@@ -606,9 +610,87 @@ fn a_call_of_a_sub_agent_waits_for_a_person() {
         .spawn()
         .unwrap();
     let call = host.waiting_call();
+    let waiting = host.run(&["approvals", "list"]).stdout;
+    assert!(
+        waiting.contains("add {\"expression\":\"1+1\"} (asked by the sub-agent ask)"),
+        "{waiting}"
+    );
     let approved = host.run(&["approvals", "approve", &call]);
     assert_eq!(approved.code, Some(0), "{approved:?}");
     let run = Transcript::read(&host, finish(child.wait_with_output().unwrap()));
     assert_eq!(run.output(), "done");
     assert_eq!(run.result("ask"), "2");
+}
+
+/// Serves this document, once for each connection, and counts.
+fn served(document: String) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4_096]);
+            counted.fetch_add(1, Ordering::SeqCst);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n",
+                document.len()
+            );
+            let _ = stream.write_all(format!("{head}{document}").as_bytes());
+        }
+    });
+    (origin, count)
+}
+
+/// A delegate by its address, under a grant of the operator (docs/protocol.md, 6.1).
+#[test]
+fn a_sub_agent_comes_from_an_address_that_the_operator_granted() {
+    let inner = json!({"context": [text("Say whether it is refunded.")]});
+    let (origin, fetched) = served(inner.to_string());
+    let address = format!("{origin}/team/refund.json");
+    let delegate =
+        json!({"ask": {"type": "object", "properties": {"_delegate": {"const": address}}}});
+    let context = json!([tools(delegate)]);
+    let host = host(&json!({"context": []}));
+    let silent = Endpoint::start(Scenario::new([]));
+    let refused = {
+        host.write("context.json", context.to_string());
+        let url = silent.base_url();
+        host.run(&[
+            "run",
+            "Do it.",
+            "--context",
+            "context.json",
+            "--base-url",
+            &url,
+        ])
+    };
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(
+        refused.stderr.contains("no grant lets it be fetched")
+            && refused.stderr.contains("requests.http"),
+        "{refused:?}"
+    );
+    assert_eq!(fetched.load(Ordering::SeqCst), 0);
+    assert!(silent.requests().is_empty(), "no model was asked");
+
+    let grant = format!(
+        "[requests]\nhttp = [{{ origin = \"{origin}\", path_prefix = \"/team\", private = true }}]\n"
+    );
+    host.write("toolhold.toml", &grant);
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([("ask", json!({}))]),
+        answers("refunded"),
+        answers("done"),
+    ]));
+    let done = run(&host, &endpoint, &context, &[]);
+    assert_eq!(done.output(), "done");
+    assert_eq!(done.result("ask"), "refunded");
+    assert!(told(&endpoint, 1).contains("Say whether it is refunded."));
+    assert_eq!(fetched.load(Ordering::SeqCst), 1);
+    // The record has it.
+    let replayed = host.run(&["replay", "last"]);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
+    assert_eq!(fetched.load(Ordering::SeqCst), 1);
 }

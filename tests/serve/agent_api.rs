@@ -259,7 +259,8 @@ fn a_maximum_of_context_drops_nothing_in_silence() {
         long(3),
         long(4),
         answers("done"),
-        answers("x"),
+        long(5),
+        answers("never asked for"),
     ]);
     let server = serve(&host, &endpoint);
     let mut asked = ask("Reverse them.");
@@ -287,9 +288,11 @@ fn a_maximum_of_context_drops_nothing_in_silence() {
     assert_eq!(server.post(AGENT, &asked).status, 400);
     asked["max_turn_tokens"] = 1.into();
     let answer = server.post(AGENT, &asked).good();
+    assert_eq!(answer["reason"], "token_budget", "{answer}");
+    assert_eq!(answer["choices"][0]["finish_reason"], "length", "{answer}");
     assert_eq!(endpoint.requests().len(), sent + 1);
     assert!(
-        answer["usage"]["total_tokens"].as_u64() > Some(0),
+        answer["usage"]["total_tokens"].as_u64() > Some(1),
         "{answer}"
     );
 }

@@ -169,7 +169,7 @@ fn calls_of_a_run_that_ended_otherwise_are_not_the_clients() {
 /// SDKs write null where nothing is said, and some clients forbid tools for one request.
 #[test]
 fn a_chat_request_is_read_as_sdks_write_it() {
-    let (host, endpoint) = (host(""), scripted([answers("one"), answers("two")]));
+    let (host, endpoint) = (host(""), scripted([answers("one")]));
     let server = serve(&host, &endpoint);
     let mut asked = request(PATHS[0]);
     let messages = asked["messages"].as_array_mut().unwrap();
@@ -187,12 +187,31 @@ fn a_chat_request_is_read_as_sdks_write_it() {
     };
     let said = |answer: Value| answer["choices"][0]["message"]["content"].clone();
     assert_eq!(said(server.post(PATHS[0], &asked).good()), "one");
-    asked["tool_choice"] = "none".into();
-    asked["messages"] = json!([{"role": "user", "content": "t"}]);
-    assert_eq!(said(server.post(PATHS[0], &asked).good()), "two");
-    assert_eq!((offered(0), offered(1)), (true, false));
+    assert!(offered(0));
     asked["tool_choice"] = "required".into();
     let refused = server.post(PATHS[0], &asked);
     assert_eq!(refused.status, 400, "{refused:?}");
     assert!(refused.text.contains("tool_choice:"), "{refused:?}");
+}
+
+#[test]
+fn no_tool_at_all_is_called_if_none_may_be() {
+    for path in PATHS {
+        let weather = calls([("weather", json!({"city": "Rome"}))]);
+        let (host, endpoint) = (host(""), scripted([weather, answers("sunny")]));
+        let server = serve(&host, &endpoint);
+        let mut asked = request(path);
+        asked["tool_choice"] = "none".into();
+        let answer = server.post(path, &asked).good();
+        let sent = endpoint.requests()[0].to_string();
+        for tool in ["Today's weather", "calculator.evaluate", "text.reverse"] {
+            assert!(!sent.contains(tool), "{path} {tool}: {sent}");
+        }
+        // A call that the model makes all the same is neither made nor handed to the client.
+        let answer = answer.to_string();
+        assert!(answer.contains("sunny"), "{path}: {answer}");
+        for handed in ["function_call", "\"tool_calls\":["] {
+            assert!(!answer.contains(handed), "{path}: {answer}");
+        }
+    }
 }

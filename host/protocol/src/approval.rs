@@ -57,6 +57,9 @@ pub struct Pending {
     /// The tools whose calls it is nested in, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
+    /// Where a sub-agent asks: the tools whose calls the sub-agents answer, the outermost first and its own last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
 }
 
 /// A person's decision about a call.
@@ -127,6 +130,7 @@ impl Pending {
             digest,
             annotations,
             callers: Vec::new(),
+            agents: Vec::new(),
         }
     }
 }

@@ -167,6 +167,9 @@ pub enum EventKind {
         /// Where the calls of this reply go against the votes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dissent: Option<Dissent>,
+        /// Whether calls of this reply were held because of that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        held: bool,
     },
     /// The version of what the run works on moved.
     Meta { step: u32, meta: Box<Meta> },

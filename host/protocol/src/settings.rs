@@ -1,5 +1,6 @@
 //! The request for a run, and its settings.
 
+use crate::advisor::CouncilMode;
 use crate::approval::Approvals;
 use crate::compose::Shape;
 use crate::context::Message;
@@ -45,6 +46,9 @@ pub struct RunRequest {
     /// Nesting depth: 0 for a top-level run.
     #[serde(default)]
     pub depth: u32,
+    /// Of a sub-agent: the tools whose calls it and those above it answer, the outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
     /// Whether there is to call only what the context defines. A saved Request means the same wherever
     /// it is run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -69,6 +73,7 @@ impl RunRequest {
             plan: None,
             policy: Policy::default(),
             depth: 0,
+            agents: Vec::new(),
             own_tools_only: false,
             allowed: None,
             language: None,
@@ -116,6 +121,9 @@ pub struct Settings {
     pub max_calls: usize,
     /// Whether parameters accept references to data, and calls say where results go.
     pub wiring: Wiring,
+    /// What becomes of calls that advisors are against.
+    #[serde(skip_serializing_if = "CouncilMode::is_default")]
+    pub council: CouncilMode,
     /// Which calls wait for a person.
     pub approval: Approvals,
     /// Data that is hidden from the model.
@@ -204,6 +212,7 @@ impl Default for Settings {
             parallel_calls: 4,
             max_calls: 8,
             wiring: Wiring::Auto,
+            council: CouncilMode::Hold,
             approval: Approvals::default(),
             privacy: Privacy::default(),
             dry_run: false,

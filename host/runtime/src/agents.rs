@@ -4,6 +4,7 @@ use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::ProbedDialects;
 use crate::host;
 use crate::models::{Models, SharedProtection};
+use crate::remote_requests::RemoteRequests;
 use crate::requests::{Requests, RequestsFolder};
 use crate::shields::shields;
 use crate::stored_approver::StoredApprover;
@@ -41,6 +42,7 @@ pub struct Agent {
     shields: Shields,
     servers: Servers,
     requests: RequestsFolder,
+    remote: RemoteRequests,
     registry: Registry,
     /// The part of the modules' grants that the agent may use, for calls that begin now, also in older runs.
     live: LiveBounds,
@@ -100,6 +102,7 @@ impl Agent {
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),
             requests: kept.requests(config.requests_folder()),
+            remote: config.remote_requests(),
             registry: registry.clone(),
             live: kept.live(name),
             config,
@@ -167,6 +170,7 @@ impl Agent {
             // References of clients are not fetched: the fetched module would be there for all clients.
             .with_sources(host::sources(&self.config).without_fetching())
             .with_requests(self.requests().await)
+            .with_remote_requests(self.remote.clone())
             .on_behalf_of(&behalf.owner, &behalf.session)
             .narrowed(Narrowing {
                 live: self.live.clone(),

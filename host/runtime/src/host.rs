@@ -176,6 +176,7 @@ pub fn toolbox(config: &Configuration, registry: Registry) -> SandboxTools {
     SandboxTools::new(registry)
         .with_sources(sources(config))
         .with_requests(Requests::new(config.requests_folder()))
+        .with_remote_requests(config.remote_requests())
 }
 
 /// Opens the store of runs.

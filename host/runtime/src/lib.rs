@@ -51,6 +51,7 @@ pub mod module_report;
 pub mod probed;
 pub mod recorded;
 pub mod registry_modules;
+mod remote_requests;
 pub mod renewal;
 pub mod request_runs;
 pub mod requests;
@@ -63,5 +64,6 @@ pub mod trust;
 pub mod watch;
 
 pub use components::Sources;
+pub use remote_requests::RemoteRequests;
 pub use requests::Requests;
 pub use tools::SandboxTools;

@@ -1,11 +1,13 @@
 //! The bridge: implements the loop's [`Toolbox`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
+use crate::remote_requests::{FetchedRequests, RemoteRequests};
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::Mutex;
 use toolhold_agent::calls::validator;
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::{CheckError, Validator};
@@ -30,6 +32,8 @@ use toolhold_sandbox::Registry;
 pub struct SandboxTools {
     components: Components,
     requests: Requests,
+    remote: RemoteRequests,
+    fetched: Mutex<FetchedRequests>,
     /// Tool names, or module names for all tools of a module. Absent: everything.
     allowed: Option<Vec<String>>,
     tenant: String,
@@ -45,6 +49,8 @@ impl SandboxTools {
         Self {
             components: Components::new(registry, Sources::default()),
             requests: Requests::default(),
+            remote: RemoteRequests::default(),
+            fetched: Mutex::default(),
             allowed: None,
             tenant: String::new(),
             session: String::new(),
@@ -56,6 +62,12 @@ impl SandboxTools {
     /// Tools may name these Requests, which are run as sub-agents.
     pub fn with_requests(mut self, requests: Requests) -> Self {
         self.requests = requests;
+        self
+    }
+
+    /// Tools may name Requests at these addresses, too.
+    pub fn with_remote_requests(mut self, remote: RemoteRequests) -> Self {
+        self.remote = remote;
         self
     }
 
@@ -286,6 +298,9 @@ impl Toolbox for SandboxTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
+            if let Some(found) = self.remote.find(name, &self.fetched).await {
+                return Ok(ResolvedModule::Request(Box::new(found?)));
+            }
             if let Some(reason) = no_address(name) {
                 return Err(reason);
             }
@@ -395,7 +410,7 @@ pub fn usage(usage: toolhold_policy::CallUsage) -> ToolUsage {
     }
 }
 
-/// Why an address that is not a registry's names nothing here.
+/// Why an address that is neither a registry's nor one of the web names nothing here.
 fn no_address(name: &str) -> Option<String> {
     let (scheme, _) = name.split_once("://")?;
     (scheme != "oci").then(|| {

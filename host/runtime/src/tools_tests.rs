@@ -77,7 +77,7 @@ async fn modules_are_named_otherwise_than_by_name_only_where_somebody_said_so() 
         ),
         (
             "https://example.com/refund.json",
-            "fetched from those with https://",
+            "no grant lets it be fetched",
         ),
     ] {
         let reason = closed.module(name).await.unwrap_err();

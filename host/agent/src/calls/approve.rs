@@ -79,6 +79,11 @@ pub trait CallApprover: Send + Sync + Debug {
     /// Waits for a decision. Dropped when the call is cancelled.
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>>;
 
+    /// Where a sub-agent makes the call that this one is nested in: [`Pending::agents`].
+    fn agents(&self) -> &[String] {
+        &[]
+    }
+
     /// Asks about the calls that the call `id` makes.
     fn within(&self, id: &str) -> Arc<dyn CallApprover>;
 }

@@ -284,6 +284,7 @@ impl CallPipeline {
             let mut pending = Pending::new(call.clone(), arguments, annotations);
             let callers = request.callers.iter();
             pending.callers = callers.map(|caller| caller.name.clone()).collect();
+            pending.agents = self.approver.agents().to_vec();
             let question = EventKind::Approval {
                 step: STEP,
                 pending: pending.clone(),

@@ -19,6 +19,7 @@ mod tools;
 pub use examples::MAX_EXAMPLES;
 pub use reader::{ReplyPart, ReplyReader};
 use toolhold_protocol::contract::Contract;
+pub use tools::tool;
 
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -252,7 +252,8 @@ fn function(tool: &str) -> String {
     tool.replace('.', "-")
 }
 
-fn tool(function: &str) -> String {
+/// The name of the tool that a function stands for.
+pub fn tool(function: &str) -> String {
     function.replace('-', ".")
 }
 

@@ -37,6 +37,7 @@ fn councils(told: &FinishedRun) -> Vec<(u32, &Council, &[Tally], Option<&Dissent
             council,
             tallies,
             dissent,
+            ..
         } => Some((
             *step,
             council.as_ref(),
@@ -220,7 +221,7 @@ async fn advisors_come_first_and_write_their_own_fields_and_a_string_of_votes() 
 
 /// Votes of several advisors, their sums, and whether the model's decision goes against them.
 #[tokio::test]
-async fn votes_are_added_up_and_a_decision_against_them_is_flagged() {
+async fn votes_are_added_up_and_a_decision_against_them_is_held_and_flagged() {
     let up = calls(json!([{"_tool": "text.up", "text": "x"}]));
     let both =
         calls(json!([{"_tool": "text.up", "text": "x"}, {"_tool": "math.add", "a": 1, "b": 2}]));
@@ -281,6 +282,8 @@ async fn votes_are_added_up_and_a_decision_against_them_is_flagged() {
             "{mode} {solution}: {:?}",
             told.notices()
         );
+        let is_made = !is_against && !ends;
+        assert_eq!(told.calls.is_empty(), !is_made, "{mode} {solution}");
     }
 }
 

@@ -10,11 +10,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use toolhold_agent::run::approval::Approver;
 use toolhold_agent::run::replay::replay;
-use toolhold_agent::{Activities, Driver};
+use toolhold_agent::{Activities, Driver, ResolvedModule, ToolCall, Toolbox};
 use toolhold_protocol::approval::{Approvals, Decision, Pending, Verdict};
+use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::result::ToolResult;
+use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
 
 /// Decides as it was told, and keeps what it was asked. A decision may be bound to something else.
@@ -341,4 +345,70 @@ async fn a_run_that_waits_survives_its_process() {
         person.asked.lock().unwrap()[0].digest,
         "what was decided about the one counts for the other"
     );
+}
+
+/// A shelf with a saved Request whose agent has a tool of its own.
+#[derive(Debug)]
+struct SubAgents;
+
+impl Toolbox for SubAgents {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        Box::pin(async move {
+            let tool = match name {
+                "outer" => {
+                    json!({"within": {"type": "object", "properties": {"_module": {"const": "inner"}}}})
+                }
+                _ => json!({"echo": {"type": "object", "properties": {"of": {}}}}),
+            };
+            let saved = json!({"context": [
+                {"type": "tool", "tool": tool}, {"role": "user", "content": "Do it."},
+            ]});
+            Ok(ResolvedModule::Request(Box::new(SavedRequest::parse(
+                &saved,
+            )?)))
+        })
+    }
+
+    fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        unreachable!("there are no modules")
+    }
+}
+
+#[tokio::test]
+async fn a_question_says_which_sub_agent_asks_it() {
+    let outer = json!([{"type": "tool", "tool": {"outer": {"type": "object", "properties": {"_module": {"const": "outer"}}}}}]);
+    let context = Message::parse_all(&outer).unwrap();
+    let script = Script::new([
+        Reply::calls(&[json!({"_tool": "echo", "of": 1})]),
+        Reply::calls(&[json!({"_tool": "outer"})]),
+        Reply::calls(&[json!({"_tool": "within"})]),
+        Reply::calls(&[json!({"_tool": "echo", "of": 2})]),
+        Reply::output("inner"),
+        Reply::output("outer"),
+        Reply::output("done"),
+    ]);
+    let person = Person::who([Verdict::Approve, Verdict::Approve]);
+    let driver = Driver {
+        approver: person.clone(),
+        activities: Activities::default().with("echo", Echo::default().activity()),
+        ..Driver::new(script, Arc::new(SubAgents))
+    };
+    let mut request = request(context.into_iter().chain([plain_tools(&["echo"])]));
+    request.settings.approval = policy(&json!({"tools": {"echo": "always"}}));
+    let events = run(&driver, request).await;
+    assert_eq!(end(&events).1, json!("done"));
+    let asked = person.asked.lock().unwrap();
+    let agents: Vec<_> = asked
+        .iter()
+        .map(|pending| pending.agents.as_slice())
+        .collect();
+    let own: [String; 0] = [];
+    assert_eq!(agents, [&own[..], &["outer".into(), "within".into()]]);
+    // The record says it, too.
+    let record = serde_json::to_string(&events).unwrap();
+    assert!(record.contains(r#""agents":["outer","within"]"#));
 }

@@ -240,3 +240,56 @@ async fn a_lazy_plan_forbids_latent_outputs() {
     .await;
     assert_eq!(told.done().0, StopReason::Planned);
 }
+
+/// A tool appends its message where the author of the tool message says that it may, and nowhere else.
+#[test]
+fn a_returned_message_is_appended_where_its_author_opened_a_place() {
+    let fixture: Value = serde_json::from_str(include_str!(
+        "../../../../tests/fixtures/protocol/appended.json"
+    ))
+    .unwrap();
+    for case in fixture["appended"].as_array().unwrap() {
+        let to = &case["to"];
+        let replies = [
+            calls(json!([{"_tool": "pick", "to": to}, {"_tool": "echo", "v": "†inbox.ada"}])),
+            output("filed"),
+        ];
+        let done = Play::new(&fixture["context"], replies).run().unwrap();
+        let picked = done.outcomes()[0].1.clone();
+        match &case["error"] {
+            Value::String(error) => {
+                let failure = picked.unwrap_err();
+                assert_eq!(failure.kind, "output_path", "{to}");
+                assert!(failure.message.contains(error), "{to}: {failure:?}");
+                assert_eq!(done.data("†inbox", None), json!({}), "{to}");
+                assert_eq!(
+                    done.data("†rules", None),
+                    json!({"refunds": "ask first"}),
+                    "{to}"
+                );
+            }
+            _ => {
+                assert_eq!(picked, Ok(json!(1)), "{to}");
+                assert_eq!(done.data("†inbox", None), json!({"ada": 1}), "{to}");
+                // What reads the place waits for it.
+                assert_eq!(done.outcomes()[1].1, Ok(json!({"v": 1})), "{to}");
+            }
+        }
+    }
+    // Where a place is free, or none is spoken of, only the call names one.
+    for place in [json!({"type": "string", "pattern": "^†"}), Value::Null] {
+        let mut context = fixture["context"].clone();
+        context[2]["tool"]["pick"]["properties"]["_outputPath"] = place.clone();
+        if place.is_null() {
+            let properties = &mut context[2]["tool"]["pick"]["properties"];
+            properties.as_object_mut().unwrap().remove("_outputPath");
+        }
+        let replies = [
+            calls(json!([{"_tool": "pick", "to": "inbox.ada"}])),
+            output("filed"),
+        ];
+        let done = Play::new(&context, replies).run().unwrap();
+        assert_eq!(done.outcomes()[0].1, Ok(json!(1)), "{place}");
+        assert_eq!(done.data("†inbox", None), json!({}), "{place}");
+    }
+}

@@ -11,6 +11,7 @@ mod approval;
 mod branches;
 mod client_calls;
 mod costs;
+mod council;
 mod fallback;
 mod fallback_causes;
 mod instances;

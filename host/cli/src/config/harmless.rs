@@ -175,7 +175,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 44] = [
+    const DANGEROUS: [&str; 46] = [
         // 0 is a share of the machine, which any number may exceed.
         "modules.kept_bytes",
         // Who is asked, with which key, and what for.
@@ -195,11 +195,14 @@ mod tests {
         "run.repair",
         // Moves data between tools that the model never sees.
         "run.wiring",
+        // Whether calls that advisors are against are held.
+        "run.council",
         // What need not wait for a person.
         "approval.never",
         "approval.on_write",
         // Which code and which prompts are loaded.
         "requests.folder",
+        "requests.http",
         "modules.folder",
         "modules.roots",
         "module.",

@@ -98,7 +98,7 @@ pub fn task(events: &[Event], redaction: &Redaction) -> Result<Task, NoTask> {
     if seen.reason != Some(StopReason::Output) {
         return Err(NoTask::NoOutput);
     }
-    let (text, context) = asked(request).ok_or(NoTask::NothingAsked)?;
+    let (text, context) = asked(request, offered).ok_or(NoTask::NothingAsked)?;
     let masked = |text: &str| match redaction.value(&text.into()) {
         Value::String(text) => text,
         other => other.to_string(),
@@ -109,6 +109,8 @@ pub fn task(events: &[Event], redaction: &Redaction) -> Result<Task, NoTask> {
         .filter(|call| call.succeeded == Some(true))
         .map(|call| call.tool.as_str())
         .collect();
+    let output_schema = request.output_schema.as_ref();
+    let output_schema = output_schema.map(|schema| redaction.schema(schema));
     let offered: BTreeSet<String> = offered.iter().filter_map(of_module).collect();
     let task = Task {
         id: format!("run-{}", request.id.simple()),
@@ -125,21 +127,15 @@ pub fn task(events: &[Event], redaction: &Redaction) -> Result<Task, NoTask> {
         setup: Vec::new(),
         context: context
             .iter()
-            .map(|message| redaction.value(message))
+            .map(|message| redacted(message, redaction))
             .collect(),
         instructions: (request.instructions != DEFAULT_INSTRUCTIONS)
             .then(|| masked(&request.instructions)),
-        output_schema: request
-            .output_schema
-            .as_ref()
-            .map(|schema| redaction.value(schema)),
+        output_schema: output_schema.clone(),
         max_steps: None,
         timeout_s: None,
         expect: Expectations {
-            answer: answer(
-                &redaction.value(&seen.output),
-                request.output_schema.as_ref(),
-            ),
+            answer: answer(&redaction.value(&seen.output), output_schema.as_ref()),
             calls: called
                 .iter()
                 .filter(|tool| offered.contains(**tool))
@@ -165,8 +161,40 @@ pub fn task(events: &[Event], redaction: &Redaction) -> Result<Task, NoTask> {
     Ok(task)
 }
 
-/// The last text of the user, and the messages before it.
-fn asked(request: &RunRequest) -> Option<(String, Vec<Value>)> {
+/// A message as the task has it. What is a schema in it stays one.
+fn redacted(message: &Value, redaction: &Redaction) -> Value {
+    let Value::Object(fields) = message else {
+        return redaction.value(message);
+    };
+    let is_tool = message["type"] == "tool";
+    let fields = fields.iter().map(|(name, value)| {
+        let value = match name.as_str() {
+            "schema" => redaction.schema(value),
+            "tool" if is_tool => redaction.schemas(value),
+            _ => redaction.value(value),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(fields.collect())
+}
+
+/// The message without the tools that activities and the run's client made the calls of: an attempt has neither.
+/// `None` if nothing is left of it.
+fn for_attempts(message: &Message, offered: &[Bound]) -> Option<Message> {
+    let Message::Tool(tools) = message else {
+        return Some(message.clone());
+    };
+    let is_elsewhere = |name: &str| {
+        let bound = offered.iter().find(|bound| bound.tool.name == *name);
+        bound.is_some_and(|it| matches!(it.runner, Runner::Client | Runner::Activity(_)))
+    };
+    let mut left = tools.clone();
+    left.tool.retain(|name, _| !is_elsewhere(name));
+    (!left.tool.is_empty()).then_some(Message::Tool(left))
+}
+
+/// The last text of the user, and the other messages.
+fn asked(request: &RunRequest, offered: &[Bound]) -> Option<(String, Vec<Value>)> {
     let is_users =
         |message: &Message| matches!(message, Message::Text(text) if text.role == Role::User);
     let at = request.context.iter().rposition(is_users)?;
@@ -177,8 +205,9 @@ fn asked(request: &RunRequest) -> Option<(String, Vec<Value>)> {
         .context
         .iter()
         .enumerate()
-        .filter(|(index, _)| *index != at);
-    let others = others.map(|(_, message)| serde_json::to_value(message));
+        .filter(|(index, _)| *index != at)
+        .filter_map(|(_, message)| for_attempts(message, offered));
+    let others = others.map(serde_json::to_value);
     Some((asked.text.clone(), others.collect::<Result<_, _>>().ok()?))
 }
 
@@ -208,5 +237,107 @@ fn answer(output: &Value, schema: Option<&Value>) -> Check {
             schema: schema.cloned(),
             ..Check::default()
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_protocol::event::{FORMAT, Seal};
+    use toolhold_protocol::tool::{Execution, Tool};
+    use uuid::Uuid;
+
+    /// The record of a run over this context that ended with an output.
+    fn record(context: &Value, output_schema: Option<Value>, tools: Vec<Bound>) -> Vec<Event> {
+        let request = RunRequest {
+            context: Message::parse_all(context).unwrap(),
+            output_schema,
+            ..RunRequest::new(Uuid::nil(), "")
+        };
+        let begun = EventKind::Run {
+            format: FORMAT,
+            task: String::new(),
+            model: "m".into(),
+            request: Box::new(request),
+            tools,
+            host: String::new(),
+        };
+        let done = EventKind::Done {
+            reason: StopReason::Output,
+            output: json!({"token": "abc", "ok": true}),
+            error: None,
+            steps: 1,
+            calls: 0,
+            tokens: 0,
+            cost_nano: None,
+            duration_ms: 1,
+        };
+        let event = |kind| Event {
+            run: Uuid::nil(),
+            seq: 0,
+            at_ms: 0,
+            kind,
+            seal: Seal::default(),
+        };
+        [begun, done].map(event).into()
+    }
+
+    fn bound(name: &str, runner: Runner) -> Bound {
+        Bound {
+            tool: Tool {
+                execution: Execution::Activity(name.into()),
+                ..Tool::new(name)
+            },
+            runner,
+        }
+    }
+
+    /// An attempt has no client and no activities: a tool message that names them cannot be composed there.
+    #[test]
+    fn tools_of_the_client_and_of_activities_are_no_part_of_the_task() {
+        let tool = |activity: &str| json!({"type": "object", "properties": {"_activity": {"const": activity}}});
+        let context = json!([
+            {"type": "tool", "tool": {"weather": tool("weather")}},
+            {"type": "tool", "tool": {"issues": tool("mcp:tracker/find"), "think": {"type": "object", "properties": {"_output": {}}}}},
+            {"role": "user", "content": "What now?"},
+        ]);
+        let tools = vec![
+            bound("weather", Runner::Client),
+            bound("issues", Runner::Activity("mcp:tracker/find".into())),
+            bound("think", Runner::Model),
+        ];
+        let task = task(&record(&context, None, tools), &Redaction::default()).unwrap();
+        let [left] = task.context.as_slice() else {
+            panic!("{:?}", task.context);
+        };
+        let names: Vec<_> = left["tool"].as_object().unwrap().keys().collect();
+        assert_eq!(names, ["think"]);
+        assert_eq!(task.text, "What now?");
+    }
+
+    #[test]
+    fn schemas_with_the_names_of_secrets_stay_schemas() {
+        let schema = json!({"type": "object", "properties": {"token": {"type": "string"}, "ok": {"type": "boolean"}}});
+        let context = json!([
+            {"type": "data", "kind": "login", "data": {"password": "hunter2"}, "schema": {"properties": {"password": {"type": "string"}}}},
+            {"type": "tool", "tool": {"sign_in": {"type": "object", "properties": {"password": {"type": "string"}, "_output": {}}}}},
+            {"role": "user", "content": "Sign ada@example.org in."},
+        ]);
+        let events = record(&context, Some(schema.clone()), Vec::new());
+        let task = task(&events, &Redaction::default()).unwrap();
+        assert_eq!(task.output_schema, Some(schema.clone()));
+        assert_eq!(task.expect.answer.schema, Some(schema));
+        assert_eq!(task.context[0]["data"]["password"], "<secret>");
+        assert_eq!(
+            task.context[0]["schema"]["properties"]["password"]["type"],
+            "string"
+        );
+        assert_eq!(
+            task.context[1]["tool"]["sign_in"]["properties"]["password"]["type"],
+            "string"
+        );
+        assert_eq!(task.text, "Sign <email> in.");
+        // It can be read again, as the file of tasks is.
+        assert!(Message::parse_all(&task.context.into()).is_ok());
     }
 }

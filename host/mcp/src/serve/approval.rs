@@ -226,10 +226,14 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
         Some(caller) => format!(" The tool {caller} calls it."),
         None => String::new(),
     };
+    let agent = match pending.agents.last() {
+        Some(agent) => format!(" The sub-agent that answers {agent} asks."),
+        None => String::new(),
+    };
     Ok(json!({
         "mode": "form",
         "message": format!(
-            "May the tool {} run?{caller} It {effect}{reach}. Its arguments are exactly:\n{}",
+            "May the tool {} run?{caller}{agent} It {effect}{reach}. Its arguments are exactly:\n{}",
             pending.call.tool,
             text::json(&arguments),
         ),
@@ -443,6 +447,17 @@ mod tests {
             "{message}"
         );
         assert!(message.contains("\"n\": 1") && !message.contains('\u{202e}'));
+        assert!(!message.contains("sub-agent"), "{message}");
+        let of_sub_agent = Pending {
+            agents: vec!["trip".into(), "booking".into()],
+            ..pending(json!({}))
+        };
+        let form = super::form(&of_sub_agent).unwrap();
+        let message = form["message"].as_str().unwrap();
+        assert!(
+            message.contains("The sub-agent that answers booking asks."),
+            "{message}"
+        );
         let long = pending(json!({"text": "x".repeat(MAX_SHOWN_BYTES)}));
         let failure = super::form(&long).unwrap_err();
         assert!(failure.message.contains("16384"), "{}", failure.message);

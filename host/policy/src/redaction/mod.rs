@@ -1,6 +1,7 @@
 //! Redaction of what leaves the records of runs: without personal data, and without secrets.
 
 mod masking;
+mod schema;
 
 pub use masking::{Masking, without};
 

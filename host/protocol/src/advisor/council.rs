@@ -14,6 +14,25 @@ use toolhold_json::validate::{SchemaFault, Validator};
 
 /// Maximum faults reported: a model fixes the first ones it is shown.
 const MAX_FAULTS: usize = 32;
+
+/// What becomes of a decision against the votes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CouncilMode {
+    /// Advisors vote in the reply that makes the calls. Those that go against the votes are held, and the sums go
+    /// back with the next Request.
+    #[default]
+    Hold,
+    /// Advisors vote in a Request of their own. The next one has the sums, and the model's calls.
+    TwoPhases,
+}
+
+impl CouncilMode {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// The opinions of one solution.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Council {

@@ -12,7 +12,7 @@ mod participation;
 mod tally;
 mod votes;
 
-pub use council::{Council, Opinion, OpinionFault};
+pub use council::{Council, CouncilMode, Opinion, OpinionFault};
 pub use definition::{Advisor, AdvisorError, Attendance};
 pub use form::{CONSULT_ADVISOR, ConsultTool, VOTING, consult_tool, render, schema};
 pub use participation::{DueOpinion, Moment, latest, seats, taking_part};

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 /// Weights are added in millionths, as integers: the order of the votes can then neither make nor
 /// break a tie.
 const WEIGHT_UNITS: f64 = 1e6;
+/// Maximum tools whose sums a message names.
+const MAX_SHOWN_SUMS: usize = 20;
 
 /// The votes for each tool, for one instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -124,6 +126,11 @@ impl Council {
         instances.into_iter().map(|one| self.tally(one)).collect()
     }
 
+    /// Whether another tool has a higher sum than `tool`, for `instance`.
+    pub fn is_against(&self, tool: &str, instance: Option<&str>) -> bool {
+        self.tally(instance).against(&[tool]).is_some()
+    }
+
     /// Whether `calls`, each a tool and its instance, go against the votes: in some instance the
     /// best of the chosen tools has a lower sum than the winner. A tool without votes has the sum
     /// 0. An instance without votes or without calls decides nothing, and to consult an advisor is
@@ -207,6 +214,20 @@ impl Tally {
         standing.map_or(0.0, |standing| standing.sum)
     }
 
+    /// The sum of each tool, the highest first, in words: of many, those with the highest.
+    pub fn sums(&self) -> String {
+        let shown = self.standings.iter().take(MAX_SHOWN_SUMS);
+        let shown: Vec<String> = shown
+            .map(|standing| format!("{:?} {}", standing.tool, standing.sum))
+            .collect();
+        let more = self.standings.len().saturating_sub(MAX_SHOWN_SUMS);
+        match (shown.is_empty(), more) {
+            (true, _) => "none".to_owned(),
+            (false, 0) => shown.join(", "),
+            (false, more) => format!("{} and {more} more", shown.join(", ")),
+        }
+    }
+
     fn against(self, tools: &[&str]) -> Option<DissentingChoice> {
         let favoured = self.outcome.sum()?;
         // The first of equals: the model's own order.
@@ -224,7 +245,8 @@ impl Tally {
 }
 
 impl DissentingChoice {
-    fn words(&self) -> String {
+    /// What goes against what, with the sums of both.
+    pub fn words(&self) -> String {
         let place = match &self.instance {
             Some(instance) => format!("in instance {instance:?} "),
             None => String::new(),

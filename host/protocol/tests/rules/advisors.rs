@@ -328,3 +328,30 @@ fn a_decision_against_the_votes_is_flagged() {
         assert_eq!(sentence, expect, "{rule}: {calls:?}");
     }
 }
+
+#[test]
+fn a_single_call_is_held_against_the_sums_and_many_sums_are_cut() {
+    let council = council(&[
+        ("p", None, &[("a", 70.0), ("b", 40.0)]),
+        ("q", Some("x"), &[("b", 50.5)]),
+    ]);
+    for (tool, instance, is_against) in [
+        ("a", None, false),
+        ("b", None, true),
+        ("none", None, true),
+        ("a", Some("x"), true),
+        ("b", Some("x"), false),
+        ("b", Some("y"), true),
+    ] {
+        let found = council.is_against(tool, instance);
+        assert_eq!(found, is_against, "10.4: {tool} {instance:?}");
+    }
+    assert_eq!(council.tally(Some("x")).sums(), "\"b\" 90.5, \"a\" 70");
+    let names: Vec<String> = (0..30).map(|n| format!("t{n:02}")).collect();
+    let votes: Vec<(&str, f64)> = names.iter().map(|name| (name.as_str(), 1.0)).collect();
+    let many = self::council(&[("p", None, &votes)]);
+    let sums = many.tally(None).sums();
+    assert!(sums.ends_with("\"t19\" 1 and 10 more"), "{sums}");
+    assert_eq!(self::council(&[]).tally(None).sums(), "none");
+    assert!(!self::council(&[]).is_against("a", None));
+}

@@ -16,6 +16,7 @@ use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
 use crate::config::surroundings::{ConfigContext, ConfigFault, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
 use crate::config::tool_retry::ToolRetryTable;
+use crate::remote_requests::RemoteRequests;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_mcp as mcp;
-use toolhold_policy::{Grant, LimitsRequest, Share};
+use toolhold_policy::{Grant, HttpGrant, LimitsRequest, Share};
+use toolhold_protocol::advisor::CouncilMode;
 use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::cost::Amount;
@@ -130,6 +132,7 @@ struct RunTable {
     repair: bool,
     result_chars: usize,
     wiring: Wiring,
+    council: CouncilMode,
     max_depth: u32,
     max_tools: usize,
 }
@@ -146,6 +149,7 @@ struct ApprovalTable {
 #[derive(Debug, Clone, Deserialize)]
 struct RequestsTable {
     folder: PathBuf,
+    http: Vec<HttpGrant>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -270,6 +274,7 @@ impl Configuration {
             repair: run.repair,
             result_chars: run.result_chars,
             wiring: run.wiring,
+            council: run.council,
             max_depth: run.max_depth,
             approval: self.tables.approval.rules(),
             fallback: self.tables.fallback.settings(
@@ -382,6 +387,11 @@ impl Configuration {
     /// The folder of saved Requests.
     pub fn requests_folder(&self) -> &Path {
         &self.tables.requests.folder
+    }
+
+    /// The addresses whose saved Requests tools may name.
+    pub fn remote_requests(&self) -> RemoteRequests {
+        RemoteRequests::granted(self.tables.requests.http.clone())
     }
 
     /// The MCP servers, by name.

@@ -11,12 +11,14 @@
 //! module's grant ever serves another.
 
 mod body;
+mod fetch;
 mod headers;
 mod meter;
 mod redirect;
 mod resolve;
 mod send;
 
+pub use fetch::DocumentError;
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 

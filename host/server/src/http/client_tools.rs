@@ -5,7 +5,8 @@ use crate::http::agent::Prepared;
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use toolhold_agent::contract;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::settings::RunRequest;
 use utoipa::ToSchema;
@@ -95,19 +96,13 @@ impl DefinedTools {
             return Ok(Self::default());
         }
         let known = prepared.agent.tools(&prepared.behalf).await;
-        // Names of OpenAI's functions have no dots, so models and clients write a hyphen there.
-        let known = known.into_iter().flat_map(|tool| {
-            let function = tool.name.replace('.', "-");
-            [
-                (function, tool.name.clone()),
-                (tool.name.clone(), tool.name),
-            ]
-        });
-        let known: BTreeMap<String, String> = known.collect();
+        let known: BTreeSet<String> = known.into_iter().map(|tool| tool.name).collect();
         let mut defined = Self::default();
         for definition in definitions {
-            match known.get(&definition.name) {
-                Some(name) => defined.registered.push(name.clone()),
+            // Models and clients write the names of functions, which have no dots.
+            let names = [definition.name.clone(), contract::tool(&definition.name)];
+            match names.into_iter().find(|name| known.contains(name)) {
+                Some(name) => defined.registered.push(name),
                 None => defined.clients.push(definition.clone()),
             }
         }
@@ -190,6 +185,8 @@ impl FunctionDefinition {
             _ => Map::new(),
         };
         properties.retain(|name, _| !name.starts_with('_'));
+        // Many clients generate the schema from a type: its title is the type's name, and says nothing of the tool.
+        schema.remove("title");
         properties.insert("_activity".into(), json!({"const": self.name}));
         schema.insert("type".into(), "object".into());
         schema.insert("properties".into(), properties.into());
@@ -255,7 +252,9 @@ mod tests {
         let weather = FunctionDefinition {
             name: "weather".into(),
             description: Some("Today's weather".into()),
-            parameters: json!({"type": "object", "properties": {"city": {"type": "string"}, "_tool": {}}}),
+            parameters: json!({
+                "title": "WeatherArgs", "type": "object", "properties": {"city": {"type": "string"}, "_tool": {}},
+            }),
             strict: None,
         };
         let mut context = offer([weather].into_iter()).unwrap();
@@ -269,6 +268,7 @@ mod tests {
         };
         let schema = &tools.tool["weather"];
         assert_eq!(schema["description"], "Today's weather");
+        assert!(schema.get("title").is_none(), "{schema}");
         assert!(schema["properties"].get("_tool").is_none(), "{schema}");
         withdraw(&mut context);
         assert_eq!(context, Message::parse_all(&others).unwrap());

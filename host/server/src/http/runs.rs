@@ -321,6 +321,13 @@ struct WaitingCall {
     /// The tool's own hints, such as whether it is destructive or reaches the network.
     #[schema(value_type = Object)]
     annotations: Annotations,
+    /// The tools whose calls it is nested in, the outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    callers: Vec<String>,
+    /// Where a sub-agent makes the call: the tools whose calls sub-agents answer, the outermost first and its own
+    /// last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<String>,
     /// Digest of the call as shown; a decision must repeat it.
     digest: String,
     /// A decision was made, and the run has not read it yet.
@@ -346,6 +353,8 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
         instance: it.pending.call.instance,
         arguments: it.pending.arguments,
         annotations: it.pending.annotations,
+        callers: it.pending.callers,
+        agents: it.pending.agents,
         digest: it.pending.digest,
         is_decided: it.is_decided,
     });

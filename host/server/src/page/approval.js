@@ -12,6 +12,8 @@ export class ApprovalForm {
     this.element = h("section", { class: "approval", "aria-label": `Approval of ${waiting.tool}`, "data-problems": true, "data-call": waiting.call },
       h("div", { class: "approval-head" },
         h("strong", {}, waiting.tool), waiting.instance ? h("span", { class: "tag" }, waiting.instance) : null,
+        waiting.agents?.length ? h("span", { class: "tag" }, `sub-agent ${waiting.agents.join(" > ")}`) : null,
+        waiting.callers?.length ? h("span", { class: "tag" }, `called by ${waiting.callers.at(-1)}`) : null,
         hints(waiting.annotations), h("span", { class: "grow" }), h("span", { class: "dim" }, "waits for your decision")),
       shown(waiting.arguments),
       h("div", { class: "buttons" },

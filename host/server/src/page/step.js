@@ -105,7 +105,7 @@ function facts(step, model) {
 }
 
 /** The votes as bars around 0, with who gave them. */
-function council({ council, tallies, dissent }, notes) {
+function council({ council, tallies, dissent, held }, notes) {
   // It is a notice as well.
   const isNoted = notes.some((note) => note.text === dissent?.sentence);
   const tables = (tallies ?? []).map((tally) => {
@@ -123,6 +123,7 @@ function council({ council, tallies, dissent }, notes) {
     h("div", { class: "part" }, h("h4", {}, opinion.instance ? `${opinion.advisor} · ${opinion.instance}` : opinion.advisor), shown(opinion.fields)))) : null;
   return h("div", { class: "council" }, tables,
     dissent && !isNoted ? h("p", { class: "note note-warn" }, h("span", { class: "note-kind" }, "dissent"), h("span", {}, dissent.sentence)) : null,
+    held ? h("p", { class: "note note-warn" }, h("span", { class: "note-kind" }, "held"), h("span", {}, "The model is told the sums, and chooses again.")) : null,
     (council.faults ?? []).map((fault) => h("p", { class: "note note-warn" }, h("span", { class: "note-kind" }, fault.advisor ?? "advisor"), h("span", {}, fault.reason))),
     opinions);
 }

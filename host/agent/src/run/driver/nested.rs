@@ -29,9 +29,15 @@ pub(super) struct RunApprover {
     pub approver: Arc<dyn Approver>,
     /// The run as which the calls within a call are known ([`sub_run`]).
     pub run: Uuid,
+    /// Of a sub-agent: [`RunRequest::agents`](toolhold_protocol::settings::RunRequest::agents).
+    pub agents: Vec<String>,
 }
 
 impl CallApprover for RunApprover {
+    fn agents(&self) -> &[String] {
+        &self.agents
+    }
+
     fn decide<'a>(&'a self, pending: &'a Pending) -> BoxFuture<'a, Result<Decision, NoDecision>> {
         Box::pin(async move { Ok(self.approver.decide(self.run, pending).await) })
     }
@@ -40,6 +46,7 @@ impl CallApprover for RunApprover {
         Arc::new(Self {
             approver: self.approver.clone(),
             run: sub_run(self.run, id),
+            agents: self.agents.clone(),
         })
     }
 }

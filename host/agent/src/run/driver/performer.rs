@@ -339,6 +339,7 @@ impl Performer {
             approver: Arc::new(RunApprover {
                 approver: self.driver.approver.clone(),
                 run: self.parent.id,
+                agents: self.parent.agents.clone(),
             }),
             recorder: Arc::new(RunRecorder {
                 events: self.events.clone(),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::advisor;
-use toolhold_protocol::advisor::Moment;
+use toolhold_protocol::advisor::{CouncilMode, Moment};
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::event::{EventKind, SharedWithPrevious, StopReason};
 use toolhold_protocol::meta;
@@ -54,16 +54,22 @@ impl Machine {
             finishing: self.finishing,
         };
         let advisors = match self.forced() {
+            // Their votes are counted, or they are not asked about a candidate's call.
+            _ if self.council.is_counted() => Vec::new(),
             Some(_) => Vec::new(),
             None => advisor::taking_part(&self.context.advisors, moment),
         };
+        let has_advisors = !advisors.is_empty();
         self.step = StepState {
             moment,
-            reader: Some(ReplyReader::new(self.contract(), self.offered())),
-            advisors: (!advisors.is_empty())
-                .then(|| advisor::schema(&advisors, &self.context.instances)),
+            advisors: has_advisors.then(|| advisor::schema(&advisors, &self.context.instances)),
+            // The last Request has to bring the choice, too.
+            is_vote: has_advisors
+                && self.request.settings.council == CouncilMode::TwoPhases
+                && self.own_steps() < self.request.settings.max_steps,
             ..StepState::default()
         };
+        self.step.reader = Some(ReplyReader::new(self.contract(), self.offered()));
         self.send_fitting(effects);
     }
 
@@ -135,6 +141,7 @@ impl Machine {
             Turn::add(&mut turns, Role::User, &now);
         }
         turns.extend(self.fallbacks.aside());
+        turns.extend(self.call_for_votes());
         turns
     }
 
@@ -174,7 +181,11 @@ impl Machine {
             instructions: &self.request.instructions,
             turns,
             tools: self.offered(),
-            output_schema: self.request.output_schema.as_ref(),
+            output_schema: if self.step.is_vote {
+                self.step.advisors.as_ref()
+            } else {
+                self.request.output_schema.as_ref()
+            },
             settings,
             composition: Composition {
                 shape: settings.shape,
@@ -190,7 +201,7 @@ impl Machine {
                 }),
                 instances: &self.context.instances,
                 meta,
-                advisors: self.step.advisors.as_ref(),
+                advisors: self.step.advisors.as_ref().filter(|_| !self.step.is_vote),
                 forced: forced.is_some(),
                 forcing: self.forcing(),
             },
@@ -199,6 +210,9 @@ impl Machine {
 
     /// The tools that the reply may call.
     pub(super) fn offered(&self) -> &[Tool] {
+        if self.step.is_vote {
+            return &[];
+        }
         let forced = self.forced().and_then(|name| self.tools.only(name));
         forced.unwrap_or_else(|| self.tools.shown())
     }
@@ -208,7 +222,7 @@ impl Machine {
         self.context
             .meta
             .as_ref()
-            .filter(|_| self.forced().is_none())
+            .filter(|_| self.forced().is_none() && !self.step.is_vote)
     }
 
     pub(super) fn is_wired(&self) -> bool {

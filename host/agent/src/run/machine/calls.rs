@@ -21,7 +21,7 @@ impl Machine {
     /// Takes the next call of the reply.
     pub(super) fn accept(&mut self, call: Call, effects: &mut Effects) {
         let call = self.privacy.meant(call, &self.context.instances);
-        if self.step.calls.len() + self.step.planned.len() >= self.max_calls() {
+        if self.step.taken() >= self.max_calls() {
             self.step.ignored += 1;
             return;
         }
@@ -29,11 +29,24 @@ impl Machine {
             self.step.planned.push(call);
             return;
         }
+        if self.step.advisors.is_some() {
+            return self.await_votes(call, effects);
+        }
         self.open(call, effects);
     }
 
     /// Begins a call, or has it wait for what it reads.
-    pub(super) fn open(&mut self, mut call: Call, effects: &mut Effects) {
+    pub(super) fn open(&mut self, call: Call, effects: &mut Effects) {
+        self.open_or_refuse(call, None, effects);
+    }
+
+    /// The same, or ends it with the failure because of which it is not made.
+    pub(super) fn open_or_refuse(
+        &mut self,
+        mut call: Call,
+        refusal: Option<ToolFailure>,
+        effects: &mut Effects,
+    ) {
         let index = self.step.calls.len();
         call.id = format!("call_{}", self.derive("call", index));
         for name in call.unknown.keys() {
@@ -45,7 +58,7 @@ impl Machine {
         }
         let fence = self.derive("fence", index);
         let (wiring, refusal) = match self.wiring(&call) {
-            Ok(wiring) => (wiring, None),
+            Ok(wiring) => (wiring, refusal),
             Err(failure) => (Wiring::default(), Some(failure)),
         };
         let mut sees = wiring.scopes.clone();

@@ -1,6 +1,7 @@
 //! How often each tool, and replies as a whole, failed in a row, and the fallback that is going on. A state of
 //! its own: it makes no events and asks nothing, `fallback` does both.
 
+use super::council::HELD;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_policy::ErrorClass;
@@ -12,7 +13,8 @@ use toolhold_protocol::turn::Turn;
 
 /// Failures that say nothing about the model: a person or a limit decided them, or another call of the
 /// same or an earlier reply is what is wrong.
-const NOT_THE_MODELS: [&str; 7] = [
+const NOT_THE_MODELS: [&str; 8] = [
+    HELD,
     "refused",
     "interrupted",
     "depth",

@@ -20,7 +20,7 @@
 //! They make no events. The other files do, which conduct them: `io` is what goes in and comes out; `ask` makes
 //! the next Request, and `window` fits it; `reply` reads what the model says, while it says it; `calls` takes
 //! each call from there to being made (`wiring` is what it says of data, `scopes` what it sees), `results` from
-//! there to what the model is told; `plan` runs plans, which `plan_check` checks; `context_turns` is how the
+//! there to what the model is told; `council` holds calls until its votes let them go; `plan` runs plans, which `plan_check` checks; `context_turns` is how the
 //! context is shown; `end` is the end.
 
 mod account;
@@ -29,6 +29,7 @@ mod calls;
 mod completion_limit;
 mod composed;
 mod context_turns;
+mod council;
 mod decided;
 mod end;
 mod fallback;
@@ -115,6 +116,7 @@ pub struct Machine {
     reply_limit: CompletionLimit,
     /// The model wants to end, and is asked once more together with the advisors who wait for that.
     finishing: bool,
+    council: council::CouncilState,
     /// The output, while background calls are still running.
     ending: Option<Value>,
     /// The screening in progress.
@@ -147,11 +149,24 @@ struct StepState {
     notes: Vec<String>,
     /// The schema of what the advisors say, if some take part.
     advisors: Option<Value>,
+    /// Whether the reply is what they say and nothing else.
+    is_vote: bool,
+    /// What they said in this reply, once it is complete.
+    votes: Option<council::ReplyVotes>,
+    /// Calls that wait for it.
+    awaiting: Vec<Call>,
     moment: Moment,
     /// Whether the meta that this reply needs was read and accepted.
     has_meta: bool,
     /// The Request is not sent before its texts are counted.
     fitting: Fitting,
+}
+
+impl StepState {
+    /// The calls of the reply that were taken so far.
+    fn taken(&self) -> usize {
+        self.calls.len() + self.awaiting.len() + self.planned.len()
+    }
 }
 
 impl Machine {
@@ -202,6 +217,7 @@ impl Machine {
             progress: PlanProgress::default(),
             fallbacks: Fallbacks::default(),
             finishing: false,
+            council: council::CouncilState::default(),
             ending: None,
             finished: false,
             elapsed: Duration::ZERO,

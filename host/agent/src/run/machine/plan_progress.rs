@@ -7,6 +7,8 @@
 //! - A lazy plan replaces the steps that are open and those that failed. What was made stays.
 //! - A call follows the step that it is equal to, or else the one of the same tool that writes to the
 //!   same place: then the model changed the step's arguments. References count as they are written.
+//! - A call of another tool that is made, and writes where a step that failed should have written, takes this step's
+//!   place: it is its correction.
 //! - One plan serves all instances: a step without an instance stands for each of them, and has a
 //!   standing in each.
 
@@ -99,6 +101,9 @@ impl PlanProgress {
         let equal = steps.position(|step| step.is_made_by(call) && open(step));
         let mut steps = self.steps.iter();
         let followed = equal.or_else(|| steps.position(|step| step.goes_to(call) && open(step)));
+        if followed.is_none() && !failed && self.correct(call) {
+            return;
+        }
         let Some(step) = followed.and_then(|index| self.steps.get_mut(index)) else {
             self.steps.push(PlannedCall {
                 call: call.clone(),
@@ -114,6 +119,31 @@ impl PlanProgress {
         if let Some((_, own)) = place.and_then(|place| step.standings.get_mut(place)) {
             *own = standing;
         }
+    }
+
+    /// Puts a call that was made into the place of a step that failed to write where the call did, if there is one.
+    fn correct(&mut self, call: &Call) -> bool {
+        let mut steps = self.steps.iter();
+        let Some(index) = steps.position(|step| step.is_corrected_by(call)) else {
+            return false;
+        };
+        let correction = PlannedCall {
+            call: call.clone(),
+            standings: vec![(call.instance.clone(), PlannedCallState::Made)],
+        };
+        let failed = self.steps.get_mut(index);
+        match failed.filter(|step| step.standings.len() > 1) {
+            // The step stays what it is for the other instances.
+            Some(step) => {
+                step.standings
+                    .retain(|(instance, _)| *instance != call.instance);
+                self.steps.insert(index + 1, correction);
+            }
+            None => {
+                self.steps.splice(index..=index, [correction]);
+            }
+        }
+        true
     }
 
     /// The `## Plan` that the model is shown, of about `max` characters: what was made is left out
@@ -180,6 +210,16 @@ impl PlannedCall {
     /// Whether `call` is another attempt at it.
     fn goes_to(&self, call: &Call) -> bool {
         self.call.tool == call.tool && self.call.output_path.is_some() && self.has_place_of(call)
+    }
+
+    /// Whether it failed, and `call`, of another tool, writes what it should have written.
+    fn is_corrected_by(&self, call: &Call) -> bool {
+        let mut standings = self.standings.iter();
+        self.call.output_path.is_some()
+            && self.has_place_of(call)
+            && standings.any(|(instance, standing)| {
+                *instance == call.instance && *standing == PlannedCallState::Failed
+            })
     }
 
     /// Whether `call` writes where it says, or to one of the alternatives among which it leaves the choice.
@@ -338,6 +378,52 @@ mod tests {
         // A call without an instance is none of them.
         carried.settle(&a(1), false);
         assert!(block(&carried).contains("\n- made: {"));
+    }
+
+    #[test]
+    fn a_correction_by_another_tool_takes_the_place_of_the_step_that_failed() {
+        let by_hand =
+            |x: i64| call(json!({"_tool": "t.by_hand", "_outputPath": format!("†state.a{x}")}));
+        let mut carried = PlanProgress::default();
+        carried.plan([a(1), a(2)], &[]);
+        // What has not failed is not corrected.
+        carried.settle(&by_hand(2), false);
+        carried.settle(&a(1), true);
+        // In vain it is another step.
+        carried.settle(&by_hand(1), true);
+        carried.settle(&by_hand(1), false);
+        let text = block(&carried);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        carried.replace();
+        carried.plan([a(1), a(2)], &[]);
+        carried.settle(&a(1), true);
+        carried.settle(
+            &call(json!({"_tool": "t.c", "_outputPath": "†state.a1"})),
+            false,
+        );
+        let text = block(&carried);
+        assert!(!text.contains("failed"), "{text}");
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part}: {text}"));
+        assert!(at("- made: {\"_tool\":\"t.c\"") < at("- open: {\"_tool\":\"t.a\",\"x\":2"));
+    }
+
+    #[test]
+    fn a_correction_for_one_instance_leaves_the_step_to_the_others() {
+        let instances = ["x".to_owned(), "y".to_owned()];
+        let mut carried = PlanProgress::default();
+        carried.plan([a(1)], &instances);
+        let of = |call: Call| Call {
+            instance: Some("x".into()),
+            ..call
+        };
+        carried.settle(&of(a(1)), true);
+        let other = call(json!({"_tool": "t.c", "_outputPath": "†state.a1"}));
+        carried.settle(&of(other), false);
+        let text = block(&carried);
+        assert!(text.contains("- open: {\"_tool\":\"t.a\""), "{text}");
+        assert!(text.contains("- made: {\"_tool\":\"t.c\""), "{text}");
+        assert!(!text.contains("failed"), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Processes the model's reply, while it streams and when it is complete.
 
+use super::council::HeldDecision;
 use super::{Action, Effects, Machine, millis};
 use crate::contract::{self, ReplyPart, RequestView};
 use serde_json::Value;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use toolhold_json::validate::cut;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::advisor;
-use toolhold_protocol::advisor::{Attendance, Council};
+use toolhold_protocol::advisor::Attendance;
+use toolhold_protocol::approval::Pending;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::meta;
@@ -47,7 +49,12 @@ impl Machine {
                     self.step.has_meta = self.check_meta(&value).is_ok();
                     self.step.has_meta || value.is_null()
                 }
-                ReplyPart::Field { .. } => true,
+                ReplyPart::Field { name, value } => {
+                    if name == "advisors" {
+                        self.advised(&value, effects);
+                    }
+                    true
+                }
             };
             if !is_fine {
                 self.step.reader = None;
@@ -263,6 +270,9 @@ impl Machine {
     }
 
     fn solved(&mut self, mut solution: Solution, completion: &Completion, effects: &mut Effects) {
+        if self.step.is_vote {
+            return self.voted(&completion.content, solution, effects);
+        }
         let meant = |output: &Value| self.privacy.meant_value(output);
         solution.output = solution.output.as_ref().map(meant);
         if !solution.repairs.is_empty() {
@@ -305,13 +315,25 @@ impl Machine {
             });
             self.context.meta = Some(meta);
         }
-        let taken = self.step.calls.len() + self.step.planned.len() + self.step.ignored;
+        let taken = self.step.taken() + self.step.ignored;
         for call in solution.calls.drain(..).skip(taken) {
             self.accept(call, effects);
         }
         self.note_ignored(effects);
-        self.hear(solution.advisors.as_ref(), effects);
+        let held = self.hear(solution.advisors.as_ref(), effects);
         self.step.output = solution.output.filter(|_| self.forced().is_none());
+        match held {
+            HeldDecision::Plan(reason) => {
+                return self.hold_plan(&completion.content, &reason, effects);
+            }
+            // The model gives it again, unless it cannot be asked again.
+            HeldDecision::Calls if self.step.output.is_some() && self.exhausted().is_none() => {
+                self.step.output = None;
+                let note = "Your output was not accepted, because calls beside it are held.";
+                self.step.notes.push(note.into());
+            }
+            HeldDecision::Calls | HeldDecision::Nothing => {}
+        }
         if !self.step.planned.is_empty() {
             return self.planned(&completion.content, effects);
         }
@@ -350,43 +372,6 @@ impl Machine {
         }
     }
 
-    /// Counts what the advisors said and holds the decision against it (10).
-    fn hear(&mut self, said: Option<&Value>, effects: &mut Effects) {
-        if self.step.advisors.is_none() {
-            return;
-        }
-        let asked = advisor::taking_part(&self.context.advisors, self.step.moment);
-        let seats = advisor::seats(&asked, &self.context.instances);
-        let tools: Vec<&str> = self
-            .tools
-            .offered()
-            .iter()
-            .map(|tool| tool.name.as_str())
-            .collect();
-        let instances = &self.context.instances;
-        let said = said.map(|said| self.privacy.advised(said, instances));
-        let said = said.unwrap_or_default();
-        let council = Council::read(&said, &seats, &tools);
-        let calls = self.step.calls.calls();
-        let chosen: Vec<(&str, Option<&str>)> = calls
-            .chain(&self.step.planned)
-            .map(|call| (call.tool.as_str(), call.instance.as_deref()))
-            .collect();
-        let dissent = council.dissent(&chosen);
-        if let Some(dissent) = &dissent {
-            self.notice(dissent.sentence.clone(), effects);
-        }
-        for fault in &council.faults {
-            self.step.notes.push(format!("Of the advisors: {fault}."));
-        }
-        effects.events.push(EventKind::Council {
-            step: self.steps,
-            tallies: council.tallies(),
-            council: Box::new(council),
-            dissent,
-        });
-    }
-
     /// The model gave its output: the end, unless advisors wait for exactly this moment.
     pub(super) fn conclude(&mut self, output: Value, effects: &mut Effects) {
         // Those who speak in every iteration have spoken in this one.
@@ -416,11 +401,11 @@ impl Machine {
     }
 
     /// Has a person decide about a call.
-    pub(super) fn decide(
-        &self,
-        pending: toolhold_protocol::approval::Pending,
-        effects: &mut Effects,
-    ) {
+    pub(super) fn decide(&self, pending: Pending, effects: &mut Effects) {
+        let pending = Pending {
+            agents: self.request.agents.clone(),
+            ..pending
+        };
         effects.events.push(EventKind::Approval {
             step: self.steps,
             pending: pending.clone(),

@@ -1,6 +1,7 @@
 //! How a step's calls end: results are checked, written where they belong, and told (docs/protocol.md, 5
 //! and 7).
 
+use super::council::HELD;
 use super::fallback::MAX_ERROR_CHARS;
 use super::running_calls::Background;
 use super::{Effects, Machine};
@@ -13,6 +14,7 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::OutputPath;
 use toolhold_protocol::turn::{Exchange, Turn};
 
 /// Maximum instances that a message names.
@@ -135,7 +137,8 @@ impl Machine {
             self.tools.checks.ran(&call, &own.arguments, &result);
         }
         let is_again = match &outcome {
-            Err(failure) if !ran && !self.is_aside() => {
+            // What is held may be made again.
+            Err(failure) if !ran && !self.is_aside() && failure.kind != HELD => {
                 let privacy = &self.privacy;
                 let shortened =
                     |message: &str| cut(message, privacy.clear(message, MAX_ERROR_CHARS));
@@ -192,14 +195,20 @@ impl Machine {
             return (outcome.map(|output| output.value), Vec::new());
         };
         let picked = match &outcome {
-            Ok(output) => pick(own.wiring.target.as_ref(), output.output_path.as_deref()),
+            Ok(output) => match (own.wiring.target.as_ref(), output.output_path.as_deref()) {
+                (Some(target), Some(picked)) => pick(target, picked).map(Some),
+                (None, Some(picked)) => self.append(&own.call, picked),
+                (_, None) => Ok(None),
+            },
             Err(_) => Ok(None),
         };
         let outcome = match (outcome, &picked) {
             (Ok(_), Err(reason)) => Err(ToolFailure::correctable("output_path", reason.clone())),
             (outcome, _) => outcome,
         };
-        let target = own.wiring.target.as_ref();
+        // A call that is held is not over: nothing goes on with its failure.
+        let is_held = matches!(&outcome, Err(failure) if failure.kind == HELD);
+        let target = own.wiring.target.as_ref().filter(|_| !is_held);
         let places: Vec<Path> = match (picked, target) {
             (Ok(Some(path)), _) => vec![path],
             (_, Some(target)) => chosen(target, outcome.is_ok()),
@@ -224,6 +233,29 @@ impl Machine {
             Ok(()) => (Err(failure), of_failure),
             Err(_) => (Err(failure), Vec::new()),
         }
+    }
+
+    /// Where a tool appends its message although the call names no place: one that the author of the tool message
+    /// opened. Elsewhere only the call decides where data goes.
+    fn append(&self, call: &Call, picked: &str) -> Result<Option<Path>, String> {
+        let bound = self.tools.find(&call.tool);
+        let opened = bound.and_then(|bound| bound.tool.output_path.as_ref());
+        if !matches!(opened, Some(OutputPath::Matching(_))) {
+            return Ok(None);
+        }
+        let path = place(picked)?;
+        let call = Call {
+            output_path: Some(path.to_string()),
+            ..call.clone()
+        };
+        let allowed = self.tools.checks.place(&call);
+        allowed.map_err(|failure| {
+            format!(
+                "the tool chose {path}, which its definition does not allow: {}",
+                failure.message
+            )
+        })?;
+        Ok(Some(path))
     }
 
     fn write_all(
@@ -279,10 +311,7 @@ impl Machine {
                 calls: calls.clone(),
             }));
         }
-        let notes = std::mem::take(&mut self.step.notes);
-        if !notes.is_empty() {
-            self.remember(Turn::user(notes.join("\n")));
-        }
+        self.remember_notes();
         if self.is_aside() {
             return self.attempted(&calls, effects);
         }
@@ -296,6 +325,14 @@ impl Machine {
                 }
                 None => self.next(effects),
             },
+        }
+    }
+
+    /// Notes besides the calls' results are the model's to read from here on.
+    pub(super) fn remember_notes(&mut self) {
+        let notes = std::mem::take(&mut self.step.notes);
+        if !notes.is_empty() {
+            self.remember(Turn::user(notes.join("\n")));
         }
     }
 
@@ -362,23 +399,21 @@ fn written_of(failure: &ToolFailure) -> Value {
     json!({"error": failure.kind, "message": failure.message})
 }
 
-/// The place that a tool picked, if it did.
-fn pick(target: Option<&Target>, picked: Option<&str>) -> Result<Option<Path>, String> {
-    let Some(picked) = picked else {
-        return Ok(None);
-    };
-    let path: Path = picked
-        .parse()
-        .map_err(|error| format!("the tool chose no place: {error}"))?;
-    match target {
-        // Only the call decides where data goes; what a tool writes elsewhere is ignored.
-        None => Ok(None),
-        Some(target) if !target.paths().contains(&path) => Err(format!(
-            "the tool chose {path}, which is none of the places that the call allows: {}",
-            list(target.paths())
-        )),
-        _ => Ok(Some(path)),
+/// The place that a tool picked, of those that the call allows.
+fn pick(target: &Target, picked: &str) -> Result<Path, String> {
+    let path = place(picked)?;
+    if target.paths().contains(&path) {
+        return Ok(path);
     }
+    Err(format!(
+        "the tool chose {path}, which is none of the places that the call allows: {}",
+        list(target.paths())
+    ))
+}
+
+fn place(picked: &str) -> Result<Path, String> {
+    let place = picked.parse();
+    place.map_err(|error| format!("the tool chose no place: {error}"))
 }
 
 /// Names of instances, as many as a message can hold.

@@ -200,9 +200,12 @@ impl EventPrinter {
                 self.marked(&bad("✗"), &block(&failure.message));
                 self.failure = Some(failure.message.clone());
             }
-            EventKind::Council { council, .. } => {
+            EventKind::Council { council, held, .. } => {
                 for text in said_by(council) {
                     self.dim(&format!("  ◦ {text}"));
+                }
+                if *held {
+                    self.dim("  ◦ held: the model is told the sums, and chooses again");
                 }
             }
             EventKind::Meta { meta, .. } => self.dim(&format!("  version {}", meta.version)),
@@ -549,12 +552,16 @@ impl EventPrinter {
     }
 }
 
-/// What an approval is bound to, on one line: the tool, its instance and its arguments.
+/// What an approval is bound to, on one line: the tool, its instance and its arguments; and who makes the call.
 pub fn bound_call(pending: &Pending) -> String {
     let instance = pending.call.instance.as_ref();
     let instance = instance.map_or(String::new(), |it| format!(" for {it}"));
     let caller = pending.callers.last();
     let caller = caller.map_or(String::new(), |it| format!(" (called by {it})"));
+    let agent = match pending.agents.as_slice() {
+        [] => String::new(),
+        agents => format!(" (asked by the sub-agent {})", agents.join(" > ")),
+    };
     let (tool, arguments) = (&pending.call.tool, &pending.arguments);
-    line(&format!("{tool}{instance} {arguments}{caller}"))
+    line(&format!("{tool}{instance} {arguments}{caller}{agent}"))
 }
