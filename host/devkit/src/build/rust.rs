@@ -1,13 +1,13 @@
 //! Rust: `cargo build` for `wasm32-wasip2` makes a component without further tools.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
 
 use super::command::Tool;
-use super::{BuildError, Job, zig};
+use super::{BuildError, Job, toolchain, zig};
 
 const TARGET: &str = "wasm32-wasip2";
 
@@ -41,8 +41,13 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         CARGO,
         "check that cargo reaches its registry (network, proxy, `.cargo/config.toml`)",
     )?;
+    let shared = SharedTarget::of(job, &manifest)?;
+    let mut command = in_module(job, CARGO);
+    if let Some(shared) = &shared {
+        command.arg("--config").arg(shared.setting());
+    }
     let messages = job.log.query(
-        in_module(job, CARGO)
+        command
             .args([
                 "build",
                 "--release",
@@ -108,6 +113,103 @@ fn without_local_paths() -> Option<String> {
         "--config=target.{TARGET}.rustflags={}",
         toml::Value::Array(remaps)
     ))
+}
+
+/// One target folder for all modules that have none of their own: what they depend on is compiled once for all of
+/// them. It stays locked as long as this lives.
+struct SharedTarget {
+    folder: PathBuf,
+    _lock: File,
+}
+
+/// What cargo knows of the module's crate.
+#[derive(Deserialize)]
+struct Metadata {
+    target_directory: PathBuf,
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    manifest_path: PathBuf,
+    targets: Vec<MetadataTarget>,
+}
+
+#[derive(Deserialize)]
+struct MetadataTarget {
+    name: String,
+    kind: Vec<String>,
+}
+
+impl SharedTarget {
+    /// `None` for a crate of a workspace, and where the author's settings name a target folder.
+    fn of(job: &Job<'_>, manifest: &Path) -> Result<Option<Self>, BuildError> {
+        let answer = job.log.query(
+            in_module(job, CARGO).args([
+                "metadata",
+                "--no-deps",
+                "--offline",
+                "--format-version=1",
+            ]),
+            CARGO,
+            "mend what cargo reports about `Cargo.toml`",
+        )?;
+        let Ok(metadata) = serde_json::from_str::<Metadata>(&answer) else {
+            return Ok(None);
+        };
+        if metadata.target_directory != job.manifest.directory.join("target") {
+            return Ok(None);
+        }
+        let folder = job.toolchains.join("rust-target");
+        fs::create_dir_all(&folder).map_err(BuildError::io("create", &folder))?;
+        // Cargo's own lock ends before the component is copied.
+        let lock = toolchain::locked(&job.toolchains.join("rust-target.lock"))?;
+        if let Some(name) = metadata.component_name(manifest) {
+            own(&folder, &name, &job.manifest.directory)?;
+        }
+        Ok(Some(Self {
+            folder,
+            _lock: lock,
+        }))
+    }
+
+    fn setting(&self) -> String {
+        let folder = toml::Value::String(self.folder.display().to_string());
+        format!("build.target-dir={folder}")
+    }
+}
+
+impl Metadata {
+    /// The name of the file that cargo links, without its end.
+    fn component_name(&self, manifest: &Path) -> Option<String> {
+        let ours = |package: &&Package| {
+            fs::canonicalize(&package.manifest_path).is_ok_and(|path| path == manifest)
+        };
+        let package = self.packages.iter().find(ours)?;
+        let mut targets = package.targets.iter();
+        let library = targets.find(|target| target.kind.iter().any(|kind| kind == "cdylib"))?;
+        Some(library.name.replace('-', "_"))
+    }
+}
+
+/// Crates of one name link into one file, whose time alone tells cargo whether it is current. So a module takes the
+/// file away that another one made, and cargo links its own.
+fn own(target: &Path, name: &str, module: &Path) -> Result<(), BuildError> {
+    let owners = target.join("owners");
+    fs::create_dir_all(&owners).map_err(BuildError::io("create", &owners))?;
+    let note = owners.join(name);
+    let module = module.display().to_string();
+    if fs::read_to_string(&note).is_ok_and(|owner| owner == module) {
+        return Ok(());
+    }
+    let linked = target
+        .join(TARGET)
+        .join("release/deps")
+        .join(format!("{name}.wasm"));
+    if linked.exists() {
+        fs::remove_file(&linked).map_err(BuildError::io("remove", &linked))?;
+    }
+    fs::write(&note, module).map_err(BuildError::io("write", &note))
 }
 
 /// In the module's folder, so that its `rust-toolchain.toml` and `.cargo/config.toml` count.
