@@ -134,11 +134,11 @@ mod tests {
         let (_parent, folder) = module();
         assert!(stamp(&folder).is_newer_than_component());
         let component = fs::File::create(folder.join("words.wasm")).unwrap();
-        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        let later = SystemTime::now() + std::time::Duration::from_mins(1);
         component.set_modified(later).unwrap();
         assert!(!stamp(&folder).is_newer_than_component());
         let source = fs::File::create(folder.join("a.c")).unwrap();
-        let latest = later + std::time::Duration::from_secs(60);
+        let latest = later + std::time::Duration::from_mins(1);
         source.set_modified(latest).unwrap();
         assert!(stamp(&folder).is_newer_than_component());
     }

@@ -141,10 +141,11 @@ class Tools(exports.Tools):
 
 
 def _told(name: str, error: Exception) -> str:
-    # The last frame of the author's own code, which the build has as /0, says more than one inside of a library.
+    # The last frame of the author's own code says more than one inside of a library.
+    home = getattr(sys.modules.get("app"), "__file__", "").rpartition("/")[0] + "/"
     frames = traceback.extract_tb(error.__traceback__)[1:]
-    own = [frame for frame in frames if frame.filename.startswith("/0/")] or frames
-    where = f" ({own[-1].filename.removeprefix('/0/')}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
+    own = [frame for frame in frames if frame.filename.startswith(home)] or frames
+    where = f" ({own[-1].filename.removeprefix(home)}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
     said = "".join(traceback.format_exception_only(error)).strip()
     return f"{name} raised {said}{where}"
 
