@@ -41,15 +41,15 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         CARGO,
         "check that cargo reaches its registry (network, proxy, `.cargo/config.toml`)",
     )?;
-    let shared = SharedTarget::of(job, &manifest)?;
+    let shared = SharedTarget::of(job)?;
     let mut command = in_module(job, CARGO);
+    command.arg("build");
     if let Some(shared) = &shared {
-        command.arg("--config").arg(shared.setting());
+        command.arg("--target-dir").arg(&shared.folder);
     }
     let messages = job.log.query(
         command
             .args([
-                "build",
                 "--release",
                 "--target",
                 TARGET,
@@ -122,7 +122,7 @@ struct SharedTarget {
     _lock: File,
 }
 
-/// What cargo knows of the module's crate.
+/// What cargo knows of the module's crate and of what it depends on.
 #[derive(Deserialize)]
 struct Metadata {
     target_directory: PathBuf,
@@ -131,28 +131,23 @@ struct Metadata {
 
 #[derive(Deserialize)]
 struct Package {
-    manifest_path: PathBuf,
-    targets: Vec<MetadataTarget>,
-}
-
-#[derive(Deserialize)]
-struct MetadataTarget {
-    name: String,
-    kind: Vec<String>,
+    id: String,
+    /// None: a folder.
+    source: Option<String>,
 }
 
 impl SharedTarget {
     /// `None` for a crate of a workspace, and where the author's settings name a target folder.
-    fn of(job: &Job<'_>, manifest: &Path) -> Result<Option<Self>, BuildError> {
+    fn of(job: &Job<'_>) -> Result<Option<Self>, BuildError> {
         let answer = job.log.query(
             in_module(job, CARGO).args([
                 "metadata",
-                "--no-deps",
-                "--offline",
                 "--format-version=1",
+                "--filter-platform",
+                TARGET,
             ]),
             CARGO,
-            "mend what cargo reports about `Cargo.toml`",
+            "mend what cargo reports about `Cargo.toml`, or check that cargo reaches its registry",
         )?;
         let Ok(metadata) = serde_json::from_str::<Metadata>(&answer) else {
             return Ok(None);
@@ -164,52 +159,33 @@ impl SharedTarget {
         fs::create_dir_all(&folder).map_err(BuildError::io("create", &folder))?;
         // Cargo's own lock ends before the component is copied.
         let lock = toolchain::locked(&job.toolchains.join("rust-target.lock"))?;
-        if let Some(name) = metadata.component_name(manifest) {
-            own(&folder, &name, &job.manifest.directory)?;
-        }
-        Ok(Some(Self {
+        let shared = Self {
             folder,
             _lock: lock,
-        }))
-    }
-
-    fn setting(&self) -> String {
-        let folder = toml::Value::String(self.folder.display().to_string());
-        format!("build.target-dir={folder}")
-    }
-}
-
-impl Metadata {
-    /// The name of the file that cargo links, without its end.
-    fn component_name(&self, manifest: &Path) -> Option<String> {
-        let ours = |package: &&Package| {
-            fs::canonicalize(&package.manifest_path).is_ok_and(|path| path == manifest)
         };
-        let package = self.packages.iter().find(ours)?;
-        let mut targets = package.targets.iter();
-        let library = targets.find(|target| target.kind.iter().any(|kind| kind == "cdylib"))?;
-        Some(library.name.replace('-', "_"))
+        shared.take_over(job, &metadata)?;
+        Ok(Some(shared))
     }
-}
 
-/// Crates of one name link into one file, whose time alone tells cargo whether it is current. So a module takes the
-/// file away that another one made, and cargo links its own.
-fn own(target: &Path, name: &str, module: &Path) -> Result<(), BuildError> {
-    let owners = target.join("owners");
-    fs::create_dir_all(&owners).map_err(BuildError::io("create", &owners))?;
-    let note = owners.join(name);
-    let module = module.display().to_string();
-    if fs::read_to_string(&note).is_ok_and(|owner| owner == module) {
-        return Ok(());
+    /// Cargo knows a crate in a folder by its path from the module's folder, and whether it is current by times alone.
+    /// So another module's crates are removed, which may lie at the same path: their helper crate does.
+    fn take_over(&self, job: &Job<'_>, metadata: &Metadata) -> Result<(), BuildError> {
+        let note = self.folder.join("module");
+        let module = job.manifest.directory.display().to_string();
+        if fs::read_to_string(&note).is_ok_and(|last| last == module) {
+            return Ok(());
+        }
+        let folders = metadata.packages.iter().filter(|it| it.source.is_none());
+        job.log.run(
+            in_module(job, CARGO)
+                .args(["clean", "--release", "--target", TARGET, "--target-dir"])
+                .arg(&self.folder)
+                .args(folders.flat_map(|package| ["--package", &package.id])),
+            CARGO,
+            "remove the folder that it names, then build again",
+        )?;
+        fs::write(&note, module).map_err(BuildError::io("write", &note))
     }
-    let linked = target
-        .join(TARGET)
-        .join("release/deps")
-        .join(format!("{name}.wasm"));
-    if linked.exists() {
-        fs::remove_file(&linked).map_err(BuildError::io("remove", &linked))?;
-    }
-    fs::write(&note, module).map_err(BuildError::io("write", &note))
 }
 
 /// In the module's folder, so that its `rust-toolchain.toml` and `.cargo/config.toml` count.
