@@ -35,8 +35,8 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     // Without a copy of its own, a module has that of this binary.
     let support = match job.manifest.world {
         None if !job.manifest.directory.join("toolhold").is_dir() => {
-            toolchain::shared(job, "python/toolhold", SUPPORT)?;
-            Some(job.toolchains.join("python"))
+            toolchain::shared(job, "python-support/toolhold", SUPPORT)?;
+            Some(job.toolchains.join("python-support"))
         }
         _ => None,
     };
