@@ -155,8 +155,8 @@ impl SharedTarget {
         if metadata.target_directory != job.manifest.directory.join("target") {
             return Ok(None);
         }
+        // Cargo creates it, with the mark that it is a cache.
         let folder = job.toolchains.join("rust-target");
-        fs::create_dir_all(&folder).map_err(BuildError::io("create", &folder))?;
         // Cargo's own lock ends before the component is copied.
         let lock = toolchain::locked(&job.toolchains.join("rust-target.lock"))?;
         let shared = Self {
@@ -170,20 +170,22 @@ impl SharedTarget {
     /// Cargo knows a crate in a folder by its path from the module's folder, and whether it is current by times alone.
     /// So another module's crates are removed, which may lie at the same path: their helper crate does.
     fn take_over(&self, job: &Job<'_>, metadata: &Metadata) -> Result<(), BuildError> {
-        let note = self.folder.join("module");
+        let note = self.folder.with_extension("module");
         let module = job.manifest.directory.display().to_string();
         if fs::read_to_string(&note).is_ok_and(|last| last == module) {
             return Ok(());
         }
-        let folders = metadata.packages.iter().filter(|it| it.source.is_none());
-        job.log.run(
-            in_module(job, CARGO)
-                .args(["clean", "--release", "--target", TARGET, "--target-dir"])
-                .arg(&self.folder)
-                .args(folders.flat_map(|package| ["--package", &package.id])),
-            CARGO,
-            "remove the folder that it names, then build again",
-        )?;
+        if self.folder.is_dir() {
+            let folders = metadata.packages.iter().filter(|it| it.source.is_none());
+            job.log.run(
+                in_module(job, CARGO)
+                    .args(["clean", "--release", "--target", TARGET, "--target-dir"])
+                    .arg(&self.folder)
+                    .args(folders.flat_map(|package| ["--package", &package.id])),
+                CARGO,
+                "remove the folder that it names, then build again",
+            )?;
+        }
         fs::write(&note, module).map_err(BuildError::io("write", &note))
     }
 }
