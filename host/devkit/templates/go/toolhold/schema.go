@@ -198,6 +198,27 @@ func describe(made schema, field reflect.StructField) {
 		}
 	}
 	if text, ok := field.Tag.Lookup("enum"); ok {
-		made["enum"] = strings.Split(text, ",")
+		of := made
+		if items, ok := made["items"].(schema); ok {
+			of = items // what may be in the list
+		}
+		of["enum"] = allowed(strings.Split(text, ","), of["type"])
 	}
+}
+
+// allowed are the values of an enum: numbers where the type is one.
+func allowed(texts []string, kind any) []any {
+	isText := kind == "string"
+	if kinds, ok := kind.([]string); ok {
+		isText = slices.Contains(kinds, "string")
+	}
+	values := make([]any, 0, len(texts))
+	for _, text := range texts {
+		if isText {
+			values = append(values, text)
+		} else {
+			values = append(values, json.Number(text))
+		}
+	}
+	return values
 }
