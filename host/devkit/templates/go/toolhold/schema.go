@@ -206,19 +206,20 @@ func describe(made schema, field reflect.StructField) {
 	}
 }
 
-// allowed are the values of an enum: numbers where the type is one.
+// allowed are the values of an enum: numbers where the type is one, and null where it may be.
 func allowed(texts []string, kind any) []any {
-	isText := kind == "string"
-	if kinds, ok := kind.([]string); ok {
-		isText = slices.Contains(kinds, "string")
-	}
-	values := make([]any, 0, len(texts))
+	kinds, _ := kind.([]string)
+	isText := kind == "string" || slices.Contains(kinds, "string")
+	values := make([]any, 0, len(texts)+1)
 	for _, text := range texts {
 		if isText {
 			values = append(values, text)
 		} else {
 			values = append(values, json.Number(text))
 		}
+	}
+	if slices.Contains(kinds, "null") {
+		values = append(values, nil)
 	}
 	return values
 }
