@@ -61,7 +61,7 @@ static size_t split(char *text, size_t length, frequency *words) {
     size_t start = at;
     while (at < length && (in_word(text[at]) || (text[at] == '\'' && at > start && at + 1 < length && in_word(text[at + 1]))))
       at++;
-    if (at > start) words[found++] = (frequency){{text + start, at - start}, 1};
+    if (at > start) words[found++] = (frequency){.word = {text + start, at - start}, .count = 1};
     else at++;
   }
   return found;
