@@ -10,10 +10,9 @@ use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, binary, finish};
 
 /// What a build advises where a step failed that only fetches: nothing of the template was read yet.
-const FETCHING: [&str; 4] = [
+const FETCHING: [&str; 3] = [
     "reaches its registry",
     "reaches its package index",
-    "reaches its module proxy",
     "check the network",
 ];
 /// Messages of cargo, rustup, pip and npm when a server does not answer or fails. They differ from those about
