@@ -149,6 +149,7 @@ fn compiling(program: PathBuf, limits: &[(&str, LimitsRequest)]) -> Registry {
     let process = CompilerProcess {
         program,
         arguments: vec!["compile-component".into()],
+        is_alone: false,
     };
     let config = EngineConfig {
         concurrent_calls: 4,

@@ -1,5 +1,8 @@
 //! Templates: what `new-module` makes builds, and its README can be followed as it is printed.
 
+mod changes;
+mod types;
+
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -196,7 +199,7 @@ fn typescript_is_type_checked() {
     assert_eq!(made.code, Some(0), "{made:?}");
     let source = host.path().join("modules/words/module.ts");
     let text = std::fs::read_to_string(&source).expect("the template");
-    std::fs::write(&source, text.replace("args.top ?? 10", "args.tpo ?? 10")).expect("written");
+    std::fs::write(&source, text.replace("top = 10", "tpo = 10")).expect("written");
     let Some(built) = answered("build", || host.run(&["build", "words"])) else {
         return;
     };
@@ -205,6 +208,32 @@ fn typescript_is_type_checked() {
         built.stderr.contains("module.ts(") && built.stderr.contains("'tpo'"),
         "{built:?}"
     );
+}
+
+/// The module `words` from its template, with each text of its source replaced, and built. None where that cannot be.
+fn edited(
+    host: &Host,
+    language: &str,
+    needs: &str,
+    source: &str,
+    edits: &[(&str, &str)],
+) -> Option<Finished> {
+    if !is_installed(needs) {
+        skipped(&format!(
+            "{needs} is not installed, so the {language} template is not built"
+        ));
+        return None;
+    }
+    let made = host.run(&["new-module", "words", "--lang", language]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let path = host.path().join("modules/words").join(source);
+    let mut text = std::fs::read_to_string(&path).expect("the template");
+    for (from, to) in edits {
+        assert!(text.contains(from), "{source} has no {from:?}");
+        text = text.replacen(from, to, 1);
+    }
+    std::fs::write(&path, text).expect("written");
+    answered("build", || host.run(&["build", "words"]))
 }
 
 /// The template of a shield, in use: it blocks the configured text.

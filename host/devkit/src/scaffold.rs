@@ -100,8 +100,6 @@ struct Template {
 /// Name and text of each file.
 type Files = &'static [(&'static str, &'static str)];
 
-const NO_SUPPORT: (&str, Files) = ("", &[]);
-
 /// A file that cargo or git would act on has the suffix `.in` in our tree, which is removed here.
 const COMMON: Files = &[
     ("module.toml", template!("module.toml.in")),
@@ -168,8 +166,9 @@ const RUST_SUPPORT: Files = &[
 const C: Template = Template {
     title: "C",
     source: "module.c",
-    notes: "Every `.c` file of the folder is compiled, with the flags of `compile_flags.txt`. `toolhold/` reads \
-            and\nwrites JSON and exports the world; it is yours to change.",
+    notes: "The tables of the structs become the schemas: `toolhold/schema.h` says how. Every `.c` file of the folder is \
+            compiled,\nwith the flags of `compile_flags.txt`. `toolhold/` reads and writes JSON and exports the world; it is \
+            yours to change.",
     common: COMMON,
     files: &[
         ("module.c", template!("c/module.c")),
@@ -181,8 +180,9 @@ const C: Template = Template {
 const GO: Template = Template {
     title: "Go",
     source: "main.go",
-    notes: "The build has the standard library and what `go mod vendor` put into `vendor/`. `toolhold/` exports \
-            the\nworld; `toolhold/abi_wasip1.go` is delicate and says why.",
+    notes: "The arguments' struct becomes the schema of the input, the result's that of the output, by their tags: \
+            `toolhold/schema.go`\nsays which. The build fetches what `go.mod` requires, unless there is a `vendor/`. \
+            `toolhold/` exports the world;\n`toolhold/abi_wasip1.go` is delicate and says why.",
     common: COMMON,
     files: &[
         ("main.go", template!("go/main.go")),
@@ -194,33 +194,36 @@ const GO: Template = Template {
 const PYTHON: Template = Template {
     title: "Python",
     source: "app.py",
-    notes: "Whatever `app.py` imports must be importable during the build: the standard library, or \
-            pure Python\npackages copied into this folder.",
+    notes: "Annotations and dataclasses become the schemas: `toolhold/__init__.py` says how. `app.py` may import the \
+            standard\nlibrary, other files of this folder, and the packages of a `requirements.txt` that are pure Python.",
     common: COMMON,
     files: &[
         ("app.py", template!("python/app.py")),
         (".gitignore", "__pycache__/\n"),
     ],
-    support: NO_SUPPORT,
+    support: ("toolhold", build::PYTHON_SUPPORT),
 };
 
 const JAVASCRIPT: Template = Template {
     title: "JavaScript",
     source: "module.js",
-    notes: "`module.js` may import other files of this folder. With a `package.json` beside it, npm packages are\ninstalled and bundled by the build.",
+    notes: "`toolhold/tools.js` makes the schemas from what `input` and `output` say. `module.js` may import other files \
+            of this\nfolder. With a `package.json` beside it, npm packages are installed and bundled by the build.",
     common: COMMON,
     files: &[
         ("module.js", template!("javascript/module.js")),
+        ("toolhold.d.ts", DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
-    support: NO_SUPPORT,
+    support: ("toolhold", build::JAVASCRIPT_SUPPORT),
 };
 
 const TYPESCRIPT: Template = Template {
     title: "TypeScript",
     source: "module.ts",
-    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
-            `package.json` beside them, npm packages are installed and bundled by the build.",
+    notes: "`input` and `output` become the schemas, and the types of `run`: `toolhold/tools.d.ts` says how. The build \
+            checks types\nas `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a `package.json` beside \
+            them, npm packages\nare installed and bundled by the build.",
     common: COMMON,
     files: &[
         ("module.ts", template!("typescript/module.ts")),
@@ -228,7 +231,7 @@ const TYPESCRIPT: Template = Template {
         ("toolhold.d.ts", DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
-    support: NO_SUPPORT,
+    support: ("toolhold", build::JAVASCRIPT_SUPPORT),
 };
 
 fn write(

@@ -276,6 +276,7 @@ fn configuration(
     let compiler = std::env::current_exe().ok().map(|program| CompilerProcess {
         program,
         arguments: vec![COMPILER_COMMAND.into()],
+        is_alone: false,
     });
     let surroundings = ConfigContext {
         variable: &variable,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::venv::{self, PinnedPackage};
 use super::wasi;
-use super::{BuildError, Job, sources, toolchain};
+use super::{BuildError, Job, core_module, sources, toolchain};
 
 /// Pinned: the same compiler makes the same component.
 pub const ZIG: PinnedPackage = PinnedPackage {
@@ -22,6 +22,8 @@ pub const ZIG: PinnedPackage = PinnedPackage {
 pub const SUPPORT: &[(&str, &str)] = &[
     ("json.c", template!("c/toolhold/json.c")),
     ("json.h", template!("c/toolhold/json.h")),
+    ("schema.c", template!("c/toolhold/schema.c")),
+    ("schema.h", template!("c/toolhold/schema.h")),
     ("tool_module.c", template!("c/toolhold/tool_module.c")),
     ("tool_module.h", template!("c/toolhold/tool_module.h")),
     ("toolhold.c", template!("c/toolhold/toolhold.c")),
@@ -58,7 +60,8 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         .current_dir(directory)
         .env("ZIG_GLOBAL_CACHE_DIR", job.toolchains.join("zig-cache"))
         .env("ZIG_LOCAL_CACHE_DIR", job.toolchains.join("zig-cache"))
-        // `_GNU_SOURCE`: all that the C library has. A reactor has functions to call and no `main`.
+        // `_GNU_SOURCE`: all that the C library has. A reactor has functions to call and no `main`. `-g`: with the
+        // names of functions, which a trap tells.
         .args([
             "-m",
             "ziglang",
@@ -67,12 +70,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             "wasm32-wasi",
             "-mexec-model=reactor",
         ])
-        .args([
-            "-Os",
-            "-D_GNU_SOURCE",
-            "-Wl,--strip-all",
-            "-Wl,-z,stack-size=1048576",
-        ])
+        .args(["-Os", "-D_GNU_SOURCE", "-g", "-Wl,-z,stack-size=1048576"])
         .args(flags(directory)?)
         .args(include.iter().map(|path| format!("-I{}", path.display())))
         .args(&files)
@@ -86,6 +84,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             "mend what the compiler reports, then build again; flags go into `compile_flags.txt`, \
              one a line",
         )
+        .and_then(|()| core_module::keep_names(&core))
         .and_then(|()| wasi::publish(job, &core));
     // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);

@@ -99,6 +99,12 @@ pub enum BuildError {
     NoArtefact { path: PathBuf },
 
     #[error(
+        "{path} has more than {limit} files, and is not watched: move what is no source out of it, or build it with \
+         `toolhold build`", path = path.display()
+    )]
+    TooManyFiles { path: PathBuf, limit: usize },
+
+    #[error(
         "the docs of {path} cannot be appended: {reason}; the toolchain must make a component, not a \
          core module", path = path.display()
     )]

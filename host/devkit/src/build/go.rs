@@ -24,6 +24,7 @@ pub const GO: PinnedPackage = PinnedPackage {
 pub const SUPPORT: &[(&str, &str)] = &[
     ("abi_wasip1.go", template!("go/toolhold/abi_wasip1.go")),
     ("go.mod", template!("go/toolhold/go.mod")),
+    ("schema.go", template!("go/toolhold/schema.go")),
     ("trap_wasm.s", template!("go/toolhold/trap_wasm.s")),
     ("toolhold.go", template!("go/toolhold/toolhold.go")),
 ];
@@ -33,11 +34,13 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
     job.source("go.mod", advice)?;
     let venv = GO.installed(job)?;
+    if !directory.join("vendor").is_dir() {
+        fetch(job, &venv)?;
+    }
     job.compiling();
     let core = job.core_module()?;
-    let mut command = Command::new(venv::program(&venv, "go"));
+    let mut command = go(job, &venv);
     command
-        .current_dir(directory)
         .args(["build", "-buildmode=c-shared", "-trimpath"])
         .args([
             "-buildvcs=false",
@@ -46,31 +49,48 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         .arg("-o")
         .arg(&core)
         .arg(".")
-        .envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")])
-        // A build that fetches is not reproducible: dependencies belong into `vendor/`.
-        .envs([
-            ("GOPROXY", "off"),
-            ("GOTOOLCHAIN", "local"),
-            ("GOWORK", "off"),
-            ("GOENV", "off"),
-        ])
-        .env_remove("GOFLAGS")
-        .env_remove("GOROOT")
-        .env("GOCACHE", job.toolchains.join("go-cache"))
-        .env("GOPATH", job.toolchains.join("go-path"));
+        // What it needs is there: the build itself fetches nothing.
+        .envs([("GOPROXY", "off"), ("GOENV", "off")]);
     let component = job
         .log
         .run(
             &mut command,
             GO.python(),
-            "mend what the compiler reports, then build again; it has the standard library and what \
-             `go mod vendor` put into `vendor/`",
+            "mend what the compiler reports, then build again; it has the standard library, and the packages \
+             of `go.mod` or of `vendor/`",
         )
         .and_then(|()| give_stack(&core))
         .and_then(|()| wasi::publish(job, &core));
     // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);
     component
+}
+
+/// Fetches what `go.mod` requires, as `go.sum` pins it; without a `go.sum`, `go mod tidy` makes one, as npm and cargo
+/// make their locks. The user's own settings of Go (a proxy, private modules) count.
+fn fetch(job: &Job<'_>, venv: &Path) -> Result<(), BuildError> {
+    let has_sums = job.manifest.directory.join("go.sum").is_file();
+    let action = if has_sums { "download" } else { "tidy" };
+    job.log.run(
+        go(job, venv).args(["mod", action]),
+        GO.python(),
+        "check `go.mod`, and that Go reaches its module proxy (network, GOPROXY); without a network, put the packages \
+         into `vendor/`, with `go mod vendor` where there is one",
+    )
+}
+
+/// Go in the module's folder, for the target.
+fn go(job: &Job<'_>, venv: &Path) -> Command {
+    let mut command = Command::new(venv::program(venv, "go"));
+    command
+        .current_dir(&job.manifest.directory)
+        .envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")])
+        .envs([("GOTOOLCHAIN", "local"), ("GOWORK", "off")])
+        .env_remove("GOFLAGS")
+        .env_remove("GOROOT")
+        .env("GOCACHE", job.toolchains.join("go-cache"))
+        .env("GOPATH", job.toolchains.join("go-path"));
+    command
 }
 
 /// The adapter asks the module for memory before Go's runtime has started and set its stack pointer;

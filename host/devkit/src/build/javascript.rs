@@ -8,6 +8,12 @@ use super::{BuildError, Job, bundle, toolchain};
 /// Pinned: how WIT types look in JavaScript is this version's.
 pub const VERSION: &str = "0.4.5";
 
+/// What a module in JavaScript or TypeScript is written with; templates copy it.
+pub const SUPPORT: &[(&str, &str)] = &[
+    ("tools.js", template!("javascript/toolhold/tools.js")),
+    ("tools.d.ts", template!("javascript/toolhold/tools.d.ts")),
+];
+
 const ADVICE: &str =
     "mend what the log says about `module.js`: its top level runs once during the build";
 

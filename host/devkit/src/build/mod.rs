@@ -11,6 +11,7 @@
 mod bundle;
 mod c;
 mod command;
+mod core_module;
 mod docs;
 mod error;
 mod go;
@@ -20,6 +21,7 @@ mod npm;
 mod python;
 mod rust;
 mod sources;
+mod stamp;
 mod toolchain;
 mod typescript;
 mod venv;
@@ -35,7 +37,10 @@ pub use c::SUPPORT as C_SUPPORT;
 use command::Log;
 pub use error::{BuildError, Failure};
 pub use go::SUPPORT as GO_SUPPORT;
+pub use javascript::SUPPORT as JAVASCRIPT_SUPPORT;
 use manifest::BuildManifest;
+pub use python::SUPPORT as PYTHON_SUPPORT;
+pub use stamp::SourceStamp;
 pub use toolchain::remove_outdated;
 use toolhold_files::temporary_name;
 pub use typescript::DECLARATIONS;
@@ -209,10 +214,11 @@ impl Language {
     ///
     /// What the others start takes orders from the folder: cargo its build scripts and `.cargo/config.toml`,
     /// `zig cc` its `compile_flags.txt` (`-fplugin`), and npm, which a `package.json` calls for, the programs
-    /// that its `.npmrc` names. Go and TypeScript are compiled by tools that read foreign sources natively.
+    /// that its `.npmrc` names; pip, which a `requirements.txt` calls for, builds what that file has it build. Go and
+    /// TypeScript are compiled by tools that read foreign sources natively.
     pub fn builds_in_sandbox(self, folder: &Path) -> bool {
         match self {
-            Self::Python => true,
+            Self::Python => !folder.join(python::REQUIREMENTS).exists(),
             Self::JavaScript => !folder.join(npm::PACKAGE).exists(),
             Self::Rust | Self::C | Self::Go | Self::TypeScript => false,
         }
@@ -292,27 +298,26 @@ mod tests {
     #[test]
     fn only_what_runs_in_wasm_is_built_in_a_sandbox() {
         let folder = tempfile::tempdir().unwrap();
-        for (language, alone, with_packages) in [
-            (Language::Rust, false, false),
-            (Language::C, false, false),
-            (Language::Go, false, false),
-            (Language::Python, true, true),
-            (Language::JavaScript, true, false),
-            (Language::TypeScript, false, false),
+        for (language, alone, packages) in [
+            (Language::Rust, false, npm::PACKAGE),
+            (Language::C, false, npm::PACKAGE),
+            (Language::Go, false, npm::PACKAGE),
+            (Language::Python, true, python::REQUIREMENTS),
+            (Language::JavaScript, true, npm::PACKAGE),
+            (Language::TypeScript, false, npm::PACKAGE),
         ] {
-            let package = folder.path().join(npm::PACKAGE);
-            let _ = fs::remove_file(&package);
+            let package = folder.path().join(packages);
             assert_eq!(
                 language.builds_in_sandbox(folder.path()),
                 alone,
                 "{language}"
             );
             fs::write(&package, "{}").unwrap();
-            assert_eq!(
-                language.builds_in_sandbox(folder.path()),
-                with_packages,
-                "{language}"
+            assert!(
+                !language.builds_in_sandbox(folder.path()),
+                "{language} with {packages}"
             );
+            fs::remove_file(&package).unwrap();
         }
     }
 

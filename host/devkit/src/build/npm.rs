@@ -9,6 +9,9 @@ use super::{BuildError, Job, toolchain};
 /// The file of a module with npm packages.
 pub const PACKAGE: &str = "package.json";
 
+/// The folder that npm installs packages into.
+pub const INSTALLED: &str = "node_modules";
+
 pub const NODE: Tool = Tool {
     program: "node",
     language: "javascript",

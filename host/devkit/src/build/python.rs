@@ -1,6 +1,10 @@
 //! Python: `componentize-py` links the source, its imports and CPython into one component.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use toolhold_policy::Digest;
 
 use super::venv::{self, PinnedPackage};
 use super::{BuildError, Job, toolchain};
@@ -12,12 +16,30 @@ pub const COMPONENTIZE: PinnedPackage = PinnedPackage {
     language: "python",
 };
 
+/// What a module in Python is written with; templates copy it.
+pub const SUPPORT: &[(&str, &str)] = &[("__init__.py", template!("python/toolhold/__init__.py"))];
+
+/// The Python that is in the components which [`COMPONENTIZE`] makes.
+const PYTHON: &str = "3.14";
+
+/// The packages that a module needs, one a line, as pip reads it.
+pub const REQUIREMENTS: &str = "requirements.txt";
+
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let advice = "a Python module is a file `app.py` with a class `Tools`; \
                   `toolhold new-module NAME --lang python` makes one";
     job.source("app.py", advice)?;
     let venv = COMPONENTIZE.installed(job)?;
     let wit = toolchain::wit(job)?;
+    let packages = packages(job, &venv)?;
+    // Without a copy of its own, a module has that of this binary.
+    let support = match job.manifest.world {
+        None if !job.manifest.directory.join("toolhold").is_dir() => {
+            toolchain::shared(job, "python-support/toolhold", SUPPORT)?;
+            Some(job.toolchains.join("python-support"))
+        }
+        _ => None,
+    };
     job.compiling();
     job.publish(|component| {
         let mut command = Command::new(venv::program(&venv, COMPONENTIZE.name));
@@ -29,11 +51,12 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .current_dir(&job.manifest.directory)
             .arg("--wit-path")
             .arg(&wit)
-            .args(["--world", job.world(), "componentize", "--python-path"])
-            .arg(&job.manifest.directory)
-            .arg("app")
-            .arg("--output")
-            .arg(component);
+            .args(["--world", job.world(), "componentize"]);
+        let folders = [Some(job.manifest.directory.clone()), packages, support];
+        for folder in folders.into_iter().flatten() {
+            command.arg("--python-path").arg(folder);
+        }
+        command.arg("app").arg("--output").arg(component);
         job.log.run(
             &mut command,
             COMPONENTIZE.python(),
@@ -41,4 +64,37 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
              exception at its top level ends it",
         )
     })
+}
+
+/// The folder of the packages in [`REQUIREMENTS`], which are installed once for each content of that file.
+fn packages(job: &Job<'_>, venv: &Path) -> Result<Option<PathBuf>, BuildError> {
+    let path = job.manifest.directory.join(REQUIREMENTS);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = fs::read(&path).map_err(BuildError::io("read", &path))?;
+    let digest = Digest::of(&text).to_string();
+    let key: String = digest
+        .trim_start_matches("sha256:")
+        .chars()
+        .take(16)
+        .collect();
+    let install = |folder: &Path| {
+        job.log.run(
+            venv::interpreter(venv)
+                .current_dir(&job.manifest.directory)
+                .args(["-m", "pip", "install", "--disable-pip-version-check"])
+                .args(["--quiet", "--no-compile", "--target"])
+                .arg(folder)
+                // Wheels that run anywhere: what has native code has none for Wasm, and a source package would run its
+                // own code to build itself.
+                .args(["--only-binary", ":all:", "--platform", "any"])
+                .args(["--implementation", "py", "--abi", "none"])
+                .args(["--python-version", PYTHON, "--requirement", REQUIREMENTS]),
+            COMPONENTIZE.python(),
+            "a component takes packages that are pure Python (a wheel `py3-none-any`): choose such versions in \
+             requirements.txt, and check that pip reaches its package index (network, proxy, PIP_INDEX_URL)",
+        )
+    };
+    toolchain::folder(job, "python-packages", &key, install).map(Some)
 }

@@ -1,13 +1,13 @@
 //! Rust: `cargo build` for `wasm32-wasip2` makes a component without further tools.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
 
 use super::command::Tool;
-use super::{BuildError, Job, zig};
+use super::{BuildError, Job, toolchain, zig};
 
 const TARGET: &str = "wasm32-wasip2";
 
@@ -41,10 +41,15 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         CARGO,
         "check that cargo reaches its registry (network, proxy, `.cargo/config.toml`)",
     )?;
+    let shared = SharedTarget::of(job)?;
+    let mut command = in_module(job, CARGO);
+    command.arg("build");
+    if let Some(shared) = &shared {
+        command.arg("--target-dir").arg(&shared.folder);
+    }
     let messages = job.log.query(
-        in_module(job, CARGO)
+        command
             .args([
-                "build",
                 "--release",
                 "--target",
                 TARGET,
@@ -108,6 +113,81 @@ fn without_local_paths() -> Option<String> {
         "--config=target.{TARGET}.rustflags={}",
         toml::Value::Array(remaps)
     ))
+}
+
+/// One target folder for all modules that have none of their own: what they depend on is compiled once for all of
+/// them. It stays locked as long as this lives.
+struct SharedTarget {
+    folder: PathBuf,
+    _lock: File,
+}
+
+/// What cargo knows of the module's crate and of what it depends on.
+#[derive(Deserialize)]
+struct Metadata {
+    target_directory: PathBuf,
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    /// None: a folder.
+    source: Option<String>,
+}
+
+impl SharedTarget {
+    /// `None` for a crate of a workspace, and where the author's settings name a target folder.
+    fn of(job: &Job<'_>) -> Result<Option<Self>, BuildError> {
+        let answer = job.log.query(
+            in_module(job, CARGO).args([
+                "metadata",
+                "--format-version=1",
+                "--filter-platform",
+                TARGET,
+            ]),
+            CARGO,
+            "mend what cargo reports about `Cargo.toml`, or check that cargo reaches its registry",
+        )?;
+        let Ok(metadata) = serde_json::from_str::<Metadata>(&answer) else {
+            return Ok(None);
+        };
+        if metadata.target_directory != job.manifest.directory.join("target") {
+            return Ok(None);
+        }
+        // Cargo creates it, with the mark that it is a cache.
+        let folder = job.toolchains.join("rust-target");
+        // Cargo's own lock ends before the component is copied.
+        let lock = toolchain::locked(&job.toolchains.join("rust-target.lock"))?;
+        let shared = Self {
+            folder,
+            _lock: lock,
+        };
+        shared.take_over(job, &metadata)?;
+        Ok(Some(shared))
+    }
+
+    /// Cargo knows a crate in a folder by its path from the module's folder, and whether it is current by times alone.
+    /// So another module's crates are removed, which may lie at the same path: their helper crate does.
+    fn take_over(&self, job: &Job<'_>, metadata: &Metadata) -> Result<(), BuildError> {
+        let note = self.folder.with_extension("module");
+        let module = job.manifest.directory.display().to_string();
+        if fs::read_to_string(&note).is_ok_and(|last| last == module) {
+            return Ok(());
+        }
+        if self.folder.is_dir() {
+            let folders = metadata.packages.iter().filter(|it| it.source.is_none());
+            job.log.run(
+                in_module(job, CARGO)
+                    .args(["clean", "--release", "--target", TARGET, "--target-dir"])
+                    .arg(&self.folder)
+                    .args(folders.flat_map(|package| ["--package", &package.id])),
+                CARGO,
+                "remove the folder that it names, then build again",
+            )?;
+        }
+        fs::write(&note, module).map_err(BuildError::io("write", &note))
+    }
 }
 
 /// In the module's folder, so that its `rust-toolchain.toml` and `.cargo/config.toml` count.

@@ -30,9 +30,7 @@ pub fn folder(
     }
     // Two builds at once are ordinary (a watcher and a person): the second waits here, then finds
     // the work done.
-    let lock_path = job.toolchains.join(format!("{tool}-{version}.lock"));
-    let lock = File::create(&lock_path).map_err(BuildError::io("create", &lock_path))?;
-    lock.lock().map_err(BuildError::io("lock", &lock_path))?;
+    let _lock = locked(&job.toolchains.join(format!("{tool}-{version}.lock")))?;
     if complete.exists() {
         return Ok(folder);
     }
@@ -44,6 +42,13 @@ pub fn folder(
     install(&folder)?;
     fs::write(&complete, version).map_err(BuildError::io("write", &complete))?;
     Ok(folder)
+}
+
+/// Waits for the lock on the file at `path`; it ends when the file is dropped.
+pub fn locked(path: &Path) -> Result<File, BuildError> {
+    let lock = File::create(path).map_err(BuildError::io("create", path))?;
+    lock.lock().map_err(BuildError::io("lock", path))?;
+    Ok(lock)
 }
 
 /// What builds install, at the versions of this program.

@@ -7,11 +7,30 @@
 
 #include "toolhold.h"
 
+// The arguments and the result: their tables become the schemas.
 typedef struct {
-  char *text;
-  size_t length;
-  size_t count;
-} word;
+  toolhold_text text;
+  int64_t top;
+} arguments;
+TOOLHOLD_RECORD(arguments,
+    TOOLHOLD_FIELD(arguments, text, .description = "The text to count in."),
+    TOOLHOLD_FIELD(arguments, top, .is_optional = true, .minimum = 1, .maximum = 1000,
+                   .description = "How many words to return (10 if not given)."));
+
+typedef struct {
+  toolhold_text word;
+  int64_t count;
+} frequency;
+TOOLHOLD_RECORD(frequency, TOOLHOLD_FIELD(frequency, word), TOOLHOLD_FIELD(frequency, count));
+
+typedef struct {
+  toolhold_list words;
+  int64_t distinct;
+} frequencies;
+TOOLHOLD_RECORD(frequencies,
+    TOOLHOLD_FIELD(frequencies, words, .of = &frequency_type,
+                   .description = "The most frequent words, most frequent first."),
+    TOOLHOLD_FIELD(frequencies, distinct, .description = "How many different words there are."));
 
 static bool in_word(unsigned char c) {
   // A byte of a letter beyond ASCII counts as a letter.
@@ -19,13 +38,13 @@ static bool in_word(unsigned char c) {
 }
 
 static int by_text(const void *left, const void *right) {
-  const word *a = left, *b = right;
-  int order = memcmp(a->text, b->text, a->length < b->length ? a->length : b->length);
+  const toolhold_text *a = &((const frequency *)left)->word, *b = &((const frequency *)right)->word;
+  int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
   return order ? order : (a->length > b->length) - (a->length < b->length);
 }
 
 static int by_count(const void *left, const void *right) {
-  const word *a = left, *b = right;
+  const frequency *a = left, *b = right;
   return a->count == b->count ? by_text(a, b) : a->count < b->count ? 1 : -1;
 }
 
@@ -36,20 +55,20 @@ static void lower(char *text, size_t length) {
 }
 
 // Every word of the text in its order; returns how many there are.
-static size_t split(char *text, size_t length, word *words) {
+static size_t split(char *text, size_t length, frequency *words) {
   size_t found = 0;
   for (size_t at = 0; at < length;) {
     size_t start = at;
     while (at < length && (in_word(text[at]) || (text[at] == '\'' && at > start && at + 1 < length && in_word(text[at + 1]))))
       at++;
-    if (at > start) words[found++] = (word){text + start, at - start, 1};
+    if (at > start) words[found++] = (frequency){.word = {text + start, at - start}, .count = 1};
     else at++;
   }
   return found;
 }
 
 // Joins equal words; returns how many different ones there are.
-static size_t merge(word *words, size_t found) {
+static size_t merge(frequency *words, size_t found) {
   qsort(words, found, sizeof *words, by_text);
   size_t distinct = 0;
   for (size_t index = 0; index < found; index++) {
@@ -59,35 +78,21 @@ static size_t merge(word *words, size_t found) {
   return distinct;
 }
 
-static bool word_frequency(const json *arguments, toolhold_result *result) {
-  const json *text = json_get(arguments, "text");
-  int64_t top = json_integer_or(arguments, "top", 10);
-  if (!text || text->type != JSON_STRING) return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "`text` must be a string");
-  if (top < 1 || top > 1000) return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "`top` must be between 1 and 1000");
+static bool word_frequency(const void *given, void *returned, toolhold_result *failure) {
+  const arguments *asked = given;
+  frequencies *result = returned;
+  (void)failure;  // `return toolhold_fail(failure, TOOLHOLD_CORRECTABLE, "…")` says why there is no result
+  toolhold_text text = asked->text;
+  size_t top = asked->top ? (size_t)asked->top : 10;
 
-  char *copy = json_allocate(NULL, text->length + 1);
-  memcpy(copy, text->text, text->length);
-  lower(copy, text->length);
-  word *words = json_allocate(NULL, (text->length / 2 + 1) * sizeof *words);
-  size_t distinct = merge(words, split(copy, text->length, words));
+  char *copy = json_allocate(NULL, text.length + 1);
+  memcpy(copy, text.bytes, text.length);
+  lower(copy, text.length);
+  frequency *words = json_allocate(NULL, (text.length / 2 + 1) * sizeof *words);
+  size_t distinct = merge(words, split(copy, text.length, words));
   qsort(words, distinct, sizeof *words, by_count);
-
-  json_writer *to = &result->output;
-  json_begin(to, '{');
-  json_key(to, "words");
-  json_begin(to, '[');
-  for (size_t index = 0; index < distinct && index < (size_t)top; index++) {
-    json_begin(to, '{');
-    json_key(to, "word");
-    json_string(to, words[index].text, words[index].length);
-    json_key(to, "count");
-    json_integer(to, (int64_t)words[index].count);
-    json_end(to, '}');
-  }
-  json_end(to, ']');
-  json_key(to, "distinct");
-  json_integer(to, (int64_t)distinct);
-  json_end(to, '}');
+  result->words = (toolhold_list){words, distinct < top ? distinct : top};
+  result->distinct = (int64_t)distinct;
   return true;
 }
 
@@ -103,22 +108,11 @@ const toolhold_tool toolhold_tools[] = {{
     .name = "word_frequency",
     .title = "Word frequency",
     .description = "Counts how often each word occurs in a text and returns the most frequent ones.",
-    .input_schema =
-        "{\"type\":\"object\",\"properties\":{"
-        "\"text\":{\"type\":\"string\",\"description\":\"The text to count in.\"},"
-        "\"top\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000,"
-        "\"description\":\"How many words to return (10 if not given).\"}},"
-        "\"required\":[\"text\"],\"additionalProperties\":false}",
-    .output_schema =
-        "{\"type\":\"object\",\"properties\":{"
-        "\"words\":{\"type\":\"array\",\"description\":\"The most frequent words, most frequent first.\","
-        "\"items\":{\"type\":\"object\",\"properties\":{\"word\":{\"type\":\"string\"},\"count\":{\"type\":\"integer\"}},"
-        "\"required\":[\"word\",\"count\"]}},"
-        "\"distinct\":{\"type\":\"integer\",\"description\":\"How many different words there are.\"}},"
-        "\"required\":[\"words\",\"distinct\"]}",
+    .arguments = &arguments_type,
+    .result = &frequencies_type,
+    .call = word_frequency,
     .annotations = TOOLHOLD_READ_ONLY | TOOLHOLD_IDEMPOTENT,
     .examples = examples,
     .example_count = 1,
-    .run = word_frequency,
 }};
 const size_t toolhold_tool_count = sizeof toolhold_tools / sizeof *toolhold_tools;

@@ -16,12 +16,10 @@ import (
 // Descriptions are for the model: it chooses and fills the tool by them.
 func init() {
 	toolhold.Export(toolhold.Tool{
-		Name:         "word_frequency",
-		Title:        "Word frequency",
-		Description:  "Counts how often each word occurs in a text and returns the most frequent ones.",
-		InputSchema:  inputSchema,
-		OutputSchema: outputSchema,
-		Annotations:  toolhold.ReadOnly | toolhold.Idempotent,
+		Name:        "word_frequency",
+		Title:       "Word frequency",
+		Description: "Counts how often each word occurs in a text and returns the most frequent ones.",
+		Annotations: toolhold.ReadOnly | toolhold.Idempotent,
 		Examples: []toolhold.Example{{
 			Task:      "Which word is most frequent in: to be or not to be, to",
 			Arguments: `{"text":"to be or not to be, to","top":1}`,
@@ -32,41 +30,10 @@ func init() {
 	})
 }
 
-const inputSchema = `{
-	"type": "object",
-	"properties": {
-		"text": {"type": "string", "description": "The text to count in."},
-		"top": {
-			"type": "integer",
-			"minimum": 1,
-			"maximum": 1000,
-			"description": "How many words to return (10 if not given)."
-		}
-	},
-	"required": ["text"],
-	"additionalProperties": false
-}`
-
-const outputSchema = `{
-	"type": "object",
-	"properties": {
-		"words": {
-			"type": "array",
-			"description": "The most frequent words, most frequent first.",
-			"items": {
-				"type": "object",
-				"properties": {"word": {"type": "string"}, "count": {"type": "integer"}},
-				"required": ["word", "count"]
-			}
-		},
-		"distinct": {"type": "integer", "description": "How many different words there are."}
-	},
-	"required": ["words", "distinct"]
-}`
-
+// The arguments: the tags become the input schema. A pointer may be left out.
 type arguments struct {
-	Text string `json:"text"`
-	Top  *int   `json:"top"`
+	Text string `json:"text" description:"The text to count in."`
+	Top  *int   `json:"top" minimum:"1" maximum:"1000" description:"How many words to return (10 if not given)."`
 }
 
 type counted struct {
@@ -74,9 +41,10 @@ type counted struct {
 	Count int    `json:"count"`
 }
 
+// The result: becomes the output schema.
 type result struct {
-	Words    []counted `json:"words"`
-	Distinct int       `json:"distinct"`
+	Words    []counted `json:"words" description:"The most frequent words, most frequent first."`
+	Distinct int       `json:"distinct" description:"How many different words there are."`
 }
 
 func wordFrequency(arguments arguments) (result, error) {

@@ -120,6 +120,13 @@ impl Configuration {
         }
     }
 
+    /// Lets components be compiled on all cores: for an author who waits for it, and no calls run meanwhile.
+    pub fn compile_alone(&mut self) {
+        if let Some(process) = &mut self.compiler {
+            process.is_alone = true;
+        }
+    }
+
     fn compiler(&self) -> Compiler {
         match &self.compiler {
             Some(process) if self.tables.compiler.own_process => Compiler::Process(process.clone()),

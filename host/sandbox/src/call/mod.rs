@@ -9,6 +9,7 @@
 
 mod capture;
 mod clock;
+mod crash;
 mod current;
 mod http_memory;
 mod json;

@@ -1,6 +1,7 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
 use super::capture::PrintStream;
+use super::crash;
 use super::meter::{
     KeptTooMuch, MAX_RANDOM_BYTES, RefusedResource, TooManyBytes, TooMuchRandomness,
 };
@@ -140,18 +141,7 @@ pub(crate) fn classify(
         return end.into();
     }
     let stderr = state.gauge.printed().captured(PrintStream::Stderr).text;
-    let last_words: Vec<_> = stderr
-        .lines()
-        .rev()
-        .filter(|line| !line.trim().is_empty())
-        .take(4)
-        .collect();
-    let reason = if last_words.is_empty() {
-        cause
-    } else {
-        let words: Vec<_> = last_words.into_iter().rev().collect();
-        format!("{cause}; it last wrote: {}", words.join(" / "))
-    };
+    let reason = crash::reason(&cause, error.downcast_ref::<WasmBacktrace>(), &stderr);
     CallError::Trap {
         reason: text::visible(&reason, 1_000),
     }

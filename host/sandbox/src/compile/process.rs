@@ -80,12 +80,16 @@ async fn in_process(
             .max(1)
             .saturating_mul(cores),
     };
+    let threads = if process.is_alone {
+        cores
+    } else {
+        cores.div_ceil(2)
+    };
     // Dropped with this future, and killed then: a caller that left needs no code.
     let mut child = Command::new(&process.program)
         .args(&process.arguments)
         .env_clear()
-        // Half of the cores are left to running calls.
-        .env("RAYON_NUM_THREADS", cores.div_ceil(2).to_string())
+        .env("RAYON_NUM_THREADS", threads.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -75,6 +75,8 @@ pub struct CompilerProcess {
     /// A program whose `main` calls [`crate::compiler_process`].
     pub program: PathBuf,
     pub arguments: Vec<String>,
+    /// Whether it may use all cores. Otherwise half of them are left to running calls.
+    pub is_alone: bool,
 }
 
 /// The smallest and the largest stack a call may have.

@@ -98,11 +98,19 @@ pub enum ModulesCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Load the modules folder whenever it changes, and report the result; meant for authors of modules.
-    Watch,
+    /// Build and load modules whenever they change, and report the result; meant for authors of modules.
+    #[command(long_about = watch::ABOUT)]
+    Watch {
+        /// Modules to watch, which are also built at once if their source is newer than their component [default: all
+        /// of the modules folder].
+        names: Vec<String>,
+    },
 }
 
 pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
+    let mut loaded = loaded.clone();
+    loaded.configuration.compile_alone();
+    let loaded = &loaded;
     let config = &loaded.configuration;
     match command {
         ModulesCommand::List { json } => {
@@ -133,7 +141,7 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
         ModulesCommand::Revoke { name } => Box::pin(grant::revoke(loaded, &name)).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,
         ModulesCommand::Diff { name, json } => approve::diff(config, &name, json).await,
-        ModulesCommand::Watch => watch::watch(loaded).await,
+        ModulesCommand::Watch { names } => watch::watch(loaded, &names).await,
     }
 }
 

@@ -3,7 +3,8 @@
 //! Go's first global is its stack pointer, zero until the runtime has started; an export that is
 //! called with zero refuses to run.
 
-const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
+use super::super::core_module::{MAGIC, append, leb, sections, unsigned};
+
 const MEMORY: u8 = 5;
 const GLOBAL: u8 = 6;
 /// A mutable i32 that begins as zero.
@@ -13,14 +14,10 @@ const PAGE_BYTES: u32 = 65536;
 /// The module with its stack pointer at the end of its first memory; none if it is no module of the
 /// layout that Go makes.
 pub fn with_early_stack(module: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = module.strip_prefix(MAGIC)?;
     let mut out = MAGIC.to_vec();
     let mut pages = None;
     let mut patched = false;
-    while let Some((&id, after)) = rest.split_first() {
-        let (size, after) = unsigned(after)?;
-        let (section, following) = after.split_at_checked(usize::try_from(size).ok()?)?;
-        rest = following;
+    for (id, section) in sections(module)? {
         let mut section = section.to_vec();
         if id == MEMORY {
             pages = first_memory(&section);
@@ -37,9 +34,7 @@ pub fn with_early_stack(module: &[u8]) -> Option<Vec<u8>> {
             section = with_stack;
             patched = true;
         }
-        out.push(id);
-        out.extend(leb(u32::try_from(section.len()).ok()?));
-        out.extend(section);
+        append(&mut out, id, &section)?;
     }
     patched.then_some(out)
 }
@@ -49,28 +44,6 @@ fn first_memory(section: &[u8]) -> Option<u32> {
     let (_count, memory) = unsigned(section)?;
     let (_flags, limits) = memory.split_first()?;
     Some(unsigned(limits)?.0)
-}
-
-/// An unsigned LEB128 number of at most 32 bits, and what follows it.
-fn unsigned(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let mut value = 0_u64;
-    for (index, byte) in bytes.iter().take(5).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte & 0x80 == 0 {
-            return Some((u32::try_from(value).ok()?, &bytes[index + 1..]));
-        }
-    }
-    None
-}
-
-fn leb(mut value: u32) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
 }
 
 /// A signed LEB128 number that is not negative: its sixth bit from the last byte must be clear.

@@ -35,17 +35,19 @@ static toolhold_module_types_example_t describe_example(const toolhold_example *
 }
 
 static toolhold_module_types_tool_t describe(const toolhold_tool *tool) {
+  const char *input_schema = tool->arguments ? toolhold_schema(tool->arguments) : tool->input_schema;
+  const char *output_schema = tool->result ? toolhold_schema(tool->result) : tool->output_schema;
   toolhold_module_types_tool_t described = {
       .name = copy(tool->name),
       .title = {.is_some = tool->title != NULL},
       .description = copy(tool->description),
-      .input_schema = copy(tool->input_schema),
-      .output_schema = {.is_some = tool->output_schema != NULL},
+      .input_schema = copy(input_schema),
+      .output_schema = {.is_some = output_schema != NULL},
       .annotations = tool->annotations,
       .examples.len = tool->example_count,
   };
   if (tool->title) described.title.val = copy(tool->title);
-  if (tool->output_schema) described.output_schema.val = copy(tool->output_schema);
+  if (output_schema) described.output_schema.val = copy(output_schema);
   described.examples.ptr = json_allocate(NULL, tool->example_count * sizeof *described.examples.ptr);
   for (size_t index = 0; index < tool->example_count; index++)
     described.examples.ptr[index] = describe_example(&tool->examples[index]);
@@ -66,6 +68,19 @@ static const toolhold_tool *find(const tool_module_string_t *name) {
   return NULL;
 }
 
+static bool call_typed(const toolhold_tool *tool, const json *given, toolhold_result *result) {
+  void *arguments = json_allocate(NULL, tool->arguments->size);
+  memset(arguments, 0, tool->arguments->size);
+  void *returned = json_allocate(NULL, tool->result->size);
+  memset(returned, 0, tool->result->size);
+  const char *misfit;
+  if (!toolhold_read(tool->arguments, given, arguments, &misfit))
+    return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "the arguments do not fit %s: %s", tool->name, misfit);
+  if (!tool->call(arguments, returned, result)) return false;
+  toolhold_write(tool->result, returned, &result->output);
+  return true;
+}
+
 static bool run(const exports_toolhold_module_tools_invocation_t *invocation, toolhold_result *result) {
   const toolhold_tool *tool = find(&invocation->tool);
   if (!tool)
@@ -73,7 +88,7 @@ static bool run(const exports_toolhold_module_tools_invocation_t *invocation, to
                          (const char *)invocation->tool.ptr);
   const json *arguments = json_parse((const char *)invocation->arguments.ptr, invocation->arguments.len);
   if (!arguments) return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "the arguments are not JSON");
-  return tool->run(arguments, result);
+  return tool->call ? call_typed(tool, arguments, result) : tool->run(arguments, result);
 }
 
 bool exports_toolhold_module_tools_call(exports_toolhold_module_tools_invocation_t *invocation,

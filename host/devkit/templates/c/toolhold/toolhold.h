@@ -5,6 +5,7 @@
 #define TOOLHOLD_H
 
 #include "json.h"
+#include "schema.h"
 #include "tool_module.h"
 
 // What a tool does to the world: the host asks for approval by it.
@@ -39,13 +40,19 @@ typedef struct {
   const char *name;
   const char *title;
   const char *description;
+  // The types of the arguments and of the result (schema.h), of which `call` is given structs.
+  const toolhold_type *arguments;
+  const toolhold_type *result;
+  // `result` is written if it returns true. False: it failed, see toolhold_fail.
+  bool (*call)(const void *arguments, void *result, toolhold_result *failure);
+  // Instead of the three: schemas as JSON, of which the output's may be NULL, and a function over JSON. The host has
+  // checked the arguments against the schema.
   const char *input_schema;
-  const char *output_schema;  // may be NULL
+  const char *output_schema;
+  bool (*run)(const json *arguments, toolhold_result *result);
   uint8_t annotations;
   const toolhold_example *examples;
   size_t example_count;
-  // The host has checked the arguments against the schema. False: it failed, see toolhold_fail.
-  bool (*run)(const json *arguments, toolhold_result *result);
 } toolhold_tool;
 
 // What the module offers; the module defines both.

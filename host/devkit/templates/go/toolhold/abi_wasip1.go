@@ -10,7 +10,10 @@ package toolhold
 // `toolhold build` sets up. The first memory it gives is static; what does not fit there comes from
 // the end of Go's address space, which only the runtime's own function may move.
 
-import "unsafe"
+import (
+	"fmt"
+	"unsafe"
+)
 
 // A text or list as the ABI passes it: where it is, and how long. Go's own pointers have eight
 // bytes here.
@@ -123,6 +126,13 @@ func list[T any](values []T) slice {
 
 //go:wasmexport toolhold:module/tools@0.1.0#list-tools
 func listTools() unsafe.Pointer {
+	defer func() {
+		if reason := recover(); reason != nil {
+			// list-tools cannot fail; the host shows what was written last before the trap.
+			println(fmt.Sprint(reason))
+			trap()
+		}
+	}()
 	records := make([]toolRecord, 0, len(exported))
 	for _, tool := range exported {
 		examples := make([]exampleRecord, 0, len(tool.Examples))
@@ -134,12 +144,13 @@ func listTools() unsafe.Pointer {
 				answer:    text(example.Answer),
 			})
 		}
+		input, output := tool.schemas()
 		records = append(records, toolRecord{
 			name:         text(tool.Name),
 			title:        textIfAny(tool.Title),
 			description:  text(tool.Description),
-			inputSchema:  text(tool.InputSchema),
-			outputSchema: textIfAny(tool.OutputSchema),
+			inputSchema:  text(input),
+			outputSchema: textIfAny(output),
 			annotations:  uint32(tool.Annotations),
 			examples:     list(examples),
 		})

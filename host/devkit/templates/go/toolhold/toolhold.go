@@ -1,5 +1,6 @@
 // Package toolhold writes a Toolhold tool module in Go: tools with a description and a function
-// from an arguments struct to a result, both JSON by their struct tags.
+// from an arguments struct to a result, both JSON by their struct tags. The schemas come from the
+// same tags (schema.go).
 //
 //	func init() {
 //		toolhold.Export(toolhold.Tool{Name: "double", Run: toolhold.Func(double), …})
@@ -16,6 +17,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"reflect"
+	"runtime"
+	"runtime/debug"
 	"strings"
 )
 
@@ -35,12 +40,19 @@ type Tool struct {
 	Title string
 	// Description is what the model chooses by: what the tool does, when to use it, what it returns.
 	Description string
-	// InputSchema and OutputSchema are JSON Schemas as JSON text; the output's may be empty.
+	// InputSchema and OutputSchema are JSON Schemas as JSON text. Left empty, they are made from
+	// the types of Run.
 	InputSchema, OutputSchema string
 	Annotations               Annotations
 	Examples                  []Example
 	// Run is made by Func.
-	Run func(arguments []byte) (any, error)
+	Run Function
+}
+
+// Function is what a tool runs, with the types of its arguments and of its result.
+type Function struct {
+	run               func(arguments []byte) (any, error)
+	arguments, result reflect.Type
 }
 
 // Example is a worked example; small models choose and fill tools by imitation.
@@ -53,8 +65,8 @@ type Example struct {
 
 // Func makes the Run of a tool from a function over types that encoding/json knows. Arguments
 // that the type has no field for are an error.
-func Func[A, O any](run func(A) (O, error)) func([]byte) (any, error) {
-	return func(text []byte) (any, error) {
+func Func[A, O any](run func(A) (O, error)) Function {
+	decoded := func(text []byte) (any, error) {
 		var arguments A
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.DisallowUnknownFields()
@@ -63,6 +75,19 @@ func Func[A, O any](run func(A) (O, error)) func([]byte) (any, error) {
 		}
 		return run(arguments)
 	}
+	return Function{decoded, reflect.TypeFor[A](), reflect.TypeFor[O]()}
+}
+
+// schemas are the tool's own, or else those of its types. Only list-tools needs them.
+func (t Tool) schemas() (input, output string) {
+	input, output = t.InputSchema, t.OutputSchema
+	if input == "" {
+		input = schemaText(t.Run.arguments, true)
+	}
+	if output == "" {
+		output = schemaText(t.Run.result, false)
+	}
+	return input, output
 }
 
 // Error is a tool's failure, in words for the model.
@@ -96,18 +121,19 @@ func Export(tools ...Tool) {
 }
 
 // call runs one tool: the result as JSON text, or why there is none. An error that is not an Error
-// is fatal, and so is a panic.
+// is fatal, and so is a panic, whose stack goes to stderr.
 func call(name string, arguments []byte) (output string, failure *Error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			output, failure = "", Fatal("%s panicked: %v", name, reason)
+			os.Stderr.Write(debug.Stack())
+			output, failure = "", Fatal("%s panicked: %v%s", name, reason, origin())
 		}
 	}()
 	for _, tool := range exported {
 		if tool.Name != name {
 			continue
 		}
-		value, err := tool.Run(arguments)
+		value, err := tool.Run.run(arguments)
 		if err != nil {
 			var typed *Error
 			if !errors.As(err, &typed) {
@@ -124,4 +150,19 @@ func call(name string, arguments []byte) (output string, failure *Error) {
 		return strings.TrimSuffix(text.String(), "\n"), nil
 	}
 	return "", Correctable("no tool `%s` here", name)
+}
+
+// origin is the place in the source at which a panic began: the first frame below the runtime's own.
+func origin() string {
+	var callers [64]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if !strings.HasPrefix(frame.Function, "runtime.") && frame.File != "" {
+			return fmt.Sprintf(" (%s:%d, in %s)", frame.File, frame.Line, frame.Function)
+		}
+		if !more {
+			return ""
+		}
+	}
 }

@@ -1,0 +1,108 @@
+//! A core module as bytes: its sections, and the module without what only a debugger reads.
+
+use std::fs;
+use std::path::Path;
+
+use super::BuildError;
+
+pub const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
+const CUSTOM: u8 = 0;
+/// How the names of DWARF's sections begin.
+const DEBUG: &[u8] = b".debug_";
+
+/// The sections of a module, each with its id; none if it is not one.
+pub fn sections(module: &[u8]) -> Option<Vec<(u8, &[u8])>> {
+    let mut rest = module.strip_prefix(MAGIC)?;
+    let mut sections = Vec::new();
+    while let Some((&id, after)) = rest.split_first() {
+        let (size, after) = unsigned(after)?;
+        let (section, following) = after.split_at_checked(usize::try_from(size).ok()?)?;
+        sections.push((id, section));
+        rest = following;
+    }
+    Some(sections)
+}
+
+/// Appends a section; none if it is too large for one.
+pub fn append(out: &mut Vec<u8>, id: u8, section: &[u8]) -> Option<()> {
+    out.push(id);
+    out.extend(leb(u32::try_from(section.len()).ok()?));
+    out.extend(section);
+    Some(())
+}
+
+/// Takes the debug information out of the module in this file, and leaves the names of its functions, which a trap
+/// tells. The compiler writes both or neither. A file that is no module is left as it is, for others to refuse.
+pub fn keep_names(core: &Path) -> Result<(), BuildError> {
+    let module = fs::read(core).map_err(BuildError::io("read", core))?;
+    let Some(smaller) = without_debug(&module) else {
+        return Ok(());
+    };
+    fs::write(core, smaller).map_err(BuildError::io("write", core))
+}
+
+fn without_debug(module: &[u8]) -> Option<Vec<u8>> {
+    let mut out = MAGIC.to_vec();
+    for (id, section) in sections(module)? {
+        if id == CUSTOM {
+            let (_length, named) = unsigned(section)?;
+            if named.starts_with(DEBUG) {
+                continue;
+            }
+        }
+        append(&mut out, id, section)?;
+    }
+    Some(out)
+}
+
+/// An unsigned LEB128 number of at most 32 bits, and what follows it.
+pub fn unsigned(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let mut value = 0_u64;
+    for (index, byte) in bytes.iter().take(5).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Some((u32::try_from(value).ok()?, &bytes[index + 1..]));
+        }
+    }
+    None
+}
+
+pub fn leb(mut value: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_information_goes_and_names_stay() {
+        let custom = |name: &[u8]| {
+            let mut section = leb(u32::try_from(name.len()).unwrap());
+            section.extend(name);
+            section.extend([7; 200]);
+            section
+        };
+        let module = |names: &[&[u8]]| {
+            let mut out = MAGIC.to_vec();
+            append(&mut out, 5, &[1, 0, 1]).unwrap();
+            for name in names {
+                append(&mut out, CUSTOM, &custom(name)).unwrap();
+            }
+            out
+        };
+        let built = module(&[b".debug_info", b"name", b".debug_line", b"producers"]);
+        assert_eq!(
+            without_debug(&built),
+            Some(module(&[b"name", b"producers"]))
+        );
+        assert_eq!(without_debug(b"\0asm\x0d\0\x01\0"), None);
+        assert_eq!(without_debug(&built[..built.len() - 1]), None);
+    }
+}
