@@ -213,6 +213,7 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         own_tools_only: true,
         allowed: parent.allowed.clone(),
         language: None,
+        tells_language: false,
     })
 }
 
@@ -276,5 +277,6 @@ fn answer(ended: SubAgentEnd) -> ToolResult {
         },
         printed: Vec::new(),
         module: None,
+        cached: None,
     }
 }

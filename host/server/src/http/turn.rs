@@ -3,7 +3,7 @@
 //! The host runs the agent's tools. The client runs the tools that it brings: the run ends with their calls,
 //! as at OpenAI, and the next request brings their results.
 
-use crate::answer::{Answer, CallStatus};
+use crate::answer::{Answer, Call, CallStatus};
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
 use crate::runs::Watcher;
@@ -147,12 +147,19 @@ impl Turn {
         }
         let own = self.answer.steps.iter().flat_map(|step| &step.calls);
         let own = own.filter(|call| {
-            let is_made = !matches!(call.status, CallStatus::Refused | CallStatus::Shielded);
+            // One whose result was blocked was made, and one that was interrupted may have been.
+            let is_made = call.is_begun || call.status == CallStatus::Done;
             is_made && !self.answer.clients.contains(&call.tool)
         });
-        let lines = own.map(|call| match &call.error {
-            None => format!("{} {} returned {}", call.tool, call.arguments, call.result),
-            Some(error) => format!("{} {} failed: {error}", call.tool, call.arguments),
+        let lines = own.map(|call| {
+            let Call {
+                tool, arguments, ..
+            } = call;
+            match (&call.error, call.status) {
+                (Some(error), _) => format!("{tool} {arguments} failed: {error}"),
+                (None, CallStatus::Done) => format!("{tool} {arguments} returned {}", call.result),
+                (None, _) => format!("{tool} {arguments} was begun and has no result"),
+            }
         });
         lines.collect::<Vec<_>>().join("\n")
     }
