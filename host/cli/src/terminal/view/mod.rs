@@ -27,7 +27,7 @@ use toolhold_protocol::result::is_denial;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
-use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
+use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens, took};
 
 /// Most lines shown of a guest's output.
 const MAX_GUEST_LINES: usize = 10;
