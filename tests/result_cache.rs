@@ -36,7 +36,7 @@ fn an_earlier_result_is_shown_as_one_at_the_terminal_and_in_the_audit_log() {
         let done = host.run(&["run", "6*7?", "--base-url", &url, "--model", "m"]);
         assert_eq!(done.stdout.trim(), "42", "{done:?}");
         assert_eq!(done.stderr.matches("cached, ").count(), cached, "{done:?}");
-        let audit = host.run(&["audit", "--json"]);
+        let audit = host.run(&["audit", "search", "--json"]);
         let rows = audit.stdout.lines().map(serde_json::from_str::<Value>);
         let rows: Vec<Value> = rows.map(Result::unwrap).collect();
         let calls: Vec<&Value> = rows.iter().filter(|row| row["action"] == "call").collect();
