@@ -57,7 +57,7 @@ fn an_earlier_result_is_shown_as_one_at_the_terminal_and_in_the_audit_log() {
     let host = Host::new();
     host.write("toolhold.toml", "[run]\nresult_cache = \"always\"\n");
     let refused = host.run(&["modules", "list"]);
-    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
         refused.stderr.contains("off") && refused.stderr.contains("client"),
         "{refused:?}"

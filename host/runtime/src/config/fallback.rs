@@ -89,7 +89,8 @@ impl FallbackTable {
     /// run's own provider; and else those of the built-in order.
     pub fn names(&self, of: FallbackRoutes<'_>) -> Vec<String> {
         if !self.enabled {
-            return self.models.clone();
+            let listed = self.models.iter().filter(|name| *name != OTHERS);
+            return listed.cloned().collect();
         }
         if !self.is_listed() {
             return built_in(of, |server| of.is_near(server));
