@@ -78,8 +78,9 @@ fn it_is_set_by_file_flags_and_variables() {
             3,
             1,
         ),
-        // No other model: the run's model must do without the tool.
-        ("", &[], &[], 4, 0),
+        // Without a list, the other models on this machine are asked.
+        ("", &[], &[], 3, 1),
+        ("[fallback]\nmodels = [\"*\"]", &[], &[], 3, 1),
     ] {
         let bench = FallbackFixture::new(failures, [evaluates("2+2")], configuration);
         let done = bench.run(flags, variables);
@@ -215,4 +216,25 @@ fn replies_are_given_by_another_model_or_the_first_error_is_told() {
             );
         }
     }
+}
+
+/// With the order that is measured, a run begins with the candidate that did better in the runs before it.
+#[test]
+fn a_candidate_that_managed_more_is_asked_first() {
+    let others = [Reply::content("no"), evaluates("2+2"), evaluates("2+2")];
+    let models =
+        "[fallback]\nmodels = [\"other\", \"other/huge\"]\nattempts = 1\norder = \"measured\"";
+    let bench = FallbackFixture::new(3, others, models);
+    let done = bench.run(&[], &[]);
+    assert!(done.stderr.contains("other/huge managed it"), "{done:?}");
+    let own = (0..3).map(|n| evaluates(&format!("2 plus {n}")));
+    let own = Endpoint::start(Scenario::new(own.chain([answers("it is 4")])));
+    let again = FallbackFixture { own, ..bench };
+    let done = again.run(&[], &[]);
+    assert!(done.stderr.contains("other/huge managed it"), "{done:?}");
+    let asked = again.other.requests();
+    let asked: Vec<_> = asked.iter().map(|request| &request["model"]).collect();
+    assert_eq!(asked, ["big", "huge", "huge"]);
+    let replayed = again.host.run(&["replay", "last"]);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
 }

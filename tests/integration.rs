@@ -41,6 +41,7 @@ mod policy;
 mod protocol;
 mod real_model;
 mod requests;
+mod result_cache;
 mod routes;
 mod run;
 mod serve;

@@ -397,6 +397,9 @@ fn unusable_replies_are_counted_by_what_is_wrong_with_them() {
         Reply::content("Nor here."),
         Reply::content("Nor here either."),
         Reply::content("Never."),
+        calls([("no.such_tool", json!({}))]),
+        calls([("no.other_tool", json!({}))]),
+        calls([("no.third_tool", json!({}))]),
     ]));
     let host = host(&format!(
         "[endpoints.default]\nbase_url = \"{}\"\nmodel = \"m\"\n[fallback]\nenabled = false\n",
@@ -406,9 +409,16 @@ fn unusable_replies_are_counted_by_what_is_wrong_with_them() {
     let task = json!({"messages": [{"role": "user", "content": "What is 2+2?"}]});
     assert_eq!(server.post("/v1/agent", &task).good()["output"], "It is 4.");
     server.post("/v1/agent", &task);
+    // A reply that calls nothing that exists is of no use either.
+    server.post("/v1/agent", &task);
     let scraped = server.get("/metrics").text;
     let metrics = samples(&scraped);
-    for (fault, times) in [("unreadable", 4.0), ("empty", 1.0), ("cut_off", 0.0)] {
+    for (fault, times) in [
+        ("unreadable", 4.0),
+        ("empty", 1.0),
+        ("unknown_tool", 3.0),
+        ("cut_off", 0.0),
+    ] {
         let found = sum(&metrics, "toolhold_replies_unusable_total", fault);
         assert!((found - times).abs() < 0.01, "{fault}: {found}\n{scraped}");
     }

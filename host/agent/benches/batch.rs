@@ -88,6 +88,7 @@ impl Toolbox for Upper {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
         };
         Box::pin(async { result })
     }

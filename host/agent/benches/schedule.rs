@@ -79,6 +79,7 @@ fn drive(machine: &mut Machine, reply: Completion) -> usize {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
         };
         effects = machine.handle(Input::Called { id, result }, Duration::ZERO);
     }

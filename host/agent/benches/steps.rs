@@ -114,6 +114,7 @@ fn result() -> ToolResult {
         usage: ToolUsage::default(),
         printed: Vec::new(),
         module: None,
+        cached: None,
     }
 }
 

@@ -60,13 +60,24 @@ pub fn recognise(text: &str) -> Option<&'static str> {
     Some(tag)
 }
 
-/// Records the language of the task, and tells the model to answer in it. A language that was only recognised and is
-/// English adds nothing to the instructions.
+/// Records the language of the task, in which the model is told to answer. It is not told of a language that was only
+/// recognised and is English.
 pub fn keep(request: &mut RunRequest, tag: &str, is_chosen: bool) {
     request.language = Some(tag.to_owned());
-    if tag == ENGLISH && !is_chosen {
-        return;
-    }
+    request.tells_language = is_chosen || tag != ENGLISH;
+}
+
+/// The instructions that the model of a run is given: its own, and the language of its task. What the operator and the
+/// author of an agent decide are the instructions alone, whatever language its users write.
+pub fn told_instructions(request: &RunRequest) -> Cow<'_, str> {
+    let instructions = request.instructions.as_str();
+    let Some(tag) = request
+        .language
+        .as_deref()
+        .filter(|_| request.tells_language)
+    else {
+        return instructions.into();
+    };
     let known = LANGUAGES.iter().find(|(_, known)| *known == tag);
     let name: Cow<'_, str> = known.map_or_else(
         || format!("{tag:?}").into(),
@@ -76,11 +87,11 @@ pub fn keep(request: &mut RunRequest, tag: &str, is_chosen: bool) {
         "The language of the task is {name}: write the texts of your final output in it, unless the task asks for \
          another one."
     );
-    let instructions = &mut request.instructions;
-    if !instructions.is_empty() {
-        instructions.push_str("\n\n");
+    if instructions.is_empty() {
+        kept.into()
+    } else {
+        format!("{instructions}\n\n{kept}").into()
     }
-    instructions.push_str(&kept);
 }
 
 #[cfg(test)]
@@ -122,7 +133,8 @@ mod tests {
             request.instructions = "Be short.".into();
             keep(&mut request, tag, is_chosen);
             assert_eq!(request.language.as_deref(), Some(tag));
-            request.instructions
+            assert_eq!(request.instructions, "Be short.");
+            told_instructions(&request).into_owned()
         };
         assert_eq!(kept("en", false), "Be short.");
         for (tag, is_chosen, name) in [

@@ -39,6 +39,13 @@ pub trait Toolbox: Send + Sync + Debug {
     /// There is no such module, in words that say what there is.
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
 
+    /// Everything that the result of a call depends on besides its tool's name, its arguments and its context: which code
+    /// runs it, under which grant, on whose behalf. Calls for which this is equal may be given one another's results,
+    /// where the run allows that. Absent, as by default: every call is made.
+    fn result_depends_on(&self, _call: &ToolCall) -> Option<Value> {
+        None
+    }
+
     /// Runs one call. Must return within `call.timeout`, in which the time does not count that a person takes who is
     /// asked about a call that it makes; must stop working when dropped. Called concurrently.
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult>;
@@ -235,6 +242,7 @@ where
                 },
                 printed: Vec::new(),
                 module: None,
+                cached: None,
             }
         })
     }

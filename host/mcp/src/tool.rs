@@ -46,6 +46,7 @@ impl Activity for McpTool {
                 },
                 printed: self.server.printed(),
                 module: None,
+                cached: None,
             }
         })
     }

@@ -3,6 +3,7 @@
 use crate::offer::OfferedTool;
 use crate::tool::McpTool;
 use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, Toolbox};
 use toolhold_policy::tool_name;
@@ -64,6 +65,17 @@ impl<T: Toolbox> Toolbox for McpToolbox<T> {
                 tool.clone(),
             ))))),
             None => self.inner.module(name),
+        }
+    }
+
+    /// What a server's tool says depends on the server, whose state is its own.
+    fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
+        match self.runners.get(&call.tool) {
+            Some(runner) => Some(json!({
+                "server": runner.server.settings.name,
+                "is_withheld": runner.is_withheld,
+            })),
+            None => self.inner.result_depends_on(call),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::failure::ToolFailure;
 use crate::fallback::Stage;
 use crate::meta::Meta;
 use crate::reference::Path;
-use crate::result::ToolUsage;
+use crate::result::{Cached, ToolUsage};
 use crate::routing::Routing;
 use crate::settings::RunRequest;
 use crate::shield::{Judgement, ScreeningResult, ShieldPlace};
@@ -217,6 +217,9 @@ pub enum EventKind {
         /// The host answered itself: the call was latent, or refused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_host: bool,
+        /// The tool was not called: this is the result of an earlier call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cached: Option<Cached>,
     },
     /// An attempt of a call failed for now, and the call is made again after a wait.
     ToolRetry {

@@ -69,6 +69,7 @@ pub mod plan;
 pub mod privacy;
 pub mod reference;
 pub mod result;
+pub mod result_cache;
 pub mod routing;
 pub mod saved;
 pub mod settings;

@@ -4,6 +4,7 @@ use crate::cost::Amount;
 use crate::failure::ToolFailure;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 /// How a line of [`ToolResult::printed`] begins that names what the call was refused, and one that names what its
 /// module asks for and was not granted. They are the host's: what a tool writes stands after its source.
@@ -25,6 +26,20 @@ pub struct ToolResult {
     /// SHA-256 of the module that ran, in hex, if one did: for the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
+    /// The earlier call whose result this is, where the tool was not called again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<Cached>,
+}
+
+/// The call whose result another call is given (docs/protocol.md, 7.8).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cached {
+    /// Its run.
+    pub run: Uuid,
+    /// Its id.
+    pub call: String,
+    /// Milliseconds since it ended.
+    pub age_ms: u64,
 }
 
 impl ToolResult {
@@ -34,6 +49,7 @@ impl ToolResult {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
         }
     }
 }

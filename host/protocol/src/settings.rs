@@ -8,6 +8,7 @@ use crate::contract::Contract;
 use crate::cost::{Amount, Price};
 use crate::fallback::Fallback;
 use crate::privacy::Privacy;
+use crate::result_cache::ResultCaching;
 use crate::shield::Policy;
 use crate::tool_retry::ToolRetryPolicy;
 use crate::window::Window;
@@ -59,6 +60,9 @@ pub struct RunRequest {
     /// The language of the task, a BCP 47 tag, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,
+    /// Whether the model is told to answer in that language, beside the instructions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells_language: bool,
 }
 
 impl RunRequest {
@@ -77,6 +81,7 @@ impl RunRequest {
             own_tools_only: false,
             allowed: None,
             language: None,
+            tells_language: false,
         }
     }
 }
@@ -115,6 +120,9 @@ pub struct Settings {
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
     pub tool_retry: ToolRetryPolicy,
+    /// Which calls are given the result of an earlier one.
+    #[serde(skip_serializing_if = "ResultCaching::is_default")]
+    pub result_cache: ResultCaching,
     /// Calls of one step that run at the same time.
     pub parallel_calls: usize,
     /// Calls in one solution.
@@ -209,6 +217,7 @@ impl Default for Settings {
             timeout: Duration::from_mins(10),
             call_timeout: Duration::from_mins(1),
             tool_retry: ToolRetryPolicy::default(),
+            result_cache: ResultCaching::default(),
             parallel_calls: 4,
             max_calls: 8,
             wiring: Wiring::Auto,

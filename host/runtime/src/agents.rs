@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use toolhold_agent::calls::{KeptResults, ResultCache};
 use toolhold_agent::guard::shield::Shields;
+use toolhold_agent::run::CandidateOutcomes;
 use toolhold_agent::{Activities, Driver, Toolbox};
 use toolhold_mcp::{McpToolbox, Servers};
 use toolhold_model::{Model, ModelError};
@@ -38,6 +40,7 @@ pub struct Agent {
     output_schema: Option<Value>,
     model: Arc<dyn Model>,
     candidates: BTreeMap<String, Arc<dyn Model>>,
+    outcomes: Option<Arc<dyn CandidateOutcomes>>,
     known: ProbedDialects,
     shields: Shields,
     servers: Servers,
@@ -46,6 +49,7 @@ pub struct Agent {
     registry: Registry,
     /// The part of the modules' grants that the agent may use, for calls that begin now, also in older runs.
     live: LiveBounds,
+    results: Arc<ResultCache>,
 }
 
 /// The client of a run, and the part of the agent's tools that it may use.
@@ -98,6 +102,7 @@ impl Agent {
             output_schema: agent.output_schema.clone(),
             model: selected.model,
             candidates: selected.candidates,
+            outcomes: selected.outcomes,
             known: selected.known,
             shields,
             servers: Servers::new(config.servers(), &config.pins(), tools),
@@ -105,6 +110,7 @@ impl Agent {
             remote: config.remote_requests(),
             registry: registry.clone(),
             live: kept.live(name),
+            results: kept.results.clone(),
             config,
         })
     }
@@ -143,6 +149,8 @@ impl Agent {
             activities,
             shields,
             candidates: self.candidates.clone(),
+            outcomes: self.outcomes.clone(),
+            results: KeptResults::new(self.results.clone(), &behalf.owner),
             ..Driver::new(self.model.clone(), Arc::new(toolbox))
         };
         (driver, notes)
@@ -281,6 +289,8 @@ struct ReloadState {
     requests: Mutex<BTreeMap<PathBuf, RequestsFolder>>,
     /// By agent.
     live: Mutex<BTreeMap<String, LiveBounds>>,
+    /// Results that runs of all agents keep for later calls.
+    results: Arc<ResultCache>,
 }
 
 impl ReloadState {

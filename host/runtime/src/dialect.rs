@@ -1,8 +1,10 @@
 //! Applies the results of `toolhold doctor --probe` to runs.
 
+use crate::candidate_scores::CandidateScores;
 use crate::config::{Configuration, EndpointTable};
 use crate::probed::Dialects;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toolhold_model::{Delivery, Dialect, Model as _, OpenAiModel, ProbeVerdict};
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::contract::Contract;
@@ -14,6 +16,8 @@ pub struct ProbedDialects {
     endpoints: BTreeMap<String, Dialect>,
     /// The contracts of the fallback's candidates, by their names.
     candidates: BTreeMap<String, (Contract, Forcing)>,
+    /// What the candidates did before, where their order depends on it.
+    scores: Option<Arc<CandidateScores>>,
 }
 
 impl ProbedDialects {
@@ -26,6 +30,10 @@ impl ProbedDialects {
         self.candidates.insert(name.to_owned(), how);
     }
 
+    pub(crate) fn measured(&mut self, scores: Option<Arc<CandidateScores>>) {
+        self.scores = scores;
+    }
+
     /// Whether the candidate is this endpoint.
     pub fn is_candidate(&mut self, name: &str, endpoint: &str) {
         if let Some(dialect) = self.endpoints.get(endpoint).cloned() {
@@ -33,9 +41,8 @@ impl ProbedDialects {
         }
     }
 
-    /// Decides what the configuration leaves open: the contract that all answering endpoints support, and the
-    /// window, half of which a reply may use. Warnings for the user go to stderr.
-    /// may take half of it. What a person should know of that is said on stderr.
+    /// Decides what the configuration leaves open: the contract that all answering endpoints support, the window, half
+    /// of which a reply may use, and the order of the fallback's candidates. Warnings for the user go to stderr.
     pub fn adapt(&self, settings: &mut Settings, config: &Configuration) {
         self.adapt_candidates(settings, config);
         let endpoints = config.routes().endpoints_of(&config.endpoint);
@@ -93,6 +100,9 @@ impl ProbedDialects {
                     candidate.contract = *contract;
                 }
             }
+        }
+        if let Some(scores) = &self.scores {
+            scores.order(&mut settings.fallback.candidates);
         }
     }
 }

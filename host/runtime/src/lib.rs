@@ -41,6 +41,7 @@
 
 pub mod agents;
 pub mod cancellation;
+mod candidate_scores;
 pub mod components;
 pub mod config;
 pub mod dialect;

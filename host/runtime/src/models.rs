@@ -1,6 +1,7 @@
 //! Builds what answers a run's requests: an endpoint, a pool, or the router, as the configuration says; and
 //! the models that are asked beside it, by shields and in fallbacks.
 
+use crate::candidate_scores::{CandidateScores, ScoreBook};
 use crate::config::{Configuration, EndpointTable, FallbackCandidate, ROUTER, RouteTarget, Routes};
 use crate::dialect;
 use crate::dialect::ProbedDialects;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use toolhold_agent::router::{Class, Router, RouterPolicy};
+use toolhold_agent::run::CandidateOutcomes;
 use toolhold_model::route::{
     Endpoint, EndpointPolicy, Member, Pool, PoolPolicy, Protection, Retry,
 };
@@ -34,6 +36,8 @@ pub struct RunModels {
     pub model: Arc<dyn Model>,
     /// The candidates of `[fallback]`, by name.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
+    /// Told what the candidates do, where their order depends on it.
+    pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
     /// What was probed of the endpoints.
     pub known: ProbedDialects,
 }
@@ -42,9 +46,12 @@ pub struct RunModels {
 pub type Guards = BTreeMap<String, Arc<dyn Model>>;
 
 /// Limits and breakers of servers, shared by all configurations that name the same server: the variants of an
-/// evaluation use it at the same time.
+/// evaluation use it at the same time. So is what is known of the candidates of fallbacks.
 #[derive(Debug, Clone, Default)]
-pub struct SharedProtection(Arc<Mutex<Vec<ProtectedServer>>>);
+pub struct SharedProtection {
+    servers: Arc<Mutex<Vec<ProtectedServer>>>,
+    scores: ScoreBook,
+}
 
 #[derive(Debug)]
 struct ProtectedServer {
@@ -58,7 +65,7 @@ struct ProtectedServer {
 impl SharedProtection {
     /// Configurations with different limits for a server do not share them.
     fn of(&self, name: &str, table: &EndpointTable) -> Arc<Protection> {
-        let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let policy = table.policy();
         let is_it = |known: &&ProtectedServer| {
             known.name == name
@@ -133,9 +140,14 @@ impl<'a> Models<'a> {
             Some(RouteTarget::Router) => Arc::new(self.router().await?),
             _ => self.model(&self.config.endpoint).await?,
         };
+        let candidates = self.candidates()?;
+        let scores = CandidateScores::load(self.config, &self.spared.scores);
+        let outcomes = scores.clone();
+        self.known.measured(scores);
         Ok(RunModels {
             model,
-            candidates: self.candidates()?,
+            candidates,
+            outcomes: outcomes.map(|scores| scores as Arc<dyn CandidateOutcomes>),
             known: self.known,
         })
     }
@@ -217,13 +229,21 @@ impl<'a> Models<'a> {
     fn candidates(&mut self) -> Result<BTreeMap<String, Arc<dyn Model>>> {
         let mut candidates: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
         for name in self.config.candidates() {
-            let Some(named) = self.config.candidate(name) else {
+            let Some(named) = self.config.candidate(&name) else {
                 continue;
             };
             let table = named.endpoint;
-            let endpoint = self.candidate(name, &named)?;
+            let endpoint = match self.candidate(&name, &named) {
+                Ok(endpoint) => endpoint,
+                // A run must not fail for an endpoint that nobody named for it.
+                Err(error) if !self.config.lists_candidates() => {
+                    tracing::warn!(name, %error, "the fallback cannot ask this endpoint");
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let retry = Retry::new(endpoint, table.retry()).hedging(table.hedge_after());
-            candidates.insert(name.to_owned(), Arc::new(retry));
+            candidates.insert(name, Arc::new(retry));
         }
         Ok(candidates)
     }

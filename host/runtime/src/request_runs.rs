@@ -150,6 +150,7 @@ impl RequestRunner for Runs {
                     outcome: outcome(done, name, id).map(ToolOutput::from),
                     printed: Vec::new(),
                     module: None,
+                    cached: None,
                 },
                 Err(failure) => ToolResult::failed(failure),
             }

@@ -4,7 +4,7 @@ use crate::components::{Components, Sources, ends_in};
 use crate::remote_requests::{FetchedRequests, RemoteRequests};
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::Mutex;
@@ -13,13 +13,16 @@ use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
-    CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Output, Permit,
-    Restriction, ToolSpec,
+    CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
+    Permit, Restriction, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::Registry;
+
+/// How the interface is named by which a module asks about its call.
+const CURRENT_CALL: &str = "/current-call";
 
 /// The tools of a registry's modules, or those of them that a run may use, and saved Requests: what
 /// [`toolhold_agent::Driver`] takes as its toolbox.
@@ -323,6 +326,26 @@ impl Toolbox for SandboxTools {
         })
     }
 
+    fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
+        let module = self.components.registry().module_of(&call.tool)?;
+        let grant = module.grant();
+        let scratch = grant.scratch.as_ref();
+        let has_session = scratch.is_some_and(|scratch| scratch.keep == Keep::Session);
+        let asks = module.imports.iter().any(|it| it.contains(CURRENT_CALL));
+        let restrictions = match &call.restrictions {
+            Some(restrictions) => Some(restrictions.clone()),
+            None => self.narrowing.now(),
+        };
+        Some(json!({
+            "module": module.digest.to_string(),
+            "grant": *grant,
+            "restrictions": restrictions.as_deref(),
+            "tenant": self.tenant,
+            "session": has_session.then_some(&self.session),
+            "told": asks.then_some((&call.reserved, call.schema.as_deref())),
+        }))
+    }
+
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
             match self.report(call).await {
@@ -389,6 +412,7 @@ pub fn result(report: CallReport) -> ToolResult {
         usage,
         printed,
         module,
+        cached: None,
     }
 }
 

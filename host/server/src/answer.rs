@@ -78,6 +78,23 @@ pub struct Call {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     pub duration_ms: f64,
+    /// The tool was not called: this is the result of an equal call before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<CachedResult>,
+    /// Whether its tool was called.
+    #[serde(skip)]
+    pub is_begun: bool,
+}
+
+/// The call whose result another call was given.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct CachedResult {
+    /// The id of that call.
+    pub call: String,
+    /// Its run.
+    pub run: Uuid,
+    /// How old the result is.
+    pub age_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
@@ -92,6 +109,10 @@ pub enum CallStatus {
     Refused,
     /// A shield blocked its arguments, so that it was not made, or its result.
     Shielded,
+    /// The server was stopped while the call ran, and it may not be made again: it is not known whether it took effect.
+    Unknown,
+    /// The run ended while the call ran.
+    Cancelled,
     /// The call is the client's to make.
     Client,
 }
@@ -99,12 +120,16 @@ pub enum CallStatus {
 /// The kind of a failure that is a shield's (docs/protocol.md, 7.10).
 const SHIELD: &str = "shield";
 
+/// The kind of a failure of a call during which the process ended.
+const INTERRUPTED: &str = "interrupted";
+
 impl CallStatus {
-    fn of(outcome: &ToolOutcome, by_host: bool) -> Self {
+    fn of(outcome: &ToolOutcome, by_host: bool, is_begun: bool) -> Self {
         match outcome {
             ToolOutcome::Output(_) => Self::Done,
             ToolOutcome::Error(failure) if failure.kind == SHIELD => Self::Shielded,
-            ToolOutcome::Error(_) if by_host => Self::Refused,
+            ToolOutcome::Error(failure) if is_begun && failure.kind == INTERRUPTED => Self::Unknown,
+            ToolOutcome::Error(_) if by_host && !is_begun => Self::Refused,
             ToolOutcome::Error(_) => Self::Failed,
         }
     }
@@ -157,6 +182,7 @@ impl Answer {
                 let is_clients = self.clients.contains(&call.tool);
                 self.update(&call.id, &call.tool, |made| {
                     made.arguments = arguments;
+                    made.is_begun = true;
                     if is_clients {
                         made.status = CallStatus::Client;
                     }
@@ -176,11 +202,17 @@ impl Answer {
                 outcome,
                 usage,
                 by_host,
+                cached,
                 ..
             } => {
                 self.update(id, tool, |call| {
                     call.duration_ms = usage.duration_us as f64 / 1_000.0;
-                    call.status = CallStatus::of(outcome, *by_host);
+                    call.status = CallStatus::of(outcome, *by_host, call.is_begun);
+                    call.cached = cached.as_ref().map(|cached| CachedResult {
+                        call: cached.call.clone(),
+                        run: cached.run,
+                        age_ms: cached.age_ms,
+                    });
                     match outcome {
                         ToolOutcome::Output(value) => call.result.clone_from(value),
                         ToolOutcome::Error(failure) => call.error = Some(failure.message.clone()),
@@ -207,6 +239,10 @@ impl Answer {
                 ..
             } => {
                 self.reason = Some(*reason);
+                let calls = self.steps.iter_mut().flat_map(|step| &mut step.calls);
+                for call in calls.filter(|call| call.status == CallStatus::Running) {
+                    call.status = CallStatus::Cancelled;
+                }
                 self.output.clone_from(output);
                 self.error = error
                     .as_ref()

@@ -53,6 +53,8 @@ pub const STOP_REASON: &str = "toolhold.run.stop_reason";
 pub const FUEL: &str = "toolhold.tool.fuel";
 pub const MEMORY: &str = "toolhold.tool.memory";
 pub const MODULE: &str = "toolhold.tool.module.digest";
+/// Whether a call was given the result of an earlier one.
+pub const CACHED: &str = "toolhold.tool.cached";
 pub const ENDPOINT: &str = "toolhold.endpoint";
 pub const ATTEMPT: &str = "toolhold.attempt";
 /// `cut_off`, `filtered`, `only_thought`, `empty` or `unreadable`.

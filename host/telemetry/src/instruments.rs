@@ -33,6 +33,7 @@ pub struct Instruments {
     unusable: Counter<u64>,
     retries: Counter<u64>,
     tool_retries: Counter<u64>,
+    tool_cached: Counter<u64>,
     fallbacks: Counter<u64>,
     runs: Counter<u64>,
     endpoint_wait: Histogram<f64>,
@@ -115,6 +116,10 @@ impl Instruments {
                 "toolhold.tool.retries",
                 "Calls of tools that were made again",
             ),
+            tool_cached: counter(
+                "toolhold.tool.cached",
+                "Calls that were given the result of an earlier one",
+            ),
             fallbacks: counter(
                 "toolhold.fallbacks",
                 "Calls and replies that another model was asked for",
@@ -160,6 +165,12 @@ impl Instruments {
 
     pub fn next_chunk(&self, models: &[KeyValue], after: Duration) {
         self.next_chunk.record(after.as_secs_f64(), models);
+    }
+
+    /// A call was given the result of an earlier one.
+    pub fn cached(&self, tool: &str) {
+        let own = [KeyValue::new(names::TOOL_NAME, tool.to_owned())];
+        self.tool_cached.add(1, &own);
     }
 
     pub fn called(&self, tool: &str, error: Option<&str>, usage: &ToolUsage) {

@@ -69,6 +69,8 @@ struct AgentRun {
     chat: Option<Chat>,
     /// What is wrong with the last reply, if it turns out that it cannot be used.
     fault: Option<&'static str>,
+    /// Whether all calls of the last reply that were answered so far are of tools that do not exist.
+    calls_no_tool: Option<bool>,
     calls: BTreeMap<String, OpenCall>,
     /// Sub-agents, by the id of the call that started each.
     subs: BTreeMap<String, AgentRun>,
@@ -191,6 +193,8 @@ fn is_of_a_call(first: &EventKind) -> bool {
     matches!(
         first,
         EventKind::ToolStart { .. }
+            | EventKind::Plan { .. }
+            | EventKind::Repaired { .. }
             | EventKind::ToolResult { .. }
             | EventKind::Approval { .. }
             | EventKind::Shield(_)
@@ -223,6 +227,7 @@ impl AgentRun {
                 self.span.set(model);
             }
             EventKind::Request { same, body, .. } => {
+                self.of_no_use(instruments);
                 let named = body.get("model").and_then(serde_json::Value::as_str);
                 match named {
                     Some(model) => model.clone_into(&mut self.asked),
@@ -294,6 +299,7 @@ impl AgentRun {
                 spans.capture(&span, names::TOOL_ARGUMENTS, || {
                     filled.as_ref().unwrap_or(&call.arguments).clone()
                 });
+                self.calls_no_tool = Some(false);
                 let tool = call.tool.clone();
                 self.calls.insert(call.id.clone(), OpenCall { span, tool });
             }
@@ -303,6 +309,7 @@ impl AgentRun {
                 outcome,
                 usage,
                 module,
+                cached,
                 ..
             } => {
                 self.fault = None;
@@ -311,6 +318,11 @@ impl AgentRun {
                     sub.end(at_ms, Some("cancelled"));
                 }
                 let begun = self.calls.remove(id);
+                if begun.is_none() {
+                    let is_unknown = matches!(outcome, ToolOutcome::Error(failure) if failure.kind == UNKNOWN_TOOL);
+                    let so_far = self.calls_no_tool.unwrap_or(true);
+                    self.calls_no_tool = Some(so_far && is_unknown);
+                }
                 // A module calls nothing but tools that there are.
                 let is_known =
                     begun.is_some() || self.tools.contains(tool) || self.caller.is_some();
@@ -325,8 +337,13 @@ impl AgentRun {
                     }
                     ToolOutcome::Error(failure) => Some(failure.kind.as_str()),
                 };
-                instruments.called(tool, error, usage);
-                spans::called(&span, usage, module.as_deref());
+                if cached.is_some() {
+                    instruments.cached(tool);
+                    span.set(KeyValue::new(names::CACHED, true));
+                } else {
+                    instruments.called(tool, error, usage);
+                    spans::called(&span, usage, module.as_deref());
+                }
                 span.end(at_ms, error);
             }
             EventKind::ToolRetry { retry, .. } => {
@@ -349,6 +366,7 @@ impl AgentRun {
             }
             EventKind::Repaired { repairs, .. } => instruments.repaired(repairs.len() as u64),
             EventKind::Done { reason, steps, .. } => {
+                self.of_no_use(instruments);
                 if *reason == StopReason::Unusable {
                     self.unusable(instruments);
                 }
@@ -372,6 +390,13 @@ impl AgentRun {
     fn unusable(&mut self, instruments: &Instruments) {
         if let Some(fault) = self.fault.take() {
             instruments.unusable(&self.asked, fault);
+        }
+    }
+
+    /// Counts the last reply, if all that it did was to call tools that do not exist.
+    fn of_no_use(&mut self, instruments: &Instruments) {
+        if self.calls_no_tool.take() == Some(true) {
+            instruments.unusable(&self.asked, UNKNOWN_TOOL);
         }
     }
 
@@ -432,6 +457,9 @@ fn fault(completion: &Completion) -> &'static str {
         _ => "unreadable",
     }
 }
+
+/// The kind of failure of a call whose tool does not exist; and what is wrong with a reply that makes no other calls.
+const UNKNOWN_TOOL: &str = "unknown_tool";
 
 /// The conventions' label for values that are not told apart.
 const OTHER: &str = "_OTHER";

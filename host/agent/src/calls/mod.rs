@@ -24,6 +24,7 @@
 
 pub(crate) mod approve;
 mod budget;
+mod cached;
 mod check;
 mod compiled;
 mod nested;
@@ -38,6 +39,8 @@ mod tools;
 
 pub use approve::{CallApprover, NoDecision};
 pub use budget::{CallBudget, CallPermit, NoBudget, Unlimited};
+pub(crate) use cached::ResultsOfRun;
+pub use cached::{KeptResults, ResultCache};
 pub use check::{CallChecks, SchemaError, ToolCheck};
 pub use compiled::validator;
 pub use nested::NestedCaller;

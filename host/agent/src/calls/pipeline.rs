@@ -6,7 +6,8 @@ use crate::calls::privacy::{PartyPrivacy, hidden, revealed};
 use crate::calls::record::{CallEnd, CallRecorder, CallRecording, NewCall};
 use crate::calls::screen::{screen, screen_result, screened_arguments};
 use crate::calls::{
-    Attempts, CallBudget, CallableTool, CallableTools, NestedCaller, NestedEffects, NoBudget,
+    Attempts, CallBudget, CallableTool, CallableTools, KeptResults, NestedCaller, NestedEffects,
+    NoBudget,
 };
 use crate::guard::shield::{Screening, Shields};
 use crate::toolbox::{ToolCall, Toolbox};
@@ -32,6 +33,8 @@ pub struct CallRules {
     pub call_timeout: Duration,
     /// Further attempts of calls that failed for now.
     pub tool_retry: ToolRetryPolicy,
+    /// Results that calls of a run may be given. By default there are none.
+    pub results: KeptResults,
     /// Whether light faults of arguments are put right. A program or a person that calls a tool directly is told
     /// of the fault instead.
     pub repair: bool,
@@ -210,8 +213,16 @@ impl CallPipeline {
             caller.effects.note(tool.bound.tool.annotations);
         }
         let (mut call, effects) = self.tool_call(request, arguments, seen.clone());
+        let (rules, toolbox) = (&self.rules, &*self.toolbox);
+        let mut caching = rules
+            .results
+            .begin(&call, &tool.bound, &rules.approvals, toolbox);
+        let known = caching.known();
         let mut attempts = Attempts::new(self.rules.tool_retry, &call, &tool.bound, effects);
         let mut result = loop {
+            if let Some(known) = known {
+                break known;
+            }
             let result = self.toolbox.call(&call).await;
             let retry = match attempts.judge(&call, result, &*self.budget) {
                 ControlFlow::Break(result) => break result,
@@ -221,6 +232,7 @@ impl CallPipeline {
             recording.event(again).await;
             attempts.wait(&mut call).await;
         };
+        caching.keep(&result);
         let outcome = match &seen {
             Some(seen) => revealed(&**seen, result.outcome),
             None => result.outcome,

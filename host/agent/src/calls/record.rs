@@ -45,6 +45,7 @@ impl CallEnd {
                 usage: ToolUsage::default(),
                 printed: Vec::new(),
                 module: None,
+                cached: None,
             },
             by_host: true,
         }

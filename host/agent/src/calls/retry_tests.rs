@@ -74,6 +74,7 @@ impl Toolbox for Flaky {
                 },
                 printed: vec!["denied: a file".into(), format!("attempt {attempt}")],
                 module: None,
+                cached: None,
             }
         })
     }

@@ -300,6 +300,7 @@ fn input(event: &EventKind) -> Option<Input> {
             usage,
             printed,
             module,
+            cached,
             ..
         } => Input::Called {
             id: id.clone(),
@@ -318,6 +319,7 @@ fn input(event: &EventKind) -> Option<Input> {
                 usage: *usage,
                 printed: printed.clone(),
                 module: module.clone(),
+                cached: cached.clone(),
             },
         },
         EventKind::Done {

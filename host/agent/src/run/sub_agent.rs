@@ -214,6 +214,7 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         own_tools_only: true,
         allowed: parent.allowed.clone(),
         language: None,
+        tells_language: false,
     })
 }
 
@@ -277,5 +278,6 @@ fn answer(ended: SubAgentEnd) -> ToolResult {
         },
         printed: Vec::new(),
         module: None,
+        cached: None,
     }
 }

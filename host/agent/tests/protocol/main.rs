@@ -9,6 +9,7 @@
 mod advisors;
 mod approval;
 mod branches;
+mod cached_results;
 mod client_calls;
 mod costs;
 mod council;

@@ -298,6 +298,11 @@ async fn arguments_of_a_nested_call_are_repaired_like_those_of_any_call() {
             assert_eq!(kinds, ["repaired", "tool_start", "tool_result"]);
         } else {
             assert_eq!(echo.count(), 0);
+            // One that is refused never began: its arguments are told with its end.
+            assert_eq!(kinds, ["plan", "tool_result"]);
+            let told = &within(&events)[0]["calls"][0];
+            assert_eq!(told["arguments"], json!({"of": 1, "n": "5"}));
+            assert_eq!(told["id"], within(&events)[1]["id"]);
             let message = results(&events)[0].1["error"]["message"].to_string();
             assert!(message.contains("do not fit"), "{message}");
         }

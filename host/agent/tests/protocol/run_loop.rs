@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toolhold_agent::Activities;
 use toolhold_agent::run::replay::replay;
+use toolhold_agent::{Activities, language};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::context::Message;
@@ -18,7 +18,7 @@ use toolhold_protocol::cost::{Amount, Price};
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::settings::Settings;
+use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, Settings};
 
 /// The model's last piece is held back until the first of three calls is over: had it not begun
 /// before, neither would ever end.
@@ -894,4 +894,27 @@ async fn another_notation_is_put_right_and_an_ambiguous_one_goes_back() {
             change("number_notation", "/price", "1,234.50", "1234.5"),
         ])]
     );
+}
+
+/// The policy is what the operator decided, and not which language a user writes.
+#[tokio::test]
+async fn the_language_of_the_task_is_told_and_is_no_part_of_the_policy() {
+    let mut hashes = Vec::new();
+    for (tag, is_told) in [("en", false), ("de", true)] {
+        let script = Script::new([Reply::output("4")]);
+        let mut asked = request([]);
+        language::keep(&mut asked, tag, false);
+        let events = run(&driver(&script, Activities::default()), asked).await;
+        let EventKind::Run { request, .. } = &events[0].kind else {
+            panic!("{}", lines(&events))
+        };
+        assert_eq!(request.instructions, DEFAULT_INSTRUCTIONS);
+        assert_eq!(request.language.as_deref(), Some(tag));
+        hashes.push(request.policy.hash.clone());
+        let told = script
+            .told(0)
+            .contains("The language of the task is German");
+        assert_eq!(told, is_told, "{tag}");
+    }
+    assert_eq!(hashes[0], hashes[1]);
 }

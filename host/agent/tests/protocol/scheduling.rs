@@ -311,6 +311,7 @@ impl Activity for Sees {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
         }))
     }
 }

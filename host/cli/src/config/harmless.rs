@@ -175,7 +175,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 46] = [
+    const DANGEROUS: [&str; 50] = [
         // 0 is a share of the machine, which any number may exceed.
         "modules.kept_bytes",
         // Who is asked, with which key, and what for.
@@ -186,6 +186,7 @@ mod tests {
         "fallback.models",
         "fallback.max_tool_failures",
         "fallback.tool_errors",
+        "fallback.order",
         // How soon a tool that is busy is called again.
         "tool_retry.backoff_ms",
         "tool_retry.max_backoff_ms",
@@ -193,6 +194,10 @@ mod tests {
         "run.currency",
         // Off by default only to measure.
         "run.repair",
+        // What a model is told in place of what a tool says now.
+        "run.result_cache",
+        "run.result_cache_tools",
+        "run.result_cache_ms",
         // Moves data between tools that the model never sees.
         "run.wiring",
         // Whether calls that advisors are against are held.

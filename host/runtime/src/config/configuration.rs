@@ -2,10 +2,11 @@
 
 mod check;
 
+use crate::config::ROUTER;
 use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
 use crate::config::endpoint::EndpointTable;
 use crate::config::fallback;
-use crate::config::fallback::{FallbackCandidate, FallbackTable};
+use crate::config::fallback::{FallbackCandidate, FallbackOrder, FallbackRoutes, FallbackTable};
 use crate::config::mcp::McpTable;
 use crate::config::modules::{CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
@@ -31,6 +32,7 @@ use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::compose::Shape;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::settings::Wiring;
 use toolhold_protocol::window::Window;
@@ -134,6 +136,9 @@ struct RunTable {
     wiring: Wiring,
     council: CouncilMode,
     max_depth: u32,
+    result_cache: CacheScope,
+    result_cache_tools: Vec<String>,
+    result_cache_ms: u64,
     max_tools: usize,
 }
 
@@ -239,14 +244,40 @@ impl Configuration {
             .map_or(&self.endpoint, |endpoint| &endpoint.base_url)
     }
 
-    /// The models that `[fallback]` lists.
-    pub fn candidates(&self) -> impl Iterator<Item = &str> {
-        self.tables.fallback.names().iter().map(String::as_str)
+    /// The candidates of the fallback in the order in which they are asked: those that are listed, or those of the
+    /// built-in order.
+    pub fn candidates(&self) -> Vec<String> {
+        self.with_fallback(FallbackTable::names)
     }
 
-    /// The configuration of one candidate of `[fallback]`.
+    /// Whether the operator lists them.
+    pub fn lists_candidates(&self) -> bool {
+        self.tables.fallback.is_listed()
+    }
+
+    /// Whether the listed order counts, or what the candidates did before.
+    pub fn fallback_order(&self) -> FallbackOrder {
+        self.tables.fallback.order()
+    }
+
+    /// The configuration of one candidate of the fallback.
     pub fn candidate(&self, name: &str) -> Option<FallbackCandidate<'_>> {
         fallback::named(name, &self.tables.endpoints, &self.endpoint)
+    }
+
+    fn with_fallback<T>(&self, read: impl FnOnce(&FallbackTable, FallbackRoutes<'_>) -> T) -> T {
+        let routes = self.routes();
+        let mut beside: BTreeSet<&str> = self.guards().map(|(_, endpoint)| endpoint).collect();
+        let answering = routes.endpoints_of(ROUTER);
+        let deciding = routes.endpoints_of(&routes.router.model).into_iter();
+        let deciding = deciding.map(|(name, _)| name);
+        beside.extend(deciding.filter(|name| answering.iter().all(|(other, _)| other != name)));
+        let of = FallbackRoutes {
+            routes,
+            own: &self.endpoint,
+            beside: &beside,
+        };
+        read(&self.tables.fallback, of)
     }
 
     pub fn settings(&self) -> Settings {
@@ -265,6 +296,11 @@ impl Configuration {
             timeout: Duration::from_millis(run.timeout_ms),
             call_timeout: Duration::from_millis(run.call_timeout_ms),
             tool_retry: self.tables.tool_retry.policy(),
+            result_cache: ResultCaching {
+                scope: run.result_cache,
+                tools: run.result_cache_tools.clone(),
+                max_age: Duration::from_millis(run.result_cache_ms),
+            },
             parallel_calls: run.parallel_calls,
             max_calls: run.max_calls,
             examples: run.examples,
@@ -277,12 +313,12 @@ impl Configuration {
             council: run.council,
             max_depth: run.max_depth,
             approval: self.tables.approval.rules(),
-            fallback: self.tables.fallback.settings(
-                &self.tables.endpoints,
-                &self.endpoint,
-                self.max_cost().is_some(),
-                &|variable| self.variable(variable).is_some(),
-            ),
+            fallback: self.with_fallback(|fallback, of| {
+                let counts_money = self.max_cost().is_some();
+                fallback.settings(of, counts_money, &|variable| {
+                    self.variable(variable).is_some()
+                })
+            }),
             window: Window {
                 tokens: self.routes().window(&self.endpoint),
                 max_tools: self.tables.run.max_tools,

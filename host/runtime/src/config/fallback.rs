@@ -1,14 +1,21 @@
 //! `[fallback]`: models that make a call which the run's own model keeps getting wrong.
 
 use crate::config::endpoint::EndpointTable;
+use crate::config::model_order::rank;
+use crate::config::routes::{ROUTER, Routes};
 use crate::config::surroundings::{ConfigFault, at_least_one};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::fallback::{Candidate, Fallback};
+use url::{Host, Url};
 
 /// The default key variable of every endpoint, which need not be set.
 const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
+
+/// Stands in `models` for all other endpoints, in the built-in order.
+const OTHERS: &str = "*";
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct FallbackTable {
@@ -17,6 +24,27 @@ pub struct FallbackTable {
     attempts: u32,
     tool_errors: bool,
     models: Vec<String>,
+    order: FallbackOrder,
+}
+
+/// Which candidate is asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FallbackOrder {
+    /// As they are listed, or in the built-in order.
+    Listed,
+    /// Those that managed more of what they were asked for, and of these the cheaper ones.
+    Measured,
+}
+
+/// The endpoints of a run, and those that its fallback may ask.
+#[derive(Debug, Clone, Copy)]
+pub struct FallbackRoutes<'a> {
+    pub routes: Routes<'a>,
+    /// The endpoint, pool or router of the run.
+    pub own: &'a str,
+    /// Endpoints that shields and the router ask: they are for other work.
+    pub beside: &'a BTreeSet<&'a str>,
 }
 
 impl FallbackTable {
@@ -39,7 +67,7 @@ impl FallbackTable {
         if let Some(name) = self.models.iter().find(|name| is_many(name)) {
             return models(format!("{name:?} is no single endpoint; name its members"));
         }
-        let mut names = self.models.iter();
+        let mut names = self.models.iter().filter(|name| *name != OTHERS);
         match names.find(|name| named(name, endpoints, own).is_none()) {
             Some(nowhere) => models(format!(
                 "{nowhere:?} is no endpoint, and runs use {own:?}, which is not a single one; write ENDPOINT/MODEL"
@@ -48,33 +76,62 @@ impl FallbackTable {
         }
     }
 
-    pub fn names(&self) -> &[String] {
-        &self.models
+    pub fn order(&self) -> FallbackOrder {
+        self.order
     }
 
-    /// The candidates in the order in which they are asked: first those of the run's own provider. If the
-    /// run's cost is limited, candidates without a price are left out. `is_set`: whether a variable has a
+    /// Whether the operator says who is asked.
+    pub fn is_listed(&self) -> bool {
+        !self.models.is_empty()
+    }
+
+    /// The names of the candidates in the order in which they are asked: those that are listed, first those of the
+    /// run's own provider; and else those of the built-in order.
+    pub fn names(&self, of: FallbackRoutes<'_>) -> Vec<String> {
+        if !self.enabled {
+            let listed = self.models.iter().filter(|name| *name != OTHERS);
+            return listed.cloned().collect();
+        }
+        if !self.is_listed() {
+            return built_in(of, |server| of.is_near(server));
+        }
+        let (endpoints, own) = (of.routes.endpoints, of.routes.endpoints.get(of.own));
+        let is_elsewhere = |name: &String| {
+            let found = named(name, endpoints, of.own);
+            let base_url = found.map(|found| found.endpoint.base_url.as_str());
+            own.is_some_and(|own| Some(own.base_url.as_str()) != base_url)
+        };
+        // What stands behind "*" is asked after what stands before it.
+        let mut parts = self.models.split(|name| name == OTHERS);
+        let mut names: Vec<String> = parts.next().unwrap_or_default().to_vec();
+        names.sort_by_key(is_elsewhere);
+        for part in parts {
+            let others = built_in(of, |_| true).into_iter();
+            let others: Vec<String> = others
+                .filter(|other| !self.models.contains(other) && !names.contains(other))
+                .collect();
+            names.extend(others);
+            let mut part = part.to_vec();
+            part.sort_by_key(is_elsewhere);
+            names.extend(part);
+        }
+        names
+    }
+
+    /// If the run's cost is limited, candidates without a price are left out. `is_set`: whether a variable has a
     /// value.
     pub fn settings(
         &self,
-        endpoints: &BTreeMap<String, EndpointTable>,
-        own: &str,
+        of: FallbackRoutes<'_>,
         counts_money: bool,
         is_set: &dyn Fn(&str) -> bool,
     ) -> Fallback {
-        let names = self.models.iter();
-        let found = names.filter_map(|name| Some((name, named(name, endpoints, own)?)));
-        let mut found: Vec<_> = found.collect();
-        let own = endpoints.get(own);
-        found.sort_by_key(|(_, it)| own.is_some_and(|own| own.base_url != it.endpoint.base_url));
-        let candidates = found.into_iter().map(
-            |(
-                name,
-                FallbackCandidate {
-                    endpoint, model, ..
-                },
-            )| Candidate {
-                name: name.clone(),
+        let names = self.names(of).into_iter();
+        let candidates = names.filter_map(|name| {
+            let FallbackCandidate {
+                endpoint, model, ..
+            } = named(&name, of.routes.endpoints, of.own)?;
+            Some(Candidate {
                 model,
                 contract: endpoint.contract.fixed().unwrap_or_default(),
                 forcing: Forcing::default(),
@@ -83,8 +140,9 @@ impl FallbackTable {
                     let is_unknown = counts_money && endpoint.price().is_none();
                     is_unknown.then(|| "it has no price, and run.max_cost needs one".into())
                 }),
-            },
-        );
+                name,
+            })
+        });
         Fallback {
             is_on: self.enabled,
             max_tool_failures: self.max_tool_failures,
@@ -92,6 +150,49 @@ impl FallbackTable {
             tool_errors: self.tool_errors,
             candidates: candidates.collect(),
         }
+    }
+}
+
+/// The other endpoints in the built-in order, of those whose server `is_asked`.
+fn built_in(of: FallbackRoutes<'_>, is_asked: impl Fn(&EndpointTable) -> bool) -> Vec<String> {
+    let own = of.routes.endpoints_of(of.own);
+    // Of the classes of a router each may fall back to another.
+    let is_own = |endpoint: &EndpointTable| {
+        of.own != ROUTER
+            && own
+                .iter()
+                .any(|(_, own)| own.base_url == endpoint.base_url && own.model == endpoint.model)
+    };
+    let all = of.routes.endpoints.iter();
+    let mut found: Vec<(&String, &EndpointTable)> = all
+        .filter(|(name, endpoint)| {
+            !of.beside.contains(name.as_str()) && !is_own(endpoint) && is_asked(endpoint)
+        })
+        .collect();
+    // Endpoints are in the order of their names, which equal ones keep.
+    found.sort_by(|(_, one), (_, other)| {
+        let ranks = rank(&one.model).partial_cmp(&rank(&other.model));
+        ranks.unwrap_or(Ordering::Equal)
+    });
+    found.into_iter().map(|(name, _)| name.clone()).collect()
+}
+
+impl FallbackRoutes<'_> {
+    /// Whether the server of `endpoint` is one that the run uses, or runs on this machine: what it is told goes nowhere
+    /// that the operator did not choose for the run.
+    fn is_near(self, endpoint: &EndpointTable) -> bool {
+        let Ok(url) = Url::parse(&endpoint.base_url) else {
+            return false;
+        };
+        let is_here = match url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        };
+        let own = self.routes.endpoints_of(self.own).into_iter();
+        let mut own = own.filter_map(|(_, own)| Url::parse(&own.base_url).ok());
+        is_here || own.any(|own| own.origin() == url.origin())
     }
 }
 
@@ -162,17 +263,13 @@ mod tests {
                 endpoint("http://b/v1", "NO_SUCH_KEY_OF_A_TEST"),
             ),
         ]);
-        let table: FallbackTable = toml::from_str(
-            "enabled = true\nmax_tool_failures = 3\nattempts = 2\ntool_errors = false\n\
-             models = [\"there\", \"there/org/big\", \"org/model\", \"here\"]",
+        let found: Vec<_> = candidates(
+            &endpoints,
+            "[\"there\", \"there/org/big\", \"org/model\", \"here\"]",
         )
-        .unwrap();
-        let found: Vec<_> = table
-            .settings(&endpoints, "here", false, &|_| false)
-            .candidates
-            .into_iter()
-            .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))
-            .collect();
+        .into_iter()
+        .map(|candidate| (candidate.name, candidate.model, candidate.missing.is_some()))
+        .collect();
         let expected = [
             ("org/model", "org/model", false),
             ("here", "usual", false),
@@ -181,5 +278,60 @@ mod tests {
         ];
         let expected = expected.map(|(name, model, missing)| (name.into(), model.into(), missing));
         assert_eq!(found, expected);
+    }
+
+    /// The candidates of a run with the endpoint `here`, where `models` is configured.
+    fn candidates(endpoints: &BTreeMap<String, EndpointTable>, models: &str) -> Vec<Candidate> {
+        let text = format!(
+            "enabled = true\nmax_tool_failures = 3\nattempts = 2\ntool_errors = false\norder = \"listed\"\n\
+             models = {models}"
+        );
+        let table: FallbackTable = toml::from_str(&text).unwrap();
+        let router = toml::from_str("model = \"\"\ndefault = \"\"\ntimeout_ms = 1").unwrap();
+        let of = FallbackRoutes {
+            routes: Routes {
+                endpoints,
+                pools: &BTreeMap::new(),
+                router: &router,
+            },
+            own: "here",
+            beside: &BTreeSet::from(["guard"]),
+        };
+        table.settings(of, false, &|_| false).candidates
+    }
+
+    /// Without a list, no text goes to a server that the run would not use, unless it is this machine's.
+    #[test]
+    fn without_a_list_the_order_is_built_in() {
+        let at = |base_url: &str, model: &str| {
+            let mut table = endpoint(base_url, USUAL_KEY);
+            model.clone_into(&mut table.model);
+            table
+        };
+        let endpoints = BTreeMap::from(
+            [
+                ("here", at("http://gpu/v1", "qwen3-32b")),
+                ("again", at("http://gpu/v1", "qwen3-32b")),
+                ("little", at("http://gpu/v1", "qwen3-4b")),
+                ("large", at("http://gpu/other/v1", "qwen3-235b")),
+                ("guard", at("http://gpu/v1", "llama-guard-3-8b")),
+                ("mine", at("http://127.0.0.1:8080/v1", "deepseek-chat")),
+                ("hosted", at("https://api.example/v1", "claude-sonnet-4-5")),
+            ]
+            .map(|(name, endpoint)| (name.to_owned(), endpoint)),
+        );
+        for (models, expected) in [
+            ("[]", vec!["mine", "large", "little"]),
+            ("[\"*\"]", vec!["hosted", "mine", "large", "little"]),
+            (
+                "[\"little\", \"*\", \"mine\"]",
+                vec!["little", "hosted", "large", "mine"],
+            ),
+            ("[\"hosted\"]", vec!["hosted"]),
+        ] {
+            let found = candidates(&endpoints, models).into_iter();
+            let found: Vec<String> = found.map(|candidate| candidate.name).collect();
+            assert_eq!(found, expected, "{models}");
+        }
     }
 }

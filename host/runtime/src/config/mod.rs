@@ -13,6 +13,7 @@ mod endpoint;
 mod fallback;
 mod machine_memory;
 mod mcp;
+mod model_order;
 mod modules;
 mod pool;
 mod price;
@@ -28,7 +29,7 @@ pub use agents::{
 };
 pub use configuration::{Configuration, Tables};
 pub use endpoint::EndpointTable;
-pub use fallback::FallbackCandidate;
+pub use fallback::{FallbackCandidate, FallbackOrder};
 pub use pool::POOL_KEYS;
 pub use router::CLASS_KEYS;
 pub use routes::{ROUTER, RouteTarget, Routes};

@@ -176,9 +176,11 @@ impl RunStats {
                 outcome,
                 usage,
                 by_host,
+                cached,
                 ..
             } => {
-                self.tools.add(tool, outcome, usage, *by_host);
+                self.tools
+                    .add(tool, outcome, usage, *by_host || cached.is_some());
                 let runs = (0..calls.len()).rev().filter_map(|end| calls.get(..end));
                 let run = runs.into_iter().find(|run| self.lanes.contains_key(*run));
                 if let Some(step) = run.and_then(|run| self.step(run)).filter(|_| !by_host) {
@@ -228,9 +230,11 @@ impl RunStats {
                 outcome,
                 usage,
                 by_host,
+                cached,
                 ..
             } => {
-                self.tools.add(tool, outcome, usage, *by_host);
+                self.tools
+                    .add(tool, outcome, usage, *by_host || cached.is_some());
                 let is_delegated = self.delegated.contains(id);
                 if let Some(lane) = self.lanes.get_mut(calls) {
                     lane.begun.remove(id);

@@ -21,7 +21,7 @@ pub struct Tools(BTreeMap<String, ToolStats>);
 pub struct ToolStats {
     /// Calls that were made.
     pub calls: u64,
-    /// Calls that were not made: refused, or answered by the model itself.
+    /// Calls that were not made: refused, answered by the model itself, or given an earlier result.
     pub by_host: u64,
     /// Failures by kind, those of refused calls included.
     pub errors: BTreeMap<String, u64>,

@@ -181,6 +181,12 @@ impl Registry {
         module.tools.iter().find(|spec| spec.name == full).cloned()
     }
 
+    /// The module that such a tool is of.
+    pub fn module_of(&self, tool: &str) -> Option<Arc<Module>> {
+        let (module, _) = self.shared.snapshot().find(tool)?;
+        Some(module)
+    }
+
     /// Runs one tool call. Returns within the call's deadline, whatever the module does; dropping
     /// the future stops the guest.
     pub fn call(&self, invocation: &Invocation<'_>) -> impl Future<Output = CallReport> + Send {

@@ -3,7 +3,7 @@
 //! The host runs the agent's tools. The client runs the tools that it brings: the run ends with their calls,
 //! as at OpenAI, and the next request brings their results.
 
-use crate::answer::{Answer, CallStatus};
+use crate::answer::{Answer, Call, CallStatus};
 use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
 use crate::runs::Watcher;
@@ -147,12 +147,19 @@ impl Turn {
         }
         let own = self.answer.steps.iter().flat_map(|step| &step.calls);
         let own = own.filter(|call| {
-            let is_made = !matches!(call.status, CallStatus::Refused | CallStatus::Shielded);
+            // One whose result was blocked was made, and one that was interrupted may have been.
+            let is_made = call.is_begun || call.status == CallStatus::Done;
             is_made && !self.answer.clients.contains(&call.tool)
         });
-        let lines = own.map(|call| match &call.error {
-            None => format!("{} {} returned {}", call.tool, call.arguments, call.result),
-            Some(error) => format!("{} {} failed: {error}", call.tool, call.arguments),
+        let lines = own.map(|call| {
+            let Call {
+                tool, arguments, ..
+            } = call;
+            match (&call.error, call.status) {
+                (Some(error), _) => format!("{tool} {arguments} failed: {error}"),
+                (None, CallStatus::Done) => format!("{tool} {arguments} returned {}", call.result),
+                (None, _) => format!("{tool} {arguments} was begun and has no result"),
+            }
         });
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -215,5 +222,115 @@ impl LiveTurn {
             self.turn.take(event);
         }
         Ok(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use toolhold_protocol::event::Seal;
+
+    fn event(kind: Value) -> Event {
+        Event {
+            run: Uuid::nil(),
+            seq: 0,
+            at_ms: 0,
+            kind: serde_json::from_value(kind).unwrap(),
+            seal: Seal::default(),
+        }
+    }
+
+    fn started(id: &str) -> Value {
+        json!({"event": "tool_start", "step": 1, "id": id, "tool": "m.write", "arguments": {"of": id}})
+    }
+
+    fn failed(id: &str, kind: &str, by_host: bool) -> Value {
+        json!({"event": "tool_result", "step": 1, "id": id, "tool": "m.write", "usage": {}, "by_host": by_host,
+            "error": {"kind": kind, "class": "correctable", "message": kind}})
+    }
+
+    fn done(reason: &str) -> Value {
+        json!({"event": "done", "reason": reason, "output": null, "steps": 1, "calls": 1, "tokens": 1, "duration_ms": 1})
+    }
+
+    /// What may have taken effect is not told as a call that was not made.
+    #[test]
+    fn a_call_is_refused_only_if_it_was_not_made() {
+        let mut turn = Turn::new(Uuid::nil());
+        for kind in [
+            started("interrupted"),
+            started("shielded"),
+            started("written"),
+            started("open"),
+            failed("interrupted", "interrupted", true),
+            failed("shielded", "shield", false),
+            failed("kept", "shield", true),
+            failed("refused", "arguments", true),
+            failed("written", "write", true),
+            done("tool_calls"),
+        ] {
+            turn.take(&event(kind));
+        }
+        let calls = &turn.answer.steps[0].calls;
+        let status: Vec<_> = calls
+            .iter()
+            .map(|call| (call.id.as_str(), call.status))
+            .collect();
+        assert_eq!(
+            status,
+            [
+                ("interrupted", CallStatus::Unknown),
+                ("shielded", CallStatus::Shielded),
+                ("written", CallStatus::Failed),
+                ("open", CallStatus::Cancelled),
+                ("kept", CallStatus::Shielded),
+                ("refused", CallStatus::Refused),
+            ]
+        );
+        // The next turn's model is told of all that were made.
+        let content = turn.content();
+        for id in ["interrupted", "shielded", "written"] {
+            assert!(
+                content.contains(&format!("{{\"of\":\"{id}\"}} failed: ")),
+                "{content}"
+            );
+        }
+        assert_eq!(content.matches("failed: ").count(), 3, "{content}");
+    }
+
+    #[test]
+    fn a_call_of_a_run_that_ended_runs_no_more() {
+        for reason in ["timeout", "cancelled", "max_cost"] {
+            let mut answer = Answer::of(Uuid::nil());
+            answer.take(&event(started("c")));
+            assert_eq!(answer.steps[0].calls[0].status, CallStatus::Running);
+            answer.take(&event(done(reason)));
+            assert_eq!(
+                answer.steps[0].calls[0].status,
+                CallStatus::Cancelled,
+                "{reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_earlier_result_is_told_as_one() {
+        let mut answer = Answer::of(Uuid::nil());
+        answer.take(&event(started("c2")));
+        answer.take(&event(json!({
+            "event": "tool_result", "step": 1, "id": "c2", "tool": "m.write", "usage": {}, "output": 7,
+            "cached": {"run": Uuid::nil(), "call": "c1", "age_ms": 12},
+        })));
+        let told = serde_json::to_value(&answer).unwrap();
+        let call = &told["steps"][0]["calls"][0];
+        assert_eq!(
+            (&call["status"], &call["result"]),
+            (&json!("done"), &json!(7))
+        );
+        assert_eq!(
+            call["cached"],
+            json!({"run": Uuid::nil(), "call": "c1", "age_ms": 12})
+        );
     }
 }

@@ -39,7 +39,7 @@ export class CallView {
     const given = preview(call.filled ?? call.arguments);
     const result = call.error ? call.error.message : call.output === undefined ? "" : preview(call.output, 80);
     setText(this.head.brief, result ? `${given}  →  ${result}` : given);
-    setText(this.head.used, call.usage ? duration(call.usage.duration_us / 1000) : "");
+    setText(this.head.used, call.cached ? "cached" : call.usage ? duration(call.usage.duration_us / 1000) : "");
     const stamp = `${call.state} ${call.written.length} ${Boolean(call.decision)} ${Boolean(call.filled)}`;
     if (this.details.open && stamp !== this.bodyOf) {
       this.bodyOf = stamp;
@@ -86,6 +86,7 @@ export class CallView {
     const fact = (name, value) => facts.push(h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value)));
     if (usage) {
       if (call.byHost) fact("By", "the host itself");
+      if (call.cached) fact("Cached", `result of ${call.cached.call}, ${duration(call.cached.age_ms)} old`);
       const limits = limitsOf(call.tool);
       const meter = (name, used, limit, unit) => fact(name, limit
         ? [`${unit(used)} of ${unit(limit)}`, bar(used / limit, `${share(used, limit)} of the limit`)] : unit(used));

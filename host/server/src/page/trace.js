@@ -180,6 +180,7 @@ const HANDLERS = {
     call.written = event.written ?? [];
     call.printed = event.printed ?? [];
     call.byHost = event.by_host;
+    call.cached = event.cached;
   },
   sub(event, at) {
     const call = this.calls.get(event.call) ?? this.call(event.call, this.lastStep);

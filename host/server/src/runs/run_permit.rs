@@ -3,6 +3,7 @@
 
 use crate::runs::parked_runs::{ParkPermit, ParkedRuns};
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolhold_admission::{FairQueue, Lane, Permit};
@@ -263,6 +264,10 @@ impl Toolbox for PermittedToolbox {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.toolbox.module(name)
+    }
+
+    fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
+        self.toolbox.result_depends_on(call)
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {

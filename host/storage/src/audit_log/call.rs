@@ -5,10 +5,10 @@ use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use crate::time::now_ms;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::failure::ToolFailure;
-use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::result::{Cached, ToolUsage};
 
 /// Characters of a call's arguments, and of its result, in the log; longer ones are cut.
 const MAX_ARGUMENTS_CHARS: usize = 16_384;
@@ -132,6 +132,7 @@ impl CallRecord {
             usage,
             module,
             by_host,
+            cached: None,
         });
         draft(&owner, &tool, details)
     }
@@ -198,6 +199,8 @@ pub(super) struct AuditedCall<'a> {
     pub module: Option<&'a str>,
     /// Whether the host answered in the place of the tool.
     pub by_host: bool,
+    /// The earlier call whose result it was given.
+    pub cached: Option<&'a Cached>,
 }
 
 /// The members of a call's entry: its status, the digest of its result, and the result if that is kept.
@@ -232,6 +235,9 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
     details.extend(kept.map(|(name, value)| (name.to_owned(), value)));
     details.insert("status".into(), status.into());
     details.insert("result_digest".into(), result.into());
+    if let Some(cached) = call.cached {
+        details.insert("cached".into(), json!(cached));
+    }
     if let Some(module) = module {
         details.insert("module_digest".into(), module.into());
     }
@@ -241,7 +247,6 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn an_entry_is_the_same_text_for_the_same_data() {

@@ -4,7 +4,8 @@ use super::call::{AuditContent, AuditedCall, REASON, audited, interrupted};
 use super::draft::{Draft, canonical, logged_owner, tool_name};
 use crate::column::signed;
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind};
@@ -21,10 +22,13 @@ pub struct RunAudit {
     content: AuditContent,
     /// The calls that have not ended, by run or sub-run and call id.
     open: HashMap<(Uuid, String), UnendedCall>,
-    /// What answered last, by run or sub-run.
-    models: HashMap<Uuid, AnsweringModel>,
-    /// Rows of calls that were refused while the reply streamed, before an event told their arguments.
-    refused: Vec<RefusedCall>,
+    /// What answered last, by run or sub-run. None of one whose reply streams.
+    models: HashMap<Uuid, Arc<AnsweringModel>>,
+    /// The runs and sub-runs whose reply streams.
+    streaming: HashSet<Uuid>,
+    /// Rows of calls that ended while their reply streamed: what they lack is told when it is over. A reply has no more
+    /// calls than the run allows.
+    waiting: Vec<WaitingRow>,
 }
 
 /// A call of a run that has not ended.
@@ -34,6 +38,8 @@ struct UnendedCall {
     arguments: Value,
     /// Why a model made it.
     reason: Option<Value>,
+    /// The model that asked for it, once its reply is complete.
+    model: Option<Arc<AnsweringModel>>,
     /// Its begin, if its tool was called.
     begun: Option<CallBegin>,
 }
@@ -55,13 +61,15 @@ struct CallBegin {
 
 /// A row that waits for the end of its reply.
 #[derive(Debug)]
-struct RefusedCall {
+struct WaitingRow {
     within: Uuid,
     id: String,
-    /// Number and time of the event that refused it.
+    /// Number and time of the event that ended the call.
     source: (i64, i64),
     tool: String,
     details: Map<String, Value>,
+    /// Whether an event told the call's arguments.
+    is_told: bool,
 }
 
 impl RunAudit {
@@ -74,7 +82,8 @@ impl RunAudit {
             content,
             open: HashMap::new(),
             models: HashMap::new(),
-            refused: Vec::new(),
+            streaming: HashSet::new(),
+            waiting: Vec::new(),
         }
     }
 
@@ -83,18 +92,18 @@ impl RunAudit {
         policy.clone_into(&mut self.policy);
     }
 
-    /// Takes the run's next event, and returns the rows that follow from it. A call that was refused while its reply
-    /// streamed gets its row when the reply is over: by then an event has told its arguments, unless the reply broke
-    /// off.
+    /// Takes the run's next event, and returns the rows that follow from it. A call that ended while its reply streamed
+    /// gets its row when the reply is over: only then is it known which model asked for it and, of one that was refused,
+    /// with which arguments, unless the reply broke off.
     pub fn take(&mut self, event: &Event) -> Vec<Draft> {
         let mut rows = self.reply_over(event);
         rows.extend(self.row(event));
         rows
     }
 
-    /// The rows of the calls that were refused in a reply that is over with this event.
+    /// The rows of the calls that ended in a reply that is over with this event.
     fn reply_over(&mut self, event: &Event) -> Vec<Draft> {
-        if self.refused.is_empty() {
+        if self.waiting.is_empty() {
             return Vec::new();
         }
         let (mut within, kind) = self.lane(&event.kind);
@@ -105,33 +114,33 @@ impl RunAudit {
             | EventKind::ModelFailed { .. }
             | EventKind::UnusableReply(_)
             | EventKind::Done { .. } => {}
-            // What the ended call was the caller of, such as the calls of a module.
+            // What the ended call was the caller of, such as a sub-agent.
             EventKind::ToolResult { id, .. } => within = sub_run(within, id),
             _ => return Vec::new(),
         }
         // Of an ended run nothing is left behind.
         let ends_run = within == self.run && matches!(kind, EventKind::Done { .. });
-        let (over, left) = std::mem::take(&mut self.refused)
+        let (over, left) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|call| call.within == within || ends_run);
-        self.refused = left;
-        let over: Vec<RefusedCall> = over;
-        let rows = over.into_iter().map(|refused| {
-            let told = calls.iter().find(|call| call.id == refused.id);
-            self.refused_row(refused, told)
+            .partition(|row| row.within == within || ends_run);
+        self.waiting = left;
+        let over: Vec<WaitingRow> = over;
+        let rows = over.into_iter().map(|row| {
+            let told = calls.iter().find(|call| call.id == row.id);
+            self.waited(row, told)
         });
         rows.collect()
     }
 
-    fn refused_row(&self, refused: RefusedCall, told: Option<&Call>) -> Draft {
-        let mut details = refused.details;
-        if let Some(call) = told {
+    fn waited(&self, row: WaitingRow, told: Option<&Call>) -> Draft {
+        let mut details = row.details;
+        if let Some(call) = told.filter(|_| !row.is_told) {
             details.insert("arguments".into(), self.content.kept(&call.arguments));
             let reason = self.content.reason(call.reason.as_deref());
             details.extend(reason.map(|reason| (REASON.to_owned(), reason)));
         }
-        let tool = Some(refused.tool);
-        self.draft(refused.within, refused.source, "call", tool, details)
+        let model = self.models.get(&row.within).map(Arc::as_ref);
+        self.call_row(row.within, row.source, row.tool, details, model)
     }
 
     /// The run or sub-run that an event is of, and what happened in it.
@@ -146,25 +155,40 @@ impl RunAudit {
 
     fn row(&mut self, event: &Event) -> Option<Draft> {
         let (within, kind) = self.lane(&event.kind);
-        let (action, tool, details) = match kind {
+        let (action, details) = match kind {
             EventKind::Run { request, .. } => {
                 if within == self.run {
                     self.policy.clone_from(&request.policy.hash);
                 }
                 return None;
             }
+            EventKind::Request { .. } => {
+                self.models.remove(&within);
+                self.streaming.insert(within);
+                return None;
+            }
+            EventKind::ModelFailed { .. } => {
+                self.streaming.remove(&within);
+                return None;
+            }
             EventKind::Reply { completion, .. } => {
+                self.streaming.remove(&within);
                 let text = |text: &str| self.content.name(text);
                 let model = AnsweringModel {
                     name: completion.model.as_deref().map(text),
                     revision: completion.revision().map(text),
                 };
-                self.models.insert(within, model);
+                self.models.insert(within, Arc::new(model));
                 return None;
             }
             EventKind::Plan { calls, .. } => {
                 for call in calls.iter().filter(|call| !call.id.is_empty()) {
-                    self.keep(within, call, &call.arguments, None);
+                    let key = (within, call.id.clone());
+                    match self.open.get_mut(&key) {
+                        // It began while the reply streamed, with the arguments that its tool was given.
+                        Some(open) => open.model = self.models.get(&within).cloned(),
+                        None => self.keep(within, call, &call.arguments, None),
+                    }
                 }
                 return None;
             }
@@ -189,12 +213,14 @@ impl RunAudit {
                 usage,
                 module,
                 by_host,
+                cached,
                 ..
             } => {
                 let open = self.open.remove(&(within, id.clone()));
                 let is_told = open.is_some();
-                let (arguments, reason) =
-                    open.map(|it| (it.arguments, it.reason)).unwrap_or_default();
+                let (arguments, reason, model) = open
+                    .map(|it| (it.arguments, it.reason, it.model))
+                    .unwrap_or_default();
                 let details = audited(AuditedCall {
                     content: &self.content,
                     way: Map::new(),
@@ -209,18 +235,23 @@ impl RunAudit {
                     usage,
                     module: module.as_deref(),
                     by_host: *by_host,
+                    cached: cached.as_ref(),
                 });
-                if *by_host && !is_told {
-                    self.refused.push(RefusedCall {
+                let source = (signed(event.seq), signed(event.at_ms));
+                let lacks_model = model.is_none() && self.streaming.contains(&within);
+                if lacks_model || (*by_host && !is_told) {
+                    self.waiting.push(WaitingRow {
                         within,
                         id: id.clone(),
-                        source: (signed(event.seq), signed(event.at_ms)),
+                        source,
                         tool: tool_name(tool),
                         details,
+                        is_told,
                     });
                     return None;
                 }
-                ("call", Some(tool_name(tool)), details.into())
+                let (tool, model) = (tool_name(tool), model.as_deref());
+                return Some(self.call_row(within, source, tool, details, model));
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict: &str = (&decision.verdict).into();
@@ -231,7 +262,7 @@ impl RunAudit {
                     "digest": decision.digest,
                     "policy": self.policy,
                 });
-                ("approval_decided", None, details)
+                ("approval_decided", details)
             }
             _ => return None,
         };
@@ -239,29 +270,48 @@ impl RunAudit {
             return None;
         };
         let source = (signed(event.seq), signed(event.at_ms));
-        Some(self.draft(within, source, action, tool, details))
+        Some(self.draft(within, source, action, None, details))
     }
 
-    /// Rows for the calls that have begun and not ended, and for those whose refusal has no row yet, in their order: for
-    /// a run whose process is dead.
+    /// Rows for the calls that have begun and not ended, and for those that have ended and have no row yet, in their
+    /// order: for a run whose process is dead.
     pub fn interrupted(mut self) -> Vec<Draft> {
-        let refused = std::mem::take(&mut self.refused).into_iter();
-        let refused = refused.map(|it| (it.source.0, self.refused_row(it, None)));
-        let refused: Vec<(i64, Draft)> = refused.collect();
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let waiting = waiting.map(|it| (it.source.0, self.waited(it, None)));
+        let waiting: Vec<(i64, Draft)> = waiting.collect();
         let open = self.open.iter().filter_map(|((within, id), open)| {
             let begun = open.begun.as_ref()?;
             let (arguments, reason) = (open.arguments.clone(), open.reason.clone());
             let details = interrupted(Map::new(), id, arguments, reason, &self.policy);
-            let tool = Some(tool_name(&begun.tool));
+            let tool = tool_name(&begun.tool);
             let source = (begun.seq, begun.at_ms);
+            let model = open.model.as_deref();
             Some((
                 begun.seq,
-                self.draft(*within, source, "call", tool, details),
+                self.call_row(*within, source, tool, details, model),
             ))
         });
-        let mut drafts: Vec<(i64, Draft)> = open.chain(refused).collect();
+        let mut drafts: Vec<(i64, Draft)> = open.chain(waiting).collect();
         drafts.sort_by_key(|(seq, _)| *seq);
         drafts.into_iter().map(|(_, draft)| draft).collect()
+    }
+
+    fn call_row(
+        &self,
+        within: Uuid,
+        source: (i64, i64),
+        tool: String,
+        mut details: Map<String, Value>,
+        model: Option<&AnsweringModel>,
+    ) -> Draft {
+        if let Some(model) = model {
+            let known = [("model", &model.name), ("model_revision", &model.revision)];
+            let known = known
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+            details.extend(known.map(|(name, value)| (name.to_owned(), value.clone())));
+        }
+        self.draft(within, source, "call", Some(tool), details)
     }
 
     fn draft(
@@ -274,13 +324,6 @@ impl RunAudit {
     ) -> Draft {
         if within != self.run {
             details.insert("within".into(), json!(within));
-        }
-        if let Some(model) = self.models.get(&within).filter(|_| action == "call") {
-            let known = [("model", &model.name), ("model_revision", &model.revision)];
-            let known = known
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, value.as_ref()?)));
-            details.extend(known.map(|(name, value)| (name.to_owned(), value.clone())));
         }
         Draft {
             at_ms,
@@ -296,6 +339,7 @@ impl RunAudit {
         let open = UnendedCall {
             arguments: self.content.kept(arguments),
             reason: self.content.reason(call.reason.as_deref()),
+            model: self.models.get(&within).cloned(),
             begun,
         };
         self.open.insert((within, call.id.clone()), open);

@@ -11,7 +11,7 @@ use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::approval::{Decision, Verdict};
 use toolhold_protocol::event::ToolOutcome;
 use toolhold_protocol::event::sub_run;
-use toolhold_protocol::event::{Event, EventKind, Journal as _};
+use toolhold_protocol::event::{Event, EventKind, Journal as _, SharedWithPrevious};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolUsage;
 use uuid::Uuid;
@@ -47,6 +47,7 @@ fn ended(call: &str, outcome: ToolOutcome) -> EventKind {
         printed: Vec::new(),
         module: Some("ab12".into()),
         by_host: false,
+        cached: None,
     }
 }
 
@@ -298,6 +299,7 @@ fn refused(id: &str) -> EventKind {
         usage: ToolUsage::default(),
         printed: Vec::new(),
         module: None,
+        cached: None,
         by_host: true,
     }
 }
@@ -322,9 +324,13 @@ async fn a_refused_call_is_logged_with_its_arguments_and_its_reason() {
             reason: Some(format!("{EMAIL} asked {}", "x".repeat(5_000))),
             ..Default::default()
         };
-        let nested = EventKind::Sub {
+        let nested = |what| EventKind::Sub {
             call: "c1".into(),
-            what: Box::new(refused("n1")),
+            what: Box::new(what),
+        };
+        let of_module = EventKind::Plan {
+            step: 0,
+            calls: vec![call("n1")],
         };
         let long = json!({"a": "y".repeat(50_000)});
         let completion = toolhold_protocol::completion::Completion {
@@ -344,8 +350,9 @@ async fn a_refused_call_is_logged_with_its_arguments_and_its_reason() {
             },
             started("c2", json!({})),
             ended("c2", ToolOutcome::Output(long)),
-            // Of a call that the call makes no event tells them.
-            nested,
+            // A call that a module makes.
+            nested(of_module),
+            nested(refused("n1")),
             refused("c3"),
             ended("c1", ToolOutcome::Output(json!({"from": EMAIL}))),
         ] {
@@ -375,9 +382,114 @@ async fn a_refused_call_is_logged_with_its_arguments_and_its_reason() {
             result.len() < 17_000 && result.ends_with("cut off, of 50008 bytes"),
             "{result:.100}"
         );
-        assert_eq!(row("n1")["arguments"], Value::Null);
+        assert_eq!(row("n1")["arguments"], json!({"to": "<email>"}));
         // Its reply is not over.
         assert!(!told.iter().any(|row| row["call"] == "c3"), "{told:?}");
+    }
+}
+
+/// A module makes calls that are refused as often as its time allows: each has its row at once.
+#[test]
+fn refused_calls_of_a_module_do_not_pile_up() {
+    let mut script = EventScript::new();
+    let mut audit = crate::audit_log::RunAudit::new(script.run, "ann", AuditContent::default());
+    audit.take(&script.begin("t"));
+    audit.take(&script.event(started("c1", json!({}))));
+    for number in 0..1_000 {
+        let id = format!("c1.{number}");
+        let call = toolhold_protocol::solution::Call {
+            id: id.clone(),
+            tool: "files.write".into(),
+            arguments: json!({"number": number}),
+            ..Default::default()
+        };
+        let told = EventKind::Plan {
+            step: 0,
+            calls: vec![call],
+        };
+        let [told, refused] = [told, refused(&id)].map(|what| {
+            script.event(EventKind::Sub {
+                call: "c1".into(),
+                what: Box::new(what),
+            })
+        });
+        assert!(audit.take(&told).is_empty());
+        assert_eq!(audit.take(&refused).len(), 1, "{number}");
+    }
+}
+
+/// A call has the model that asked for it, whatever answered before and after.
+#[tokio::test]
+async fn a_call_is_logged_with_the_model_that_asked_for_it() {
+    for TestDatabase { location, .. } in databases().await {
+        let store = Store::open(&location, OUTAGE_TIMEOUT).await.unwrap();
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let began = script.begin("t");
+        journal.append(from_ref(&began)).await.unwrap();
+        let call = |id: &str| toolhold_protocol::solution::Call {
+            id: id.into(),
+            tool: "files.write".into(),
+            ..Default::default()
+        };
+        let request = |step| EventKind::Request {
+            step,
+            same: SharedWithPrevious::default(),
+            body: json!({}),
+        };
+        let reply = |step, model: &str| EventKind::Reply {
+            step,
+            completion: toolhold_protocol::completion::Completion {
+                model: Some(model.into()),
+                ..Default::default()
+            },
+        };
+        let plan = |step, ids: &[&str]| EventKind::Plan {
+            step,
+            calls: ids.iter().map(|id| call(id)).collect(),
+        };
+        let done = || ToolOutcome::Output(json!(1));
+        for kind in [
+            request(1),
+            // Calls begin while their reply streams, and may end meanwhile.
+            started("quick", json!({})),
+            started("slow", json!({})),
+            ended("quick", done()),
+            reply(1, "one"),
+            plan(1, &["quick", "slow"]),
+            request(2),
+            started("late", json!({})),
+            reply(2, "two"),
+            plan(2, &["late"]),
+            ended("late", done()),
+            ended("slow", done()),
+            request(3),
+            started("broken", json!({})),
+            ended("broken", done()),
+            EventKind::ModelFailed {
+                step: 3,
+                failure: toolhold_protocol::event::RunFailure::new(
+                    toolhold_policy::ErrorClass::Retryable,
+                    "gone",
+                ),
+            },
+        ] {
+            let event = script.event(kind);
+            journal.append(from_ref(&event)).await.unwrap();
+        }
+        let told = all(&store).await;
+        let models: std::collections::BTreeMap<&str, &Value> = told
+            .iter()
+            .map(|row| (row["call"].as_str().unwrap(), &row["model"]))
+            .collect();
+        let (one, two) = (json!("one"), json!("two"));
+        let expected = [
+            ("quick", &one),
+            ("slow", &one),
+            ("late", &two),
+            ("broken", &Value::Null),
+        ];
+        assert_eq!(models, expected.into(), "{told:?}");
     }
 }
 

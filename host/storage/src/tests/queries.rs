@@ -172,6 +172,7 @@ async fn a_call_waits_until_it_is_asked_again() {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
             by_host: true,
         };
         journal.append(&[script.event(lost)]).await.unwrap();

@@ -12,12 +12,13 @@ mod tools;
 pub(in crate::run) use call_events::CallEventSender;
 pub(in crate::run) use sink::Sink;
 
-use crate::calls::CallRules;
+use crate::calls::{CallRules, KeptResults, ResultsOfRun};
 use crate::guard::shield::Shields;
 use crate::run::approval::{Approver, NoApprover};
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::machine::{Input, Machine};
+use crate::run::outcomes::{CandidateOutcomes, CurrentAttempt};
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budgets, RunUsage};
@@ -54,6 +55,10 @@ pub struct Driver {
     /// [`Fallback`](toolhold_protocol::fallback::Fallback) lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     pub shields: Shields,
+    /// Told what comes of asking these.
+    pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
+    /// Results that the run may be given, and that are kept of it, if its settings say so.
+    pub results: KeptResults,
 }
 
 /// A run in progress.
@@ -107,6 +112,8 @@ impl Driver {
             approver: Arc::new(NoApprover),
             candidates: BTreeMap::new(),
             shields: Shields::default(),
+            outcomes: None,
+            results: KeptResults::default(),
         }
     }
 
@@ -210,7 +217,7 @@ impl Driver {
 
     /// Runs a machine to its end.
     pub(super) fn perform(
-        self,
+        mut self,
         machine: Machine,
         begin: StartingPoint,
         sink: Sink,
@@ -219,12 +226,21 @@ impl Driver {
     ) -> BoxFuture<'static, Result<SubAgentEnd, RunError>> {
         Box::pin(async move {
             let (events, call_events) = CallEventSender::channel(EVENT_QUEUE);
-            let settings = &machine.request().settings;
+            let RunRequest {
+                id,
+                settings,
+                depth,
+                ..
+            } = machine.request();
+            self.results = self.results.of_run(*id, &settings.result_cache);
+            // After the performer, which drops the calls that still run.
+            let _kept = (*depth == 0).then(|| ResultsOfRun(self.results.clone()));
             let rules = CallRules {
                 shields: self.shields.clone(),
                 approvals: settings.approval.clone(),
                 call_timeout: settings.call_timeout,
                 tool_retry: settings.tool_retry,
+                results: self.results.clone(),
                 repair: settings.repair,
             };
             let performer = Performer {
@@ -244,6 +260,7 @@ impl Driver {
                 work: JoinSet::new(),
                 doing: HashMap::new(),
                 waiting: Vec::new(),
+                attempt: CurrentAttempt::default(),
             };
             performer.perform(machine, begin, call_events, cancel).await
         })

@@ -105,6 +105,7 @@ impl CallRecorder for RunRecorder {
                 ..Call::default()
             }),
             may_be_repeated: call.may_be_repeated,
+            is_told: false,
         });
         Box::pin(std::future::ready(recording))
     }
@@ -121,15 +122,28 @@ struct RunRecording {
     /// Until it has ended.
     call: Option<Call>,
     may_be_repeated: bool,
+    /// Whether the record has its begin, and with that its arguments.
+    is_told: bool,
 }
 
 impl RunRecording {
+    /// What the record is told of the end of a call. One that was refused had no event with its arguments.
+    fn end(&self, call: Call, end: &CallEnd) -> Vec<EventKind> {
+        let told = (!self.is_told).then(|| EventKind::Plan {
+            step: STEP,
+            calls: vec![call.clone()],
+        });
+        let events = told.into_iter().chain([Self::result(call, end)]);
+        events.map(|event| self.recorder.nested(event)).collect()
+    }
+
     fn result(call: Call, end: &CallEnd) -> EventKind {
         let ToolResult {
             outcome,
             usage,
             printed,
             module,
+            cached,
         } = &end.result;
         EventKind::ToolResult {
             step: STEP,
@@ -144,6 +158,7 @@ impl RunRecording {
             printed: printed.clone(),
             module: module.clone(),
             by_host: end.by_host,
+            cached: cached.clone(),
         }
     }
 }
@@ -165,6 +180,7 @@ impl CallRecording for RunRecording {
     ) -> BoxFuture<'a, Result<(), ToolFailure>> {
         Box::pin(async move {
             if let Some(call) = self.call.clone() {
+                self.is_told = true;
                 let started = EventKind::ToolStart {
                     step: STEP,
                     call,
@@ -181,7 +197,7 @@ impl CallRecording for RunRecording {
     fn ended(mut self: Box<Self>, end: &CallEnd) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             if let Some(call) = self.call.take() {
-                self.recorder.record(Self::result(call, end)).await;
+                self.recorder.events.record(self.end(call, end)).await;
             }
             Ok(())
         })
@@ -202,7 +218,8 @@ impl Drop for RunRecording {
             class: ErrorClass::Correctable,
             message: "the call that made this one ended before it".into(),
         });
-        let result = self.recorder.nested(Self::result(call, &end));
-        self.recorder.events.tell_if_room(result);
+        for event in self.end(call, &end) {
+            self.recorder.events.tell_if_room(event);
+        }
     }
 }

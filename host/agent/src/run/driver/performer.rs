@@ -13,6 +13,7 @@ use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
+use crate::run::outcomes::CurrentAttempt;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::toolbox::ToolCall;
@@ -68,6 +69,8 @@ pub(super) struct Performer {
     pub(super) doing: HashMap<Id, TaskKind>,
     /// Calls that go on when what they told is recorded.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
+    /// Of a candidate of the fallback.
+    pub(super) attempt: CurrentAttempt,
 }
 
 /// What a task does, kept for the case that it panics.
@@ -227,6 +230,11 @@ impl Performer {
         for kind in &effects.events {
             self.budget.note(kind);
             ended = ended.or_else(|| SubAgentEnd::of(kind, spent));
+            if let Some(outcomes) = &self.driver.outcomes
+                && let Some((candidate, worked, cost)) = self.attempt.take(kind)
+            {
+                outcomes.attempted(candidate, worked, cost).await;
+            }
         }
         if !effects.events.is_empty() {
             self.sink.publish(effects.events).await?;
@@ -375,12 +383,20 @@ impl Performer {
         }
         let mut begun = self.subs.remove(&work.call.id);
         let (shields, told) = (self.driver.shields.clone(), self.events.clone());
-        let (policy, budget) = (self.rules.tool_retry, RunBudget(self.budget.clone()));
+        let (rules, budget) = (self.rules.clone(), RunBudget(self.budget.clone()));
         Box::pin(async move {
             let Bound { tool, runner } = &work.bound;
             let step = work.step;
-            let mut attempts = Attempts::new(policy, &work.call, &work.bound, effects);
+            let mut caching =
+                rules
+                    .results
+                    .begin(&work.call, &work.bound, &rules.approvals, &*tools);
+            let known = caching.known();
+            let mut attempts = Attempts::new(rules.tool_retry, &work.call, &work.bound, effects);
             let mut result = loop {
+                if let Some(known) = known {
+                    break known;
+                }
                 let result = tools.run(&work.call, tool, runner, begun.take()).await;
                 let retry = match attempts.judge(&work.call, result, &budget) {
                     ControlFlow::Break(result) => break result,
@@ -389,6 +405,7 @@ impl Performer {
                 told.tell(EventKind::ToolRetry { step, retry }).await;
                 attempts.wait(&mut work.call).await;
             };
+            caching.keep(&result);
             let outcome = match &seen {
                 Some(seen) => revealed(&**seen, result.outcome),
                 None => result.outcome,

@@ -7,6 +7,7 @@ use crate::run::replay::Replayed;
 use crate::run::sub_agent::{self, Delegated, SubAgentLimits};
 use crate::toolbox::{ResolvedModule, ToolCall, Toolbox};
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -117,6 +118,10 @@ impl Toolbox for RunTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.driver.toolbox.module(name)
+    }
+
+    fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
+        self.driver.toolbox.result_depends_on(call)
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {

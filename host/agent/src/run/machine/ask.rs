@@ -102,7 +102,7 @@ impl Machine {
         let turns = self.turns();
         self.note_owners();
         let turns: Vec<Turn> = turns.into_iter().map(|turn| self.hidden(turn)).collect();
-        let instructions = self.privacy.hide(&self.request.instructions);
+        let instructions = self.privacy.hide(&self.instructions);
         self.tell_hidden(&before, effects);
         let meta = self.needed_meta().map(meta::schema);
         let view = RequestView {
@@ -178,7 +178,7 @@ impl Machine {
         let forced = self.forced();
         RequestView {
             model: self.model(),
-            instructions: &self.request.instructions,
+            instructions: &self.instructions,
             turns,
             tools: self.offered(),
             output_schema: if self.step.is_vote {

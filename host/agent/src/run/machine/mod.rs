@@ -61,6 +61,7 @@ pub use io::{Action, Effects, Input, Work};
 
 use crate::calls::validator;
 use crate::contract::ReplyReader;
+use crate::language::told_instructions;
 use crate::run::budget_tracker::RunUsage;
 use account::UsageAccount;
 use completion_limit::CompletionLimit;
@@ -94,6 +95,8 @@ use window_tokens::{Fitting, WindowTokens};
 #[derive(Debug)]
 pub struct Machine {
     request: RunRequest,
+    /// What every Request of the run's models begins with.
+    instructions: String,
     model: String,
     tools: RunTools,
     warnings: Vec<String>,
@@ -203,6 +206,7 @@ impl Machine {
             waiting: None,
             was_blocked: false,
             opening: Vec::new(),
+            instructions: told_instructions(&request).into_owned(),
             request,
             model,
             tools,

@@ -216,6 +216,7 @@ fn result(index: usize, fails: bool) -> ToolResult {
         usage: ToolUsage::default(),
         printed: Vec::new(),
         module: None,
+        cached: None,
     }
 }
 

@@ -12,7 +12,7 @@ use toolhold_protocol::data::{Method, Write};
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{Path, Source, Target};
-use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::OutputPath;
 use toolhold_protocol::turn::{Exchange, Turn};
@@ -35,6 +35,8 @@ pub(super) struct Ending {
     pub(super) module: Option<String>,
     /// No tool was called: the call was latent, or refused.
     pub(super) by_host: bool,
+    /// The earlier call whose result this is.
+    pub(super) cached: Option<Cached>,
 }
 
 impl Machine {
@@ -79,6 +81,7 @@ impl Machine {
             printed: ending.printed,
             module: ending.module,
             by_host: ending.by_host,
+            cached: ending.cached,
         });
     }
 
@@ -177,6 +180,7 @@ impl Machine {
             printed: ending.printed,
             module: ending.module,
             by_host: ending.by_host,
+            cached: ending.cached,
         });
     }
 
@@ -363,6 +367,7 @@ impl Ending {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
             by_host: true,
         }
     }
@@ -373,6 +378,7 @@ impl Ending {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
             by_host: true,
         }
     }
@@ -386,6 +392,7 @@ impl From<ToolResult> for Ending {
             printed: result.printed,
             module: result.module,
             by_host: false,
+            cached: result.cached,
         }
     }
 }

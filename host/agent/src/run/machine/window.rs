@@ -99,7 +99,7 @@ impl Machine {
     /// Texts of the Request whose part is known; `turns` as the model is shown them. Those of the user
     /// are within the data that the Request opens with.
     fn known(&mut self, turns: &[Turn]) -> Vec<(Part, String)> {
-        let mut known = vec![(Part::System, self.privacy.hide(&self.request.instructions))];
+        let mut known = vec![(Part::System, self.privacy.hide(&self.instructions))];
         for message in &self.context.messages {
             if let Message::Text(text) = message {
                 known.push((Part::User, self.privacy.hide(&text.text)));

@@ -262,5 +262,6 @@ fn result(outcome: Result<ToolOutput, ToolFailure>) -> ToolResult {
         usage: ToolUsage::default(),
         printed: Vec::new(),
         module: None,
+        cached: None,
     }
 }

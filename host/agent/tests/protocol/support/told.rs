@@ -204,6 +204,7 @@ impl Activity for Function {
             usage: ToolUsage::default(),
             printed: Vec::new(),
             module: None,
+            cached: None,
         }))
     }
 }

@@ -20,7 +20,13 @@ struct ModelRole {
     is_answering: bool,
     /// Why it cannot be asked.
     missing: Option<String>,
+    /// Whether it is a candidate that nobody named: a run has less of a fallback without it.
+    is_optional: bool,
 }
+
+/// What follows where such a candidate cannot be asked.
+const PASSED_OVER: &str =
+    "until then the fallback passes over it; or name the models it may ask in fallback.models";
 
 /// The results, by purpose of the model.
 pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
@@ -30,7 +36,11 @@ pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
     for asked in asked(config) {
         let endpoint = &asked.endpoint;
         if let Some(reason) = asked.missing {
-            let remedy = "until then it is passed over; or take it out of fallback.models";
+            let remedy = if asked.is_optional {
+                PASSED_OVER
+            } else {
+                "until then it is passed over; or take it out of fallback.models"
+            };
             findings.push((asked.area, Lacking(reason, remedy.into())));
             continue;
         }
@@ -38,6 +48,10 @@ pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
         let finding = match answered.get(&key) {
             Some(known) => known.clone(),
             None => answers(config, &asked.name, endpoint).await,
+        };
+        let finding = match finding {
+            Broken(reason, _) if asked.is_optional => Lacking(reason, PASSED_OVER.into()),
+            finding => finding,
         };
         answered.insert(key, finding.clone());
         let dialect = match &finding {
@@ -62,6 +76,7 @@ fn asked(config: &Configuration) -> Vec<ModelRole> {
         endpoint: endpoint.clone(),
         is_answering,
         missing: None,
+        is_optional: false,
     };
     let own = own.into_iter().map(|one| {
         let area = if is_one {
@@ -88,6 +103,7 @@ fn asked(config: &Configuration) -> Vec<ModelRole> {
         let endpoint = named.table();
         Some(ModelRole {
             missing: candidate.missing,
+            is_optional: !config.lists_candidates(),
             ..asked(area, (named.key, &endpoint), true)
         })
     });

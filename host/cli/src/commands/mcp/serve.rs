@@ -12,7 +12,7 @@ use clap::Args;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
-use toolhold_agent::calls::CallRules;
+use toolhold_agent::calls::{CallRules, KeptResults};
 use toolhold_mcp::serve::{
     Bound, FolderRequest, Mask, Offer, Rules, Service, request_tool, serve_http, serve_stdio,
 };
@@ -136,6 +136,8 @@ impl RulesSource {
                 approvals: settings.approval,
                 call_timeout: settings.call_timeout,
                 tool_retry: settings.tool_retry,
+                // A call that a person or a client makes directly is always made.
+                results: KeptResults::default(),
                 repair: false,
             }),
         })

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toolhold_agent::calls::{
-    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, NoDecision, NotCalled,
-    Unlimited,
+    CallApprover, CallPipeline, CallRequest, CallRules, CallableTool, KeptResults, NoDecision,
+    NotCalled, Unlimited,
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
@@ -99,6 +99,8 @@ pub async fn call(
             approvals: settings.approval,
             call_timeout: Duration::MAX,
             tool_retry: settings.tool_retry,
+            // A call that a person or a client makes directly is always made.
+            results: KeptResults::default(),
             repair: false,
         }),
         approver: Arc::new(TerminalCallApprover {

@@ -223,6 +223,10 @@ impl Toolbox for PlanTools {
         self.modules.module(name)
     }
 
+    fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
+        self.modules.result_depends_on(call)
+    }
+
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         self.modules.call(call)
     }

@@ -243,6 +243,7 @@ async fn driver(
         activities: servers.activities(Activities::default()),
         shields,
         candidates: selected.candidates,
+        outcomes: selected.outcomes,
         ..Driver::new(selected.model, Arc::new(toolbox))
     };
     Ok((driver, servers, selected.known))

@@ -1,7 +1,7 @@
 //! Calls as one line each: printed when the call has ended, because calls run at the same time.
 
 use super::words::{beginning, cut};
-use crate::terminal::style::{bad, bold, dim, duration, good, line};
+use crate::terminal::style::{bad, bold, dim, good, line};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolhold_protocol::event::ToolOutcome;
@@ -47,7 +47,7 @@ impl OpenCalls {
         tool: &str,
         outcome: &ToolOutcome,
         written: &[Path],
-        micros: Option<u64>,
+        took: &str,
     ) -> String {
         let open = self.0.remove(id);
         let (call, reason) = open.map_or_else(
@@ -59,7 +59,10 @@ impl OpenCalls {
             [] => String::new(),
             places => format!(" → {}", places.join(", ")),
         };
-        let took = micros.map_or(String::new(), |it| dim(&format!("  {}", duration(it))));
+        let took = match took {
+            "" => String::new(),
+            took => dim(&format!("  {took}")),
+        };
         let (mark, result) = match outcome {
             ToolOutcome::Output(output) => (
                 good("→"),
@@ -108,7 +111,7 @@ mod tests {
             "t.a",
             &ToolOutcome::Output(json!("a\nb")),
             &[],
-            Some(1_500),
+            "1.5 ms",
         );
         assert!(
             line.contains("t.a {\"text\":\"xxx") && line.contains("…"),

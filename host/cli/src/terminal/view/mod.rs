@@ -27,7 +27,7 @@ use toolhold_protocol::result::is_denial;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
-use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens};
+use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens, took};
 
 /// Most lines shown of a guest's output.
 const MAX_GUEST_LINES: usize = 10;
@@ -246,10 +246,11 @@ impl EventPrinter {
                 written,
                 usage,
                 by_host,
+                cached,
                 ..
             } if !self.has_detail => {
-                let took = (!by_host).then_some(usage.duration_us);
-                let text = self.calls.end(id, tool, outcome, written, took);
+                let took = took(usage, *by_host, cached.as_ref());
+                let text = self.calls.end(id, tool, outcome, written, &took);
                 self.line(&format!("  {text}"));
             }
             EventKind::ToolStart { call, filled, .. } => self.started(call, filled.as_ref()),
@@ -260,9 +261,14 @@ impl EventPrinter {
                 usage,
                 printed,
                 by_host,
+                cached,
                 ..
             } => {
-                let cost = if *by_host { String::new() } else { cost(usage) };
+                let cost = if *by_host || cached.is_some() {
+                    took(usage, *by_host, cached.as_ref())
+                } else {
+                    cost(usage)
+                };
                 self.result(tool, outcome, written, &cost);
                 self.printed(printed);
             }
@@ -379,21 +385,34 @@ impl EventPrinter {
                 self.calls.begin(call, filled.as_ref());
             }
             EventKind::ToolResult {
-                id, tool, outcome, ..
+                id,
+                tool,
+                outcome,
+                usage,
+                cached,
+                ..
             } if !self.has_detail => {
-                let text = self.calls.end(id, tool, outcome, &[], None);
+                let took = took(usage, true, cached.as_ref());
+                let text = self.calls.end(id, tool, outcome, &[], &took);
                 self.dim(&format!("    {text}"));
             }
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = shown(filled.as_ref().unwrap_or(&call.arguments));
                 self.dim(&format!("    → {} {arguments}", line(&call.tool)));
             }
-            EventKind::ToolResult { tool, outcome, .. } => {
+            EventKind::ToolResult {
+                tool,
+                outcome,
+                usage,
+                cached,
+                ..
+            } => {
                 let text = match outcome {
                     ToolOutcome::Output(output) => shown(output),
                     ToolOutcome::Error(failure) => line(&failure.message),
                 };
-                self.dim(&format!("    ← {} {text}", line(tool)));
+                let took = took(usage, true, cached.as_ref());
+                self.dim(format!("    ← {} {text}  {took}", line(tool)).trim_end());
             }
             EventKind::Approval { .. } | EventKind::Shield(_) | EventKind::ToolRetry { .. } => {
                 self.show_kind(event);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use toolhold_policy::text;
 use toolhold_protocol::advisor::{Council, VoteOutcome};
 use toolhold_protocol::event::StopReason;
-use toolhold_protocol::result::ToolUsage;
+use toolhold_protocol::result::{Cached, ToolUsage};
 use toolhold_protocol::shield::{Judgement, Ruling};
 use toolhold_protocol::side_request::{SideRequest, SideRole};
 use toolhold_protocol::window::{Part, TokensByPart};
@@ -27,6 +27,18 @@ pub(super) fn plain_json(value: &Value) -> String {
 }
 
 /// 1.2 ms · fuel 35.1 k · 1.1 MiB.
+/// What a call took, or where its result is from; empty if no tool was called.
+pub fn took(usage: &ToolUsage, by_host: bool, cached: Option<&Cached>) -> String {
+    match cached {
+        Some(cached) => format!(
+            "cached, {} old",
+            duration(cached.age_ms.saturating_mul(1_000))
+        ),
+        None if by_host => String::new(),
+        None => duration(usage.duration_us),
+    }
+}
+
 pub fn cost(usage: &ToolUsage) -> String {
     format!(
         "{} · fuel {} · memory {}",
