@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use toolhold_devkit::build::remove_outdated;
+use toolhold_devkit::build::{OutdatedTools, remove_outdated};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, now_ms};
@@ -95,10 +95,10 @@ fn show(folder: &Path, sizes: [CacheSize; 3], json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn pruned_shown(removed: CacheSize, tools: &[String], json: bool) -> Result<Exit> {
+fn pruned_shown(removed: CacheSize, tools: &OutdatedTools, json: bool) -> Result<Exit> {
     if json {
         let removed = json!({"files": removed.entries, "bytes": removed.bytes});
-        output::json(&json!({"compiled": removed, "toolchains": tools}))?;
+        output::json(&json!({"compiled": removed, "toolchains": tools.removed}))?;
         return Ok(Exit::Ok);
     }
     println!(
@@ -106,8 +106,11 @@ fn pruned_shown(removed: CacheSize, tools: &[String], json: bool) -> Result<Exit
         plural(removed.entries, "compiled module"),
         bytes(removed.bytes)
     );
-    for tool in tools {
+    for tool in &tools.removed {
         println!("removed {}", line(tool));
+    }
+    for tool in &tools.busy {
+        println!("left {}: another process is installing it", line(tool));
     }
     Ok(Exit::Ok)
 }

@@ -36,7 +36,7 @@ use command::Log;
 pub use error::{BuildError, Failure};
 pub use go::SUPPORT as GO_SUPPORT;
 use manifest::BuildManifest;
-pub use toolchain::remove_outdated;
+pub use toolchain::{OutdatedTools, remove_outdated};
 use toolhold_files::temporary_name;
 pub use typescript::DECLARATIONS;
 
