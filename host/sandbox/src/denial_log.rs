@@ -311,10 +311,10 @@ mod tests {
 
     #[test]
     fn wishes_that_are_not_told_are_counted() {
-        let wishes: String = (0..2_500)
+        let wishes: Vec<String> = (0..2_500)
             .map(|number| format!("[[grants.environment]]\nname = \"V{number}\"\n"))
             .collect();
-        let manifest = Manifest::parse(&wishes).unwrap();
+        let manifest = Manifest::parse(&wishes.concat()).unwrap();
         let failed: Result<(), _> = Err(CallError::Trap { reason: "t".into() });
         let grant = Grant::default();
         let denials = DenialLog::default().ended("m", &failed, &manifest.grants, &grant);

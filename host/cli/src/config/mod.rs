@@ -16,7 +16,7 @@ pub mod presets;
 #[cfg(test)]
 mod routes_tests;
 pub mod secrets;
-mod shipped;
+pub mod shipped;
 
 pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};

@@ -52,6 +52,27 @@ pub fn folder(cache: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
+/// Removes the modules of other versions of the program from the cache folder.
+///
+/// # Errors
+/// A folder cannot be read or removed.
+pub fn remove_outdated(cache: &Path) -> io::Result<()> {
+    let entries = match std::fs::read_dir(cache.join("shipped")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        // One that begins with a dot is being made.
+        let is_whole = !name.as_encoded_bytes().starts_with(b".");
+        if is_whole && name != version() && entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn fill(folder: &Path) -> io::Result<()> {
     for (name, manifest, component) in SHIPPED {
         let module = folder.join(name);
@@ -102,6 +123,11 @@ mod tests {
         }
         let entries = std::fs::read_dir(cache.path().join("shipped")).unwrap();
         assert_eq!(entries.count(), 1, "nothing unfinished is left");
+        let old = cache.path().join("shipped/0123456789abcdef");
+        std::fs::create_dir_all(old.join("calculator")).unwrap();
+        remove_outdated(cache.path()).unwrap();
+        assert!(!old.exists() && folders[0].is_dir());
+        remove_outdated(&cache.path().join("none")).unwrap();
         let file = cache.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(folder(&file).is_err());
