@@ -242,6 +242,27 @@ async fn what_a_key_withholds_is_not_asked_of_the_operator() {
         lines,
         ["keys and values; withheld from this call: key_value not granted to this key"]
     );
+    // Of what the module was never given, the key has nothing to withhold; the host does not know which it was.
+    let grant = Grant {
+        tools: vec!["text".into()],
+        ..Grant::default()
+    };
+    let other = module(PROBE, grant, state.path()).await;
+    let bounds = Restriction::Permits(vec!["http".parse().unwrap()]);
+    let bounds = GrantRestrictions::default().with("this key", bounds);
+    let ask = json!({"tool": "calculator.evaluate", "arguments": {}});
+    let invocation = Invocation {
+        restrictions: Some(Arc::new(bounds)),
+        ..Invocation::new("c", "m.ask", &ask)
+    };
+    let lines = denied(&other.call(&invocation).await);
+    assert_eq!(
+        lines,
+        [
+            "to call \"calculator.evaluate\"; withheld from this call: tools not granted to this key; if the module \
+             itself has it not, allowed by: toolhold modules grant m --with-tool calculator.evaluate"
+        ]
+    );
     let read = json!({"path": "/data/x"});
     let report = call(&bare, "m.read", read).await;
     let looked = "files: it looked for its directories, and has none; allowed by: toolhold modules grant m --with-dir \

@@ -2,7 +2,8 @@
 //! parts are fresh, and commands run as they are printed.
 //!
 //! A fenced block says after its language what happens to it here:
-//! - `sh (run)`: it runs in the document's own folder, after the blocks before it. `http://gpu:8000/v1` is
+//! - `sh (run)`: it runs in the document's own folder, which is empty at first, with a home folder that is empty, after
+//!   the blocks before it. `http://gpu:8000/v1` is
 //!   the scripted endpoint.
 //! - `sh (server)`: the same beside a `toolhold serve`; `$KEY` is a key, `127.0.0.1:8700` its address.
 //! - `sh (starts)`: its last command serves until it is stopped; it must say where.

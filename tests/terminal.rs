@@ -324,6 +324,64 @@ fn what_a_model_writes_looks_like_no_line_of_the_host() {
     }
 }
 
+/// A terminal continues a long line at its left edge, where lines of the host begin.
+#[test]
+fn each_row_of_what_a_model_writes_has_its_bar() {
+    let columns = 80;
+    let forged = "approve? files.read {\"path\":\"a.txt\"}";
+    let long = format!("Well.\n{}{forged}", " ".repeat(238));
+    let call = json!({"_tool": "files.write", "_reasoningForCall": long, "path": "a.txt", "content": long});
+    for flags in [&[][..], &["-v"]] {
+        let host = host();
+        let endpoint = Endpoint::start(Scenario::new([
+            Reply {
+                reasoning: Some(long.clone()),
+                between_ms: 20,
+                ..Reply::content(json!({"calls": [call], "output": long}).to_string())
+            },
+            Reply::solution(json!({"calls": [], "output": "done"})),
+        ]));
+        let url = endpoint.base_url();
+        let run = ["run", "t", "--base-url", &url, "--model", "m"];
+        let grant = ["--dir", "files=data:/data:rw"];
+        let mut command = host.command(&[&run[..], &grant, flags].concat());
+        command.env("COLUMNS", columns.to_string());
+        let done = at_terminal(&command, &[("approve? files.write", "y\n")]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let shown = done.stdout.replace("\r\n", "\n");
+        // The terminal's echo of the answer is the only text on its row.
+        let lines = shown.lines().filter(|line| *line != "y");
+        let rows: Vec<String> = lines.flat_map(|line| rows(line, columns)).collect();
+        let forgeries = rows.iter().filter(|row| row.contains("files.read"));
+        let forgeries: Vec<&String> = forgeries.collect();
+        assert!(!forgeries.is_empty(), "{flags:?}: {shown}");
+        for row in forgeries {
+            assert!(
+                row.trim_start().starts_with('│'),
+                "{flags:?}: {row:?}\n{shown}"
+            );
+        }
+        // What the model writes on while the person is asked is shown when it was decided.
+        let question = rows.iter().position(|row| row.starts_with(QUESTION));
+        let decided = rows
+            .iter()
+            .position(|row| row.contains("approved (terminal)"));
+        let (question, decided) = (question.expect("asked"), decided.expect("decided"));
+        let meanwhile = rows.get(question..decided).unwrap_or_default();
+        assert!(
+            !meanwhile.iter().any(|row| row.contains("output")),
+            "{flags:?}: {meanwhile:?}"
+        );
+    }
+}
+
+/// The rows that a terminal of so many columns shows of a line.
+fn rows(line: &str, columns: usize) -> Vec<String> {
+    let cells: Vec<char> = line.chars().collect();
+    let row = |cells: &[char]| cells.iter().collect();
+    cells.chunks(columns).map(row).collect()
+}
+
 /// While a person is asked, the model may write on, or have begun a line: the question stands alone.
 #[test]
 fn a_question_stands_on_a_line_of_its_own() {

@@ -1,4 +1,5 @@
-//! Commands run as they are printed: each document in a folder of its own, its blocks one after the other.
+//! Commands run as they are printed: each document in an empty folder of its own, with an empty home folder, its blocks
+//! one after the other. So a reader who has installed the binary and nothing else can follow each page.
 
 use super::markdown::{Block, Mark, blocks};
 use super::{documents, read};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario};
 use support::host::{self, Host, binary};
 use support::server::Server;
+use tempfile::TempDir;
 
 /// For one block, on a machine that compiles components meanwhile.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -60,6 +62,7 @@ fn endpoint() -> Endpoint {
 /// Where the commands of one document run.
 struct DocumentSession {
     host: Host,
+    home: TempDir,
     endpoint: Endpoint,
     server: Option<Server>,
     key: String,
@@ -67,12 +70,9 @@ struct DocumentSession {
 
 impl DocumentSession {
     fn new() -> Self {
-        let host = Host::new();
-        for module in ["calculator", "text", "files"] {
-            host.ship(module);
-        }
         Self {
-            host,
+            host: Host::new(),
+            home: tempfile::tempdir().expect("a folder"),
             endpoint: endpoint(),
             server: None,
             key: String::new(),
@@ -96,6 +96,7 @@ impl DocumentSession {
             }
         }
         shell
+            .env("HOME", self.home.path())
             .env("PATH", format!("{folder}:{path}"))
             .env("TOOLHOLD_BASE_URL", self.endpoint.base_url())
             .env("TOOLHOLD_MODEL", "scripted")

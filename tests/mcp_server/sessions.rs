@@ -4,6 +4,8 @@ use super::wire::ping;
 use super::{MODERN, Stdio, answers, call, drop_in, host, initialize, modern, request, text};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use support::sandbox::repository;
+use support::until;
 
 /// Without a stop, a guest runs for longer than any test waits.
 pub const ENDLESS: &str = "[limits]\nfuel = 1_000_000_000_000\ntimeout_ms = 60_000\n";
@@ -376,4 +378,31 @@ fn only_the_tools_that_were_named_are_served() {
         done.stdout.is_empty() && done.stderr.contains("nobody"),
         "{done:?}"
     );
+}
+
+/// Modules that are not offered themselves, but that offered tools call, are loaded again when they change.
+#[test]
+fn a_callee_that_changes_is_called_as_it_is_now() {
+    let host = host();
+    host.write("modules/callee.wasm", answers(7));
+    host.write(
+        "modules/asker.wasm",
+        std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap(),
+    );
+    let granted = "[module.asker]\ntools = [\"callee\"]\n[modules]\napproval = \"never\"\n";
+    host.write("toolhold.toml", granted);
+    let mut client = Stdio::session(&host, &["--tools", "asker"], json!({}));
+    let mut number = 0;
+    let mut answered = |client: &mut Stdio| {
+        number += 1;
+        let question = json!({"tool": "callee.answer", "arguments": {}});
+        client.ask(call(number, "asker.ask", question))["result"].to_string()
+    };
+    let first = answered(&mut client);
+    assert!(first.contains('7'), "{first}");
+    drop_in(&host, "callee", &answers(8));
+    until("the new module", || {
+        let now = answered(&mut client);
+        (now != first && now.contains('8')).then_some(())
+    });
 }

@@ -3,7 +3,7 @@
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
     approvals, audit, cache, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity,
-    policy, probe, run, runs, selftest, serve, stats, trust,
+    policy, probe, run, runs, secrets, selftest, serve, stats, trust,
 };
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
@@ -127,6 +127,9 @@ pub enum Command {
     PlanCapacity(Box<plan_capacity::CapacityArgs>),
     /// Show the effective policy: shields, privacy, approvals, grants, and the hash that records refer to.
     Policy(policy::PolicyArgs),
+    /// Keep keys and passwords that the configuration refers to, such as those of hosted models.
+    #[command(subcommand)]
+    Secrets(secrets::SecretsCommand),
     /// Trust ./toolhold.toml as it is now, after showing what it sets. Until then only what cannot harm holds.
     Trust(trust::TrustArgs),
     /// The compiler's process, which this program starts itself.

@@ -3,12 +3,13 @@
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
     approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
-    plan_capacity, policy, probe, record, run, runs, selftest, serve, show_config, stats, trust,
+    plan_capacity, policy, probe, record, run, runs, secrets, selftest, serve, show_config, stats,
+    trust,
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
 use crate::exit::Exit;
-use crate::terminal::{log::EscapedLog, style};
+use crate::terminal::{log::EscapedLog, output, style};
 use crate::usage;
 use rustix::process::Signal;
 use std::process::ExitCode;
@@ -59,7 +60,8 @@ pub fn command(cli: Cli) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             let code = exit_of(&error);
-            eprintln!("{} {}", style::bad("error:"), style::chain(&error));
+            let error = style::chain(&error);
+            output::say(&format!("{} {error}", style::bad("error:")));
             code.into()
         }
     }
@@ -131,7 +133,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             } else {
                 Offers::Tools
             };
-            let folder = scaffold::create(config.modules_folder(), &name, lang, offers)?;
+            let folder = scaffold::create(config.new_modules_folder(), &name, lang, offers)?;
             println!("made {}; its README.md says how it works", folder.display());
             if build {
                 return build::build(&config, &[folder]).await;
@@ -157,6 +159,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
         Command::Cache(args) => cache::cache(&load(&flags)?.configuration, args).await,
+        Command::Secrets(command) => secrets::secrets(command).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
         Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
     }

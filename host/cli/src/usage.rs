@@ -20,7 +20,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
     (
         "Configuration",
-        &["config", "policy", "trust", "cache", "generate"],
+        &["config", "secrets", "policy", "trust", "cache", "generate"],
     ),
 ];
 

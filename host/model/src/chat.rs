@@ -36,14 +36,14 @@ impl ChatRequest {
 
     /// The JSON body of a streaming request: [`Self::body_for`] the usual [`Delivery`].
     pub fn body(&self) -> Value {
-        self.body_for(Delivery::default())
+        self.body_for(Delivery::default(), &FieldNames::default())
     }
 
-    /// The JSON body of a request whose answer is to come in this way.
+    /// The JSON body of a request whose answer is to come in this way, for an endpoint with these names of fields.
     ///
     /// The order of keys is fixed and `messages` comes after everything that stays the same within a
     /// run, so that equal prefixes of two requests are equal bytes.
-    pub fn body_for(&self, delivery: Delivery) -> Value {
+    pub fn body_for(&self, delivery: Delivery, names: &FieldNames) -> Value {
         let mut body = Map::new();
         body.insert("model".into(), self.model.as_str().into());
         if !self.tools.is_empty() {
@@ -56,11 +56,19 @@ impl ChatRequest {
         if let Some(format) = &self.response_format {
             body.insert("response_format".into(), format.clone());
         }
-        if let Some(limit) = self.max_tokens {
-            body.insert("max_tokens".into(), limit.into());
+        let name = |own: &Option<String>, usual: &str| {
+            let name = own.as_deref().unwrap_or(usual);
+            (!name.is_empty()).then(|| name.to_owned())
+        };
+        if let Some(limit) = self.max_tokens
+            && let Some(name) = name(&names.max_tokens, "max_tokens")
+        {
+            body.insert(name, limit.into());
         }
-        if let Some(temperature) = self.temperature {
-            body.insert("temperature".into(), shortest_decimal(temperature));
+        if let Some(temperature) = self.temperature
+            && let Some(name) = name(&names.temperature, "temperature")
+        {
+            body.insert(name, shortest_decimal(temperature));
         }
         body.insert("stream".into(), (delivery != Delivery::Whole).into());
         if delivery == Delivery::Stream {
@@ -72,6 +80,14 @@ impl ChatRequest {
         }
         Value::Object(body)
     }
+}
+
+/// What an endpoint calls fields of a request, where that differs. An empty name: the field is not sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FieldNames {
+    pub max_tokens: Option<String>,
+    pub temperature: Option<String>,
 }
 
 /// How an answer is asked to come.
@@ -266,10 +282,28 @@ mod tests {
             (Delivery::UncountedStream, true, Value::Null),
             (Delivery::Whole, false, Value::Null),
         ] {
-            let body = request.body_for(delivery);
+            let body = request.body_for(delivery, &FieldNames::default());
             assert_eq!(body["stream"], stream, "{delivery:?}");
             assert_eq!(body["stream_options"], options, "{delivery:?}");
         }
+    }
+
+    #[test]
+    fn fields_have_the_names_that_the_endpoint_knows() {
+        let request = ChatRequest {
+            max_tokens: Some(64),
+            temperature: Some(0.0),
+            ..ChatRequest::new("m", vec![])
+        };
+        let names = FieldNames {
+            max_tokens: Some("max_completion_tokens".into()),
+            temperature: Some(String::new()),
+        };
+        let body = request.body_for(Delivery::Whole, &names);
+        assert_eq!(
+            body,
+            json!({"model": "m", "max_completion_tokens": 64, "stream": false, "messages": []})
+        );
     }
 
     #[test]

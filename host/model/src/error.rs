@@ -189,15 +189,19 @@ impl TimeoutPhase {
     fn advice(self) -> &'static str {
         match self {
             Self::Connect => {
-                "the host may be down or behind a firewall; `toolhold doctor` checks it"
+                "the host may be down or behind a firewall, which `toolhold doctor` checks; if it is only far away, \
+                 raise connect_timeout_ms in [endpoints.NAME]"
             }
             Self::FirstToken => {
-                "the server may be overloaded, still loading, or reading a long prompt; raise the \
-                 first-token timeout if that is normal for it"
+                "the server may be overloaded, still loading, or reading a long prompt; if that is normal for it, \
+                 raise first_token_timeout_ms in [endpoints.NAME]"
             }
-            Self::Idle => "the server stopped in the middle of its answer; its log may say why",
+            Self::Idle => {
+                "the server stopped in the middle of its answer, and its log may say why; if it is only slow, raise \
+                 idle_timeout_ms in [endpoints.NAME]"
+            }
             Self::Total => {
-                "lower `max_tokens`, or raise the total timeout if answers may take that long"
+                "lower run.max_tokens, or raise run.timeout_ms if answers may take that long"
             }
         }
     }

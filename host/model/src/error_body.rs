@@ -253,7 +253,8 @@ fn advice_for_status(status: u16, key_variable: Option<&str>) -> Option<String> 
     let advice = match (status, key_variable) {
         (401 | 403, Some(variable)) => {
             return Some(format!(
-                "check the API key in the environment variable {variable}"
+                "check the API key in the environment variable {variable}, or keep one with `toolhold secrets set \
+                 {variable}`"
             ));
         }
         (401 | 403, None) => {

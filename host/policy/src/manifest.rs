@@ -2,6 +2,8 @@
 
 mod missing;
 
+pub use missing::UnfulfilledRequest;
+
 use crate::egress::{HttpGrant, Origin};
 use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
 use crate::limits::LimitsRequest;

@@ -1,21 +1,23 @@
 //! Builds what a command needs from the configuration.
 
 use crate::components::{Sources, fetch};
-use crate::config::{Configuration, EndpointTable};
+use crate::config::{Configuration, EndpointTable, ShieldWhat};
 use crate::recorded::{AuditMode, Recorder};
 use crate::requests::Requests;
 use crate::tools::SandboxTools;
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::stream::{self, StreamExt as _};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_model::{Delivery, HttpTransport, ModelError, OpenAiModel, Timeouts, Transport};
 use toolhold_oci::{Credentials, FetchError, Fetcher};
+use toolhold_policy::is_name;
 use toolhold_policy::redaction::Redaction;
 use toolhold_protocol::routing::Routing;
 use toolhold_sandbox::compile::cache::Cache;
-use toolhold_sandbox::{Engine, LoadError, LoadEvent, Policy, Registry, Trust};
+use toolhold_sandbox::{Engine, LoadError, LoadEvent, Module, Policy, Registry, Trust};
 use toolhold_storage::{AuditContent, Durability, Store};
 use toolhold_telemetry::Telemetry;
 
@@ -58,28 +60,77 @@ pub async fn load(
     }
     let has_sources = load_sources(registry, config, only, on_event).await;
     let has_others = has_sources || !config.servers().is_empty();
-    if has_others && !config.modules_folder().exists() {
-        return Ok(());
+    let folder = config.modules_folder();
+    if folder.exists() || !(has_others || config.shipped_modules().is_some()) {
+        registry
+            .load_folder(folder, only, on_event)
+            .await
+            .map_err(|error| match error {
+                LoadError::Read { source } => {
+                    anyhow!("the modules folder cannot be read: {source}; --modules names another")
+                }
+                other => other.into(),
+            })?;
     }
-    registry
-        .load_folder(config.modules_folder(), only, on_event)
-        .await
-        .map_err(|error| match error {
-            LoadError::Read { source } => {
-                anyhow!("the modules folder cannot be read: {source}; --modules names another")
-            }
-            other => other.into(),
-        })
+    if only.is_some() || !(has_others || config.has_own_modules()) {
+        load_shipped(registry, config, only, on_event).await?;
+    }
+    Ok(())
 }
 
-/// As [`load`]; with `only`, the modules whose tools those may call are loaded, too.
+/// Loads modules that come with the program: those that `only` names, or else all, but none whose name is taken. A module
+/// of the modules folder that cannot be loaded is not replaced by another one.
+async fn load_shipped(
+    registry: &Registry,
+    config: &Configuration,
+    only: Option<&[String]>,
+    on_event: &(dyn Fn(LoadEvent) + Sync),
+) -> Result<()> {
+    let Some(shipped) = config.shipped_modules() else {
+        return Ok(());
+    };
+    let mut names = match only {
+        Some(names) => names.to_vec(),
+        None => shipped_names(shipped),
+    };
+    let failures = registry.failures();
+    names.retain(|name| {
+        // A second look at what this loaded before finds what is there.
+        let is_own = |module: &Arc<Module>| Path::new(module.origin.raw()).starts_with(shipped);
+        let loaded = registry.module(name);
+        let has_failed = failures.iter().any(|failed| failed.name.raw() == name);
+        let lies_there = config.modules_folder().join(name).exists();
+        !has_failed && !lies_there && loaded.as_ref().is_none_or(is_own)
+    });
+    if !names.is_empty() {
+        let loaded = registry.load_folder(shipped, Some(&names), on_event);
+        loaded.await?;
+    }
+    Ok(())
+}
+
+/// The names of the modules that come with the program.
+pub fn shipped_names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| is_name(name)).collect()
+}
+
+/// As [`load`]; with `only`, the modules whose tools those may call are loaded, too, and those of shields. What was
+/// loaded before and has changed is loaded again.
 pub async fn load_needed(
     registry: &Registry,
     config: &Configuration,
     only: Option<&[String]>,
     on_event: &(dyn Fn(LoadEvent) + Sync),
 ) -> Result<()> {
-    load(registry, config, only, on_event).await?;
+    let shields = config.shields().iter();
+    let shields = shields.filter_map(|shield| match &shield.what {
+        ShieldWhat::Wasm { module, .. } => module.split('@').next().map(str::to_owned),
+        _ => None,
+    });
+    let needed = only.map(|only| only.iter().cloned().chain(shields).collect::<Vec<_>>());
+    load(registry, config, needed.as_deref(), on_event).await?;
     if only.is_some() {
         load_callees(registry, config, on_event).await?;
     }
@@ -98,7 +149,7 @@ pub async fn load_callees(
         for module in registry.modules() {
             for tool in &module.grant().tools {
                 let name = tool.split(['.', '@']).next().unwrap_or_default();
-                if registry.module(name).is_none() && looked_for.insert(name.to_owned()) {
+                if looked_for.insert(name.to_owned()) {
                     callees.push(name.to_owned());
                 }
             }
@@ -279,6 +330,7 @@ fn named(
     OpenAiModel::new(transport.clone(), model, timeouts(endpoint, total))
         .with_key_variable(&endpoint.api_key_env)
         .with_extra(endpoint.extra.clone())
+        .with_field_names(endpoint.fields.clone())
         .with_delivery(if endpoint.stream {
             Delivery::Stream
         } else {

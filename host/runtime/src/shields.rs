@@ -126,8 +126,7 @@ async fn module(
     };
     let mut found = find().await?;
     let plain = name.split('@').next().unwrap_or_default();
-    let has_source = config.sources().any(|(own, _)| own == plain);
-    if found.is_none() && (has_source || config.modules_folder().exists()) {
+    if found.is_none() && config.has_modules() {
         let only = [plain.to_owned()];
         host::load(registry, config, Some(&only), &|_| ()).await?;
         found = find().await?;

@@ -105,9 +105,21 @@ impl DenialLog {
 
     /// A use of `path`, in the directory that the guest sees as `guest`, was refused. `is_read_only`: the grant of the
     /// directory.
+    ///
+    /// The guest's code for it is also that of a system that refuses this process what only a file's owner may do
+    /// (EPERM). So without a path that leads out, more than one cause is named.
     pub fn file(&self, wish: FileUse, path: Option<&str>, guest: &str, is_read_only: bool) {
+        let leads_out = path.is_some_and(leads_out);
         let path = path.map_or_else(|| "a file".into(), quoted);
-        if wish == FileUse::Write && is_read_only {
+        if leads_out {
+            self.note(
+                Capability::Directories,
+                format!("{path} in {guest}"),
+                AllowingRule::None(
+                    "it leads out of the directory; grant the directory that it is in (--with-dir)",
+                ),
+            );
+        } else if wish == FileUse::Write && is_read_only {
             let word = shell_word(&format!("DIR:{guest}:rw"));
             self.note(
                 Capability::Directories,
@@ -119,8 +131,8 @@ impl DenialLog {
                 Capability::Directories,
                 format!("{path} in {guest}"),
                 AllowingRule::None(
-                    "it leads out of the directory, or is neither a file nor a folder; grant the directory that it is \
-                     in (--with-dir)",
+                    "the system did not permit it (another owner, an immutable file), or a link leads it out of the \
+                     directory, or it is neither a file nor a folder",
                 ),
             );
         }
@@ -203,12 +215,19 @@ impl DenialLog {
         if !matches!(result, Err(CallError::Tool { .. } | CallError::Trap { .. })) {
             return noted.denials;
         }
-        for missing in requests.missing(module, granted) {
+        let mut missing = requests.missing(granted);
+        while !noted.denials.is_full()
+            && let Some(wish) = missing.next()
+        {
+            let missing = wish.denial(module);
             let mut kept = noted.denials.kept.iter();
             if !kept.any(|denial| denial.rule == missing.rule) {
                 noted.denials.push(missing);
             }
         }
+        // They are counted, and not put into words.
+        let more = u64::try_from(missing.count()).unwrap_or(u64::MAX);
+        noted.denials.dropped = noted.denials.dropped.saturating_add(more);
         let told = |noted: &Noted, kind| {
             let mut kept = noted.denials.kept.iter();
             kept.any(|denial| denial.capability == Some(kind))
@@ -233,6 +252,21 @@ impl DenialLog {
     }
 }
 
+/// Whether a path leads out of the directory that it begins in, by its own words.
+fn leads_out(path: &str) -> bool {
+    let mut depth = 0_i64;
+    let mut is_out = path.starts_with('/');
+    for part in path.split('/') {
+        depth += match part {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        is_out |= depth < 0;
+    }
+    is_out
+}
+
 /// The flags that would allow it; the module is filled in when the call has ended.
 fn flags(flags: String) -> AllowingRule {
     flags_of("", flags)
@@ -242,5 +276,59 @@ fn flags_of(module: &str, flags: String) -> AllowingRule {
     AllowingRule::Grant {
         module: module.to_owned(),
         flags: flags.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_policy::Manifest;
+
+    /// The lines of one call that was refused this.
+    fn lines(log: &DenialLog) -> Vec<String> {
+        let done: Result<(), CallError> = Ok(());
+        let denials = log.ended("m", &done, &Requests::default(), &Grant::default());
+        denials.kept.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_cause_of_a_refused_file_is_told_by_its_path() {
+        let out = "leads out of the directory; grant the directory";
+        let system = "the system did not permit it (another owner";
+        let rights = "--with-dir DIR:/data:rw";
+        for (wish, path, is_read_only, expect) in [
+            (FileUse::Read, Some("../a"), true, out),
+            (FileUse::Read, Some("a/../../b"), false, out),
+            (FileUse::Read, Some("/etc/passwd"), false, out),
+            // More rights in the directory would not help.
+            (FileUse::Write, Some("../a"), true, out),
+            (FileUse::Write, Some("a/../b"), true, rights),
+            (FileUse::Write, None, true, rights),
+            (FileUse::Write, Some("a/../b"), false, system),
+            (FileUse::Write, None, false, system),
+            (FileUse::Read, Some("link"), true, system),
+        ] {
+            let log = DenialLog::default();
+            log.file(wish, path, "/data", is_read_only);
+            let lines = lines(&log);
+            assert!(
+                matches!(lines.as_slice(), [line] if line.contains(expect)),
+                "{wish:?} {path:?}: {lines:?}"
+            );
+            let is_wider = lines[0].contains("--with-dir");
+            assert_eq!(is_wider, expect != system, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn wishes_that_are_not_told_are_counted() {
+        let wishes: Vec<String> = (0..2_500)
+            .map(|number| format!("[[grants.environment]]\nname = \"V{number}\"\n"))
+            .collect();
+        let manifest = Manifest::parse(&wishes.concat()).unwrap();
+        let failed: Result<(), _> = Err(CallError::Trap { reason: "t".into() });
+        let grant = Grant::default();
+        let denials = DenialLog::default().ended("m", &failed, &manifest.grants, &grant);
+        assert_eq!((denials.kept.len(), denials.dropped), (16, 2_484));
     }
 }

@@ -111,12 +111,12 @@ async fn list(store: &Store) -> Result<()> {
             is_open = true;
             ""
         };
-        println!(
+        output::tell(&format!(
             "{}  {}  {}",
             style::bold(call),
             bound_call(pending),
             style::dim(&format!("run {run}{state}"))
-        );
+        ));
     }
     let hint = if waiting.is_empty() {
         "no call waits for a person"

@@ -95,7 +95,7 @@ pub async fn audit(config: &Configuration, command: AuditCommand) -> Result<Exit
                 if json {
                     println!("{}", text::json(&entry.text));
                 } else {
-                    println!("{}", line(&entry));
+                    output::tell(&line(&entry));
                 }
             })
             .await?;
@@ -139,7 +139,11 @@ async fn verify(store: &Store, expect: Option<&str>, is_json: bool) -> Result<Ex
         output::json_line(&found)?;
     } else {
         for fault in &faults {
-            println!("{} {}", style::bad("not genuine:"), style::line(fault));
+            output::tell(&format!(
+                "{} {}",
+                style::bad("not genuine:"),
+                style::line(fault)
+            ));
         }
         if faults.is_empty() {
             println!(

@@ -1,5 +1,6 @@
 //! `toolhold cache`: how large what can be made again is, and what of it is of no use any more.
 
+use crate::config::shipped;
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bytes, dim, line, plural};
@@ -10,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use toolhold_devkit::build::remove_outdated;
+use toolhold_devkit::build::{OutdatedTools, remove_outdated};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::{Since, now_ms};
@@ -27,7 +28,7 @@ pub struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// Remove compiled modules that were not used for a time, and compilers of other versions than this program's.
+    /// Remove compiled modules that were not used for a time, and compilers and modules of other versions of this program.
     Prune {
         /// The compiled modules that were last used before then: a time ago, such as 7d, or a date. 0d: all.
         #[arg(long, value_name = "WHEN", default_value = "30d")]
@@ -36,10 +37,11 @@ pub enum CacheCommand {
 }
 
 /// Folders of the cache, and what is in each.
-const PARTS: [(&str, &str); 3] = [
+const PARTS: [(&str, &str); 4] = [
     ("compiled", "compiled modules"),
     ("toolchains", "compilers that builds installed"),
     ("oci", "components that were fetched"),
+    ("shipped", "modules that come with this program"),
 ];
 
 pub async fn cache(config: &Configuration, args: CacheArgs) -> Result<Exit> {
@@ -59,6 +61,7 @@ pub async fn cache(config: &Configuration, args: CacheArgs) -> Result<Exit> {
             let unused_for = Duration::from_millis(now_ms().saturating_sub(older_than.at_ms()));
             let pruned = tokio::task::spawn_blocking(move || -> io::Result<_> {
                 let removed = unused::prune(&compiled, unused_for)?;
+                shipped::remove_outdated(&folder)?;
                 Ok((removed, remove_outdated(&folder.join("toolchains"))?))
             });
             let (removed, tools) = pruned.await?.context("the cache cannot be shrunk")?;
@@ -67,7 +70,7 @@ pub async fn cache(config: &Configuration, args: CacheArgs) -> Result<Exit> {
     }
 }
 
-fn show(folder: &Path, sizes: [CacheSize; 3], json: bool) -> Result<Exit> {
+fn show(folder: &Path, sizes: [CacheSize; 4], json: bool) -> Result<Exit> {
     if json {
         let parts: serde_json::Map<_, _> = PARTS
             .iter()
@@ -95,10 +98,10 @@ fn show(folder: &Path, sizes: [CacheSize; 3], json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn pruned_shown(removed: CacheSize, tools: &[String], json: bool) -> Result<Exit> {
+fn pruned_shown(removed: CacheSize, tools: &OutdatedTools, json: bool) -> Result<Exit> {
     if json {
         let removed = json!({"files": removed.entries, "bytes": removed.bytes});
-        output::json(&json!({"compiled": removed, "toolchains": tools}))?;
+        output::json(&json!({"compiled": removed, "toolchains": tools.removed}))?;
         return Ok(Exit::Ok);
     }
     println!(
@@ -106,8 +109,11 @@ fn pruned_shown(removed: CacheSize, tools: &[String], json: bool) -> Result<Exit
         plural(removed.entries, "compiled module"),
         bytes(removed.bytes)
     );
-    for tool in tools {
+    for tool in &tools.removed {
         println!("removed {}", line(tool));
+    }
+    for tool in &tools.busy {
+        println!("left {}: another process is installing it", line(tool));
     }
     Ok(Exit::Ok)
 }

@@ -279,7 +279,8 @@ impl Chat {
 const MAX_LISTED_SESSIONS: u32 = 50;
 
 fn complain(error: &anyhow::Error) {
-    eprintln!("{} {}", style::bad("error:"), style::chain(error));
+    let error = style::chain(error);
+    output::say(&format!("{} {error}", style::bad("error:")));
 }
 
 async fn new(store: &Store, agent: &Agent) -> Result<Session> {

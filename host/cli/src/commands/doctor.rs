@@ -7,6 +7,7 @@ mod toolchains;
 use crate::config;
 use crate::config::Flags;
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::progress::Loading;
 use crate::terminal::style::{bad, block, dim, good, plural, warn};
 use std::path::Path;
@@ -29,21 +30,21 @@ use Finding::{Broken, Fine, Lacking};
 pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
     let mut broken = 0;
     let mut report = |area: &str, finding: Finding| match finding {
-        Fine(text) => println!("{} {area}: {}", good("✓"), block(&text)),
-        Lacking(text, remedy) => println!(
+        Fine(text) => output::tell(&format!("{} {area}: {}", good("✓"), block(&text))),
+        Lacking(text, remedy) => output::tell(&format!(
             "{} {area}: {}\n    {}",
             warn("–"),
             block(&text),
             dim(&block(&remedy))
-        ),
+        )),
         Broken(text, remedy) => {
             broken += 1;
-            println!(
+            output::tell(&format!(
                 "{} {area}: {}\n    {}",
                 bad("✗"),
                 block(&text),
                 block(&remedy)
-            );
+            ));
         }
     };
     let config = match config::load(file, flags) {
@@ -112,9 +113,14 @@ async fn modules(config: &Configuration) -> Vec<Finding> {
         )];
     }
     let tools = registry.tools().len();
-    let folder = config.modules_folder().display();
+    let folder = config.modules_folder();
+    let place = if folder.exists() {
+        format!("in {}", folder.display())
+    } else {
+        "that come with this program".to_owned()
+    };
     let mut findings = vec![Fine(format!(
-        "{} with {} in {folder}",
+        "{} with {} {place}",
         plural(registry.modules().len() as u64, "module"),
         plural(tools as u64, "tool")
     ))];

@@ -1,6 +1,6 @@
 //! The flags that say which model is asked, for every command that asks one.
 
-use crate::config::Flags;
+use crate::config::{Flags, MODEL_FLAG, presets};
 use clap::Args;
 
 #[derive(Debug, Args)]
@@ -8,10 +8,11 @@ pub struct EndpointArgs {
     /// URL of the endpoint up to /v1.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Name of the model at the endpoint [default: the first that it lists].
+    /// Name of the model at the endpoint [default: the first that it lists], or PRESET:MODEL for a well-known endpoint,
+    /// such as openai:gpt-4.1 or ollama:llama3.2.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Name of a configured endpoint or pool, or router [default: the setting endpoint].
+    /// Name of a configured endpoint or pool, of a preset, or router [default: the setting endpoint].
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
 }
@@ -19,10 +20,18 @@ pub struct EndpointArgs {
 impl EndpointArgs {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
+        // Another address, or endpoint, may have a model of that name.
+        let is_alone = self.base_url.is_none() && self.endpoint.is_none();
+        let preset = self.model.as_deref().filter(|_| is_alone);
+        if let Some((preset, model)) = preset.and_then(presets::split) {
+            flags.set(MODEL_FLAG, "endpoint", Some(preset));
+            flags.set(MODEL_FLAG, format!("endpoints.{preset}.model"), Some(model));
+            return;
+        }
         flags.set("--endpoint", "endpoint", self.endpoint.clone());
         for (flag, leaf, value) in [
             ("--base-url", "base_url", &self.base_url),
-            ("--model", "model", &self.model),
+            (MODEL_FLAG, "model", &self.model),
         ] {
             let key = format!("endpoints.{{endpoint}}.{leaf}");
             flags.set(flag, key, value.clone());

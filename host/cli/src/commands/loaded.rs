@@ -102,7 +102,13 @@ impl Names {
             let slot = file.strip_suffix(".wasm").unwrap_or(&file);
             slot.split('@').next().map(str::to_owned)
         });
-        let all = loaded.chain(failed).chain(sources).chain(lying);
+        let shipped = config.shipped_modules().map(host::shipped_names);
+        let shipped = shipped.into_iter().flatten();
+        let all = loaded
+            .chain(failed)
+            .chain(sources)
+            .chain(lying)
+            .chain(shipped);
         Self(all.filter(|name| is_name(name)).collect())
     }
 

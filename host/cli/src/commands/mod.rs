@@ -23,6 +23,7 @@ pub mod pull;
 pub mod record;
 pub mod run;
 pub mod runs;
+pub mod secrets;
 pub mod selftest;
 pub mod serve;
 pub mod serving;

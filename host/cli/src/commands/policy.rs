@@ -111,7 +111,7 @@ async fn offered(
     approval: &Approvals,
 ) -> Result<Vec<(String, bool)>> {
     let registry = tools.components().registry();
-    if config.modules_folder().exists() || config.sources().next().is_some() {
+    if config.has_modules() {
         host::load(registry, config, None, &|_| ()).await?;
         warn_of_failures(registry);
     }
@@ -311,13 +311,13 @@ fn granted(whose: &PolicySubject) {
             println!("    {}", dim("nothing"));
         }
         for sentence in sentences {
-            println!("    {}", line(&sentence));
+            output::tell(&format!("    {}", line(&sentence)));
         }
         for withheld in &left.withheld {
             println!("    {}", dim(&line(withheld)));
         }
         if let Some(fault) = fault {
-            println!("    {} {}", warn("not be loaded:"), line(fault));
+            output::tell(&format!("    {} {}", warn("not be loaded:"), line(fault)));
         }
     }
     for (module, share) in config.shares() {
@@ -329,7 +329,7 @@ fn granted(whose: &PolicySubject) {
             is_nothing = false;
             let kind = kind.name();
             let vain = format!("the agent leaves {kind}, which {module} was not granted");
-            println!("  {} {}", warn("in vain:"), line(&vain));
+            output::tell(&format!("  {} {}", warn("in vain:"), line(&vain)));
         }
     }
     for server in config.servers() {

@@ -189,7 +189,10 @@ fn show(dialect: &Dialect) {
             ProbeVerdict::Unknown { .. } => warn("?"),
             ProbeVerdict::Ignored { .. } | ProbeVerdict::Refused { .. } => bad("✗"),
         };
-        println!("{mark} {what:<16} {}", style::line(&verdict.to_string()));
+        output::tell(&format!(
+            "{mark} {what:<16} {}",
+            style::line(&verdict.to_string())
+        ));
     }
     println!(
         "→ {}",

@@ -47,7 +47,7 @@ pub async fn pull(config: &Configuration, args: PullArgs) -> Result<Exit> {
         );
     }
     // Checked before anything is fetched, and again when the file is written.
-    let place = place(config.modules_folder(), &name, args.force)?;
+    let place = place(config.new_modules_folder(), &name, args.force)?;
     let fetcher = host::fetcher(config)?;
     let fetched = {
         let _spinner = Spinner::start(format!("fetching {reference}"));

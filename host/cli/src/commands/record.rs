@@ -79,8 +79,8 @@ pub async fn diff(config: &Configuration, [left, right]: [&str; 2]) -> Result<Ex
     };
     let number = same + 1;
     println!("{same} milestones are the same; number {number} is not:");
-    println!("{} {}", style::bad("-"), text(a));
-    println!("{} {}", style::good("+"), text(b));
+    output::tell(&format!("{} {}", style::bad("-"), text(a)));
+    output::tell(&format!("{} {}", style::good("+"), text(b)));
     if let (Some(a), Some(b)) = (a, b) {
         parts(a, b);
     }
@@ -99,7 +99,7 @@ fn parts(left: &ComparedEvent, right: &ComparedEvent) {
     let changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
     for change in changes.take(MAX_SHOWN_LINES) {
         let line: String = change.value().chars().take(MAX_LINE_CHARS).collect();
-        println!("  {}", output::changed_line(change.tag(), &line));
+        output::tell(&format!("  {}", output::changed_line(change.tag(), &line)));
     }
 }
 

@@ -158,7 +158,7 @@ fn show(title: &str, settings: &[&(String, toml::Value)]) {
     }
     println!("  {title}");
     for setting in settings {
-        println!("    {}", in_a_line(setting));
+        output::tell(&format!("    {}", in_a_line(setting)));
     }
 }
 
@@ -171,7 +171,10 @@ fn show_difference(before: &[(String, toml::Value)], now: &[(String, toml::Value
     };
     let (before, now) = (text(before), text(now));
     for change in TextDiff::from_lines(&before, &now).iter_all_changes() {
-        println!("    {}", output::changed_line(change.tag(), change.value()));
+        output::tell(&format!(
+            "    {}",
+            output::changed_line(change.tag(), change.value())
+        ));
     }
 }
 

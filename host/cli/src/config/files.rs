@@ -3,12 +3,13 @@
 use super::found::{FOUND, FoundLayer};
 use super::known;
 use super::layers::ConfigError;
+use super::secrets::{self, StoredSecrets};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
 
 /// The parsed configuration files.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ConfigFiles {
     grants: Option<(String, Table)>,
     /// The file that the user named, or the one in the user's configuration folder.
@@ -16,6 +17,8 @@ pub struct ConfigFiles {
     /// The file of the working folder, unless the user named another.
     pub found: Option<FoundLayer>,
     pub is_named: bool,
+    /// What the configuration refers to by the names of variables.
+    pub secrets: StoredSecrets,
 }
 
 impl ConfigFiles {
@@ -34,6 +37,7 @@ impl ConfigFiles {
             own: read(file, true)?,
             found: None,
             is_named: true,
+            secrets: stored_secrets(true)?,
         })
     }
 
@@ -48,6 +52,7 @@ impl ConfigFiles {
             own: own.flatten(),
             found: None,
             is_named: false,
+            secrets: stored_secrets(false)?,
         })
     }
 
@@ -103,12 +108,33 @@ pub fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, C
     Ok(Some((origin, table)))
 }
 
-/// Path of the user's file, if there is a home folder. A relative one (`HOME=""`) would be in the working folder.
-fn user_file() -> Option<PathBuf> {
+/// The user's configuration folder, if there is a home folder. A relative one (`HOME=""`) would be in the working folder.
+pub fn users_folder() -> Option<PathBuf> {
     use etcetera::BaseStrategy as _;
     let base = etcetera::choose_base_strategy().ok()?;
     let folder = Some(base.config_dir()).filter(|folder| folder.is_absolute());
-    Some(folder?.join("toolhold").join("config.toml"))
+    Some(folder?.join("toolhold"))
+}
+
+/// Path of the user's file.
+fn user_file() -> Option<PathBuf> {
+    Some(users_folder()?.join("config.toml"))
+}
+
+/// The secrets that the user keeps. `is_named`: somebody named the configuration's file, as a service manager does. A
+/// service may not look into the home folder of its user, and has its secrets in its environment.
+fn stored_secrets(is_named: bool) -> Result<StoredSecrets, ConfigError> {
+    let Some(path) = secrets::path() else {
+        return Ok(StoredSecrets::default());
+    };
+    match StoredSecrets::read(&path) {
+        Err(ConfigError::Read { source, .. })
+            if is_named && source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Ok(StoredSecrets::default())
+        }
+        read => read,
+    }
 }
 
 /// The files that are read unless one is named.

@@ -172,7 +172,8 @@ fn an_error_that_may_follow_from_it_says_so() {
     let untrusted = layers::untrusted(&files).unwrap().unwrap();
     let variables = [("TOOLHOLD_ENDPOINT", "big")];
     let merged = merged(&files, &variables).unwrap();
-    let error = super::configuration(&merged, merged.table(), "").unwrap_err();
+    let error =
+        super::configuration(&merged, &ConfigFiles::default(), merged.table(), "").unwrap_err();
     let error = error.beside(&untrusted).to_string();
     assert!(
         error.contains("set by variable TOOLHOLD_ENDPOINT")

@@ -53,7 +53,7 @@ pub fn is_value(key: &str) -> bool {
     match parts(key).as_slice() {
         ["module", _, leaf] => MODULE.contains(leaf),
         ["mcp", _, "env"]
-        | ["endpoints", _, "extra" | "price_per_million"]
+        | ["endpoints", _, "extra" | "fields" | "price_per_million"]
         | ["shields", _, "settings"]
         | ["agents", _, "shields", _, "settings"]
         // An empty table allows nothing; an absent one allows everything.

@@ -3,7 +3,7 @@
 use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
 use super::found::{FOUND, FoundLayer, Untrusted};
-use super::{harmless, known};
+use super::{harmless, known, presets};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,6 +11,9 @@ use thiserror::Error;
 use toml::{Table, Value};
 use toolhold_runtime::config::{DEFAULTS, ROUTER};
 use toolhold_runtime::trust::FileTrust;
+
+/// The flag that may name a preset together with its model.
+pub const MODEL_FLAG: &str = "--model";
 
 const PREFIX: &str = "TOOLHOLD_";
 /// Short variables of common settings, and variables that are not settings.
@@ -38,6 +41,12 @@ const TESTS: [&str; 2] = ["E2E", "TEST_"];
 pub enum ConfigError {
     #[error("the configuration file {} cannot be read: {source}", path.display())]
     Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the file {} cannot be written: {source}", path.display())]
+    Write {
         path: PathBuf,
         #[source]
         source: std::io::Error,
@@ -102,7 +111,7 @@ impl ConfigError {
 pub struct Setting {
     pub key: String,
     pub value: Value,
-    /// `default`, `file PATH`, `variable NAME` or `flag --NAME`.
+    /// `default`, `preset NAME`, `file PATH`, `variable NAME` or `flag --NAME`.
     pub origin: String,
 }
 
@@ -272,13 +281,27 @@ impl Merged {
         }
     }
 
-    /// An endpoint that a file adds inherits the defaults, except those that identify an endpoint.
+    /// An endpoint with the name of a preset and without an address has the preset's values. Any that a file adds
+    /// inherits the defaults, except those that identify an endpoint.
     fn complete_endpoints(&mut self) {
         let name = |key: &String| {
             let name = key.strip_prefix("endpoints.")?.split('.').next();
             name.map(str::to_owned)
         };
         let names: BTreeSet<String> = self.leaves.keys().filter_map(name).collect();
+        for name in &names {
+            if self
+                .leaves
+                .contains_key(&format!("endpoints.{name}.base_url"))
+            {
+                continue;
+            }
+            for (leaf, value) in presets::settings(name).into_iter().flatten() {
+                let origin = || (value, format!("preset {name}"));
+                let key = format!("endpoints.{name}.{leaf}");
+                self.leaves.entry(key).or_insert_with(origin);
+            }
+        }
         let listed = self.order.iter();
         for leaf in listed.filter_map(|key| key.strip_prefix("endpoints.default.")) {
             let own = match leaf {
@@ -299,6 +322,23 @@ impl Merged {
                 self.leaves.entry(key).or_insert_with(|| inherited.clone());
             }
         }
+    }
+
+    /// A preset that is chosen by its name needs no table.
+    fn add_preset(&mut self) {
+        let Some(name) = self
+            .text("endpoint")
+            .filter(|name| presets::is_preset(name))
+        else {
+            return;
+        };
+        let tables = [format!("endpoints.{name}."), format!("pools.{name}.")];
+        let is_there = |key: &String| tables.iter().any(|table| key.starts_with(table));
+        if !self.leaves.keys().any(is_there) {
+            let (key, origin) = (format!("endpoints.{name}.model"), format!("preset {name}"));
+            self.leaves.insert(key, (String::new().into(), origin));
+        }
+        self.complete_endpoints();
     }
 
     /// Whether a setting names this variable: `api_key_env = "…"`, `secret_env = ["…"]`, or `env = "…"` in a
@@ -397,16 +437,25 @@ pub fn merge(
         let (name, text) = variable?;
         Some((Value::String(text.clone()), format!("variable {name}")))
     });
+    // What short variables say is of another endpoint than one that is named together with its model.
+    let mut has_short = flag.is_none_or(|(flag, ..)| flag != MODEL_FLAG);
     if let Some((value, origin)) = chosen {
         merged.put("endpoint".into(), value, &origin)?;
+    } else if let Some((preset, model)) = preset_of_variable(&variables, flags) {
+        let origin = "variable TOOLHOLD_MODEL";
+        merged.put("endpoint".into(), preset.into(), origin)?;
+        merged.put(format!("endpoints.{preset}.model"), model.into(), origin)?;
+        has_short = false;
     }
+    merged.add_preset();
     for (name, text) in variables {
         let short = &name[PREFIX.len()..];
         if short == "ENDPOINT" {
             continue;
         }
         let is_tests = TESTS.iter().any(|prefix| short.starts_with(prefix));
-        if NOT_SETTINGS.contains(&short) || is_tests {
+        let is_short = SHORT.iter().any(|(variable, _)| *variable == short);
+        if NOT_SETTINGS.contains(&short) || is_tests || (is_short && !has_short) {
             continue;
         }
         let origin = format!("variable {name}");
@@ -442,6 +491,22 @@ pub fn merge(
     merged.complete_endpoints();
     merged.forget_filled();
     Ok(merged)
+}
+
+/// The preset and the model that `TOOLHOLD_MODEL` names, unless something else says which endpoint or model is meant.
+fn preset_of_variable<'v>(
+    variables: &'v [(String, String)],
+    flags: &Flags,
+) -> Option<(&'v str, &'v str)> {
+    let named = |name: &str| variables.iter().find(|(own, _)| own == name);
+    let is_given = |leaf: &str| {
+        let key = format!("endpoints.{{endpoint}}.{leaf}");
+        flags.all().iter().any(|(_, own, _)| *own == key)
+    };
+    if named("TOOLHOLD_BASE_URL").is_some() || is_given("base_url") || is_given("model") {
+        return None;
+    }
+    presets::split(&named("TOOLHOLD_MODEL")?.1)
 }
 
 /// The endpoint of runs, for settings without an endpoint's name.

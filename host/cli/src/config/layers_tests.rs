@@ -20,7 +20,7 @@ fn merge_with(
 }
 
 fn checked(merged: &Merged) -> Result<Configuration, ConfigError> {
-    crate::config::configuration(merged, merged.table(), "")
+    crate::config::configuration(merged, &ConfigFiles::default(), merged.table(), "")
 }
 
 #[test]
@@ -118,6 +118,103 @@ fn short_settings_are_those_of_the_runs_own_endpoint() {
     flags.set("--model", "endpoints.{endpoint}.model", Some("m"));
     let error = merge_with(text, &[], &flags).unwrap_err().to_string();
     assert!(error.contains("nope is no endpoint"), "{error}");
+}
+
+/// The leaves of an endpoint as text, with their origins.
+fn leaf(merged: &Merged, key: &str) -> (String, String) {
+    let (value, origin) = &merged.leaves[key];
+    (value.to_string(), origin.clone())
+}
+
+#[test]
+fn a_preset_stands_in_for_what_an_endpoint_does_not_set() {
+    let text = "[endpoints.default]\nbase_url = \"http://d/v1\"\nextra = { min_p = 0.1 }\n\
+                [endpoints.groq]\nmodel = \"m\"\n\
+                [endpoints.ollama]\nbase_url = \"http://o/v1\"\nmodel = \"n\"";
+    let merged = merge_with(text, &[], &Flags::default()).unwrap();
+    let of = |key: &str| leaf(&merged, key).0;
+    assert_eq!(
+        leaf(&merged, "endpoints.groq.base_url"),
+        (
+            "\"https://api.groq.com/openai/v1\"".into(),
+            "preset groq".into()
+        )
+    );
+    assert_eq!(of("endpoints.groq.api_key_env"), "\"GROQ_API_KEY\"");
+    // What the default endpoint's server understands, another need not.
+    assert_eq!(of("endpoints.groq.extra"), "{}");
+    // One with an address of its own is as it was before there were presets.
+    assert_eq!(of("endpoints.ollama.base_url"), "\"http://o/v1\"");
+    assert_eq!(of("endpoints.ollama.api_key_env"), "\"TOOLHOLD_API_KEY\"");
+    assert_eq!(of("endpoints.ollama.extra"), "{ min_p = 0.1 }");
+    assert!(checked(&merged).is_ok());
+}
+
+#[test]
+fn a_preset_is_named_together_with_its_model() {
+    let url = ("TOOLHOLD_BASE_URL", "http://v/v1");
+    let model = ("TOOLHOLD_MODEL", "openai:gpt-x");
+    let given = |model: &str| {
+        let mut flags = Flags::default();
+        flags.set(MODEL_FLAG, "endpoint", Some("openai"));
+        flags.set(MODEL_FLAG, "endpoints.openai.model", Some(model));
+        flags
+    };
+    let none = Flags::default;
+    for (variables, flags, endpoint, name, address) in [
+        // The address of the variable is that of another endpoint, and the key must not go there.
+        (
+            vec![url],
+            given("gpt-y"),
+            "openai",
+            "gpt-y",
+            "https://api.openai.com/v1",
+        ),
+        (
+            vec![model],
+            none(),
+            "openai",
+            "gpt-x",
+            "https://api.openai.com/v1",
+        ),
+        // At an address of its own, a model may have any name.
+        (
+            vec![url, model],
+            none(),
+            "default",
+            "openai:gpt-x",
+            "http://v/v1",
+        ),
+        (
+            vec![model, ("TOOLHOLD_ENDPOINT", "default")],
+            none(),
+            "default",
+            "openai:gpt-x",
+            "http://127.0.0.1:8000/v1",
+        ),
+        (
+            vec![("TOOLHOLD_ENDPOINT", "groq")],
+            none(),
+            "groq",
+            "",
+            "https://api.groq.com/openai/v1",
+        ),
+    ] {
+        let merged = merge_with("", &variables, &flags).unwrap();
+        let text = |key: &str| merged.text(key).unwrap().to_owned();
+        assert_eq!(text("endpoint"), endpoint, "{variables:?}");
+        assert_eq!(
+            text(&format!("endpoints.{endpoint}.model")),
+            name,
+            "{variables:?}"
+        );
+        assert_eq!(
+            text(&format!("endpoints.{endpoint}.base_url")),
+            address,
+            "{variables:?}"
+        );
+        assert!(checked(&merged).is_ok());
+    }
 }
 
 #[test]

@@ -12,13 +12,17 @@ mod found_tests;
 mod harmless;
 mod known;
 mod layers;
+pub mod presets;
 #[cfg(test)]
 mod routes_tests;
+pub mod secrets;
+pub mod shipped;
 
 pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use known::most_similar;
-pub use layers::{ConfigError, Setting};
+pub use layers::{ConfigError, MODEL_FLAG, Setting};
+pub use secrets::StoredSecrets;
 
 use etcetera::BaseStrategy as _;
 use files::{ConfigFiles, MAX_CONFIG_BYTES};
@@ -30,7 +34,8 @@ use toml::{Table, Value};
 use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
-    AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent, Tables,
+    AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
+    Tables, UsualModules,
 };
 use toolhold_runtime::trust::TrustedFiles;
 use toolhold_sandbox::CompilerProcess;
@@ -108,11 +113,11 @@ fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loade
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
     let mut mcp_server: mcp_server::Settings = section(merged, &table, "mcp_server")?;
-    let mut configuration = configuration(merged, table.clone(), &mcp_server.token_env)?;
+    let mut configuration = configuration(merged, files, table.clone(), &mcp_server.token_env)?;
     if let Some((leaf, reason)) = mcp_server.fault() {
         return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
     }
-    mcp_server.token = variable(&mcp_server.token_env).map(Into::into);
+    mcp_server.token = files.secret(&mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
         let resolved = resolve_agent(files, flags, &name, &agent, table.get("agents"));
         configuration.add_agent(name, resolved);
@@ -163,6 +168,7 @@ impl Loaded {
             None => files::usual_files(),
         };
         let files = files.into_iter().chain(self.record.clone());
+        let files = files.chain(secrets::path());
         files.chain([self.grants_file()]).collect()
     }
 
@@ -266,6 +272,7 @@ fn grants_file(state_folder: &Path) -> PathBuf {
 /// The tables of one merge of the layers, checked.
 fn configuration(
     merged: &Merged,
+    files: &ConfigFiles,
     mut table: Table,
     mcp_token_env: &str,
 ) -> Result<Configuration, ConfigError> {
@@ -278,12 +285,14 @@ fn configuration(
         arguments: vec![COMPILER_COMMAND.into()],
         is_alone: false,
     });
+    let cache = cache_folder(merged)?;
     let surroundings = ConfigContext {
-        variable: &variable,
+        variable: &|name| files.secret(name),
         // Mounted secrets are often links.
         secret_file: &|path| toolhold_files::read_text(path, MAX_CONFIG_BYTES, Links::Follow),
         state_folder: state_folder(merged)?,
-        cache_folder: cache_folder(merged)?,
+        usual_modules: usual_modules(merged, &cache),
+        cache_folder: cache,
         compiler,
         one_off_grants: merged.granted_by_flags(),
         is_max_tokens_default: merged.origin("run.max_tokens") == "default",
@@ -317,7 +326,7 @@ fn resolve_agent(
         let table = merged.table();
         let token_env = table.get("mcp_server").and_then(|it| it.get("token_env"));
         let token_env = token_env.and_then(Value::as_str).unwrap_or_default();
-        configuration(&merged, table.clone(), token_env)
+        configuration(&merged, files, table.clone(), token_env)
     };
     let invalid = |error: ConfigError| InvalidAgent(error.to_string());
     let configuration = resolved().map_err(invalid)?;
@@ -410,6 +419,16 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+impl ConfigFiles {
+    /// The value of a variable that is set, or of the stored secret of its name.
+    fn secret(&self, name: &str) -> Option<String> {
+        let set = variable(name);
+        let is_blank = set.as_ref().is_none_or(|value| value.trim().is_empty());
+        let stored = self.secrets.get(name).filter(|_| is_blank);
+        stored.map(str::to_owned).or(set)
+    }
+}
+
 /// The configured folder, or the user's.
 fn state_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
     let own = merged.text("paths.state").filter(|own| !own.is_empty());
@@ -419,6 +438,25 @@ fn state_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
 fn cache_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
     let own = merged.text("paths.cache").filter(|own| !own.is_empty());
     own.map_or_else(users_cache_folder, |own| Ok(own.into()))
+}
+
+/// Where modules are found in any folder, unless somebody says where they are. Without a cache folder to put them into,
+/// there are none that come with the program.
+fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
+    if merged.origin("modules.folder") != "default" {
+        return UsualModules::default();
+    }
+    let base = etcetera::choose_base_strategy().ok();
+    let users = base.map(|base| base.data_dir());
+    let users = users.filter(|folder| folder.is_absolute());
+    UsualModules {
+        users: users.map(|folder| folder.join("toolhold").join("modules")),
+        shipped: shipped::folder(cache)
+            .inspect_err(|error| {
+                tracing::debug!(%error, "the modules that come with this program are not there");
+            })
+            .ok(),
+    }
 }
 
 fn users_state_folder() -> Result<PathBuf, ConfigError> {

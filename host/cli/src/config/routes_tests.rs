@@ -26,7 +26,9 @@ fn load_with(text: &str, flags: &Flags) -> Result<Configuration, String> {
     writeln!(file, "{text}\n{ENDPOINTS}").unwrap();
     let files = ConfigFiles::read(Some(file.path())).map_err(|error| error.to_string())?;
     let merged = layers::merge(&files, flags, std::iter::empty());
-    let config = merged.and_then(|merged| super::configuration(&merged, merged.table(), ""));
+    let config = merged.and_then(|merged| {
+        super::configuration(&merged, &ConfigFiles::default(), merged.table(), "")
+    });
     config.map_err(|error| error.to_string())
 }
 

@@ -1,6 +1,7 @@
 //! Asks the person at the terminal about calls that wait for approval. A decision that is recorded in the
 //! database first (`toolhold approvals`, the HTTP API) counts as well.
 
+use crate::terminal::output;
 use crate::terminal::standing::StandingApprovals;
 use crate::terminal::style::{bold, dim, line, warn};
 use crate::terminal::view::bound_call;
@@ -48,8 +49,11 @@ const INPUT_QUEUE_LINES: usize = 16;
 /// Characters shown of an answer that was not understood.
 const SHOWN_ANSWER_CHARS: usize = 40;
 
-const ANSWERS: &str = "y: yes   n REASON: no   e JSON: with these arguments   r JSON: not, take this as its result
-  a: yes, and in this run always with these arguments   a {\"NAME\": \"TEXT*\"}: always where the arguments fit";
+/// Lines that fit into 80 columns.
+const ANSWERS: &str = "y: yes   n REASON: no   e JSON: with these arguments
+  r JSON: not, take this as its result
+  a: yes, and in this run always with these arguments
+  a {\"NAME\": \"TEXT*\"}: always where the arguments fit";
 
 impl TerminalApprover {
     /// `asks`: whether the terminal is free for questions.
@@ -209,20 +213,20 @@ fn meaning(answer: &str) -> Result<Answer, InvalidAnswer> {
 
 pub fn question(pending: &Pending) {
     let (mark, call) = (warn("approve?"), bold(&bound_call(pending)));
-    eprintln!("{mark} {call}\n  {}", dim(ANSWERS));
+    output::say(&format!("{mark} {call}\n  {}", dim(ANSWERS)));
 }
 
 pub fn unclear(reason: &str) {
     let (mark, reason) = (warn("?"), line(reason));
-    eprintln!("  {mark} {reason}\n  {}", dim(ANSWERS));
+    output::say(&format!("  {mark} {reason}\n  {}", dim(ANSWERS)));
 }
 
 fn gone(call: &str) {
-    eprintln!(
+    output::say(&format!(
         "  {} nothing more can be typed here: decide elsewhere with `toolhold approvals approve {call}` (or edit, \
          replace, refuse), or end the run with Ctrl-C",
         warn("!"),
-    );
+    ));
 }
 
 #[cfg(test)]

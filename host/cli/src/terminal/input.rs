@@ -1,12 +1,15 @@
 //! Arguments that are a text, `-` for stdin, or a file.
 
+use crate::terminal::style;
 use anyhow::{Context as _, Result, bail};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::Value;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead as _, Read};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+use tokio::sync::oneshot;
 
 /// Fits a plan of ten thousand steps of three kilobytes.
 const MAX_INPUT_BYTES: u64 = 32 << 20;
@@ -86,6 +89,56 @@ pub fn within(source: impl Read, room: &mut u64) -> Result<String> {
         None => bail!("it is larger than the {room} bytes that are left for it"),
     }
     Ok(text)
+}
+
+/// A line that is typed at the terminal and not shown. `None`: Ctrl-C.
+///
+/// # Errors
+/// The terminal cannot be read, or not be kept from showing it.
+pub async fn hidden_line(prompt: &str) -> Result<Option<String>> {
+    let _hidden = HiddenInput::begin().context("the terminal cannot be kept from showing it")?;
+    eprint!("{}", style::line(prompt));
+    let (done, is_done) = oneshot::channel();
+    // In a thread that ends with the process: the runtime would wait for one of its own.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = std::io::stdin()
+            .lock()
+            .take(MAX_LINE_BYTES)
+            .read_line(&mut line);
+        done.send(read.map(|_| line))
+    });
+    let line = tokio::select! {
+        line = is_done => Some(line.context("the terminal was not read")??),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    // The line break was not shown either.
+    eprintln!();
+    Ok(line)
+}
+
+/// Longer ones are piped in.
+const MAX_LINE_BYTES: u64 = 64 << 10;
+
+/// The terminal does not show what is typed until this is dropped.
+struct HiddenInput(Termios);
+
+impl HiddenInput {
+    fn begin() -> rustix::io::Result<Self> {
+        let stdin = std::io::stdin();
+        let before = tcgetattr(&stdin)?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for HiddenInput {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+    }
 }
 
 fn bounded(source: impl Read) -> Result<String> {

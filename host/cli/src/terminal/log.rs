@@ -1,6 +1,6 @@
 //! The log on stderr. What it says of modules, servers and models is their text, so it is escaped like theirs.
 
-use crate::terminal::style;
+use crate::terminal::{rows, style};
 use std::io::{self, Write};
 use toolhold_policy::text;
 use toolhold_runtime::config::LogFormat;
@@ -19,6 +19,7 @@ impl Write for EscapedLog {
             self.format,
             style::has_colours(),
         );
+        let shown = rows::broken(&shown, rows::width(&io::stderr()));
         io::stderr().write_all(format!("{shown}\n").as_bytes())?;
         Ok(event.len())
     }

@@ -7,6 +7,7 @@ pub mod log;
 pub mod output;
 pub mod pipe;
 pub mod progress;
+pub mod rows;
 pub mod standing;
 pub mod style;
 pub mod view;

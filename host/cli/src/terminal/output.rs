@@ -1,5 +1,6 @@
 //! Lines and values that commands print beside the view of a run.
 
+use crate::terminal::rows;
 use crate::terminal::style::{bad, block, dim, good, warn};
 use serde::Serialize;
 use similar::ChangeTag;
@@ -19,9 +20,20 @@ pub fn json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints lines for the person at the terminal to stderr, broken where the terminal would break them: a row that
+/// continues a line looks like no line of the host.
+pub fn say(lines: &str) {
+    eprintln!("{}", rows::broken(lines, rows::width(&std::io::stderr())));
+}
+
+/// As [`say`], to stdout.
+pub fn tell(lines: &str) {
+    println!("{}", rows::broken(lines, rows::width(&std::io::stdout())));
+}
+
 /// Tells the person at the terminal what a mark is about. The text may come from a guest or a server.
 pub fn note(mark: &str, text: &str) {
-    eprintln!("{mark} {}", block(text));
+    say(&format!("{mark} {}", block(text)));
 }
 
 /// Something was not used, and the rest goes on without it.
@@ -31,7 +43,7 @@ pub fn left_out(text: &str) {
 
 /// A remark of the host that is not the result.
 pub fn remark(text: &str) {
-    eprintln!("{}", dim(&block(text)));
+    say(&dim(&block(text)));
 }
 
 /// For what is printed to stdout, whatever stderr is.

@@ -41,7 +41,7 @@ pub use javascript::SUPPORT as JAVASCRIPT_SUPPORT;
 use manifest::BuildManifest;
 pub use python::SUPPORT as PYTHON_SUPPORT;
 pub use stamp::SourceStamp;
-pub use toolchain::remove_outdated;
+pub use toolchain::{OutdatedTools, remove_outdated};
 use toolhold_files::temporary_name;
 pub use typescript::DECLARATIONS;
 

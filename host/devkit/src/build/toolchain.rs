@@ -1,6 +1,6 @@
 //! The cache directory in which compilers are installed, each version in a folder of its own.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use toolhold_files::temporary_name;
@@ -61,14 +61,23 @@ const INSTALLED: [(&str, &str); 6] = [
     ("esbuild", bundle::VERSION),
 ];
 
-/// Removes the tools of other versions from the cache directory, and returns their folders' names. Blocks.
+/// Tools of other versions than those that builds install.
+#[derive(Debug, Default)]
+pub struct OutdatedTools {
+    /// The names of the folders that were removed.
+    pub removed: Vec<String>,
+    /// The names of those that another process installs at the moment. They are left.
+    pub busy: Vec<String>,
+}
+
+/// Removes the tools of other versions from the cache directory. Blocks, but waits for no other process.
 ///
 /// # Errors
 /// The directory cannot be read, or a folder cannot be removed.
-pub fn remove_outdated(toolchains: &Path) -> io::Result<Vec<String>> {
-    let mut removed = Vec::new();
+pub fn remove_outdated(toolchains: &Path) -> io::Result<OutdatedTools> {
+    let mut tools = OutdatedTools::default();
     let entries = match fs::read_dir(toolchains) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(removed),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(tools),
         entries => entries?,
     };
     for entry in entries {
@@ -80,17 +89,27 @@ pub fn remove_outdated(toolchains: &Path) -> io::Result<Vec<String>> {
             continue;
         }
         // A build of an older program may be installing it.
-        let lock = File::create(toolchains.join(format!("{name}.lock")))?;
-        lock.lock()?;
+        let lock_path = toolchains.join(format!("{name}.lock"));
+        let lock = File::create(&lock_path)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                tools.busy.push(name);
+                continue;
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
         let complete = entry.path().join(COMPLETE);
         if complete.exists() {
             fs::remove_file(complete)?;
         }
         fs::remove_dir_all(entry.path())?;
-        removed.push(name);
+        fs::remove_file(lock_path)?;
+        tools.removed.push(name);
     }
-    removed.sort();
-    Ok(removed)
+    tools.removed.sort();
+    tools.busy.sort();
+    Ok(tools)
 }
 
 /// Whether a folder is of a tool that builds install, at another version.
@@ -162,16 +181,21 @@ mod tests {
             fs::create_dir_all(root.path().join(name).join("bin")).unwrap();
             fs::write(root.path().join(name).join(COMPLETE), "").unwrap();
         }
-        let removed = remove_outdated(root.path()).unwrap();
-        assert_eq!(removed, ["esbuild-0.1.2", "ziglang-0.16.0"]);
+        // Another process installs it.
+        let installing = root.path().join("componentize-qjs-0.0.1");
+        fs::create_dir(&installing).unwrap();
+        let lock = File::create(root.path().join("componentize-qjs-0.0.1.lock")).unwrap();
+        lock.lock().unwrap();
+        let tools = remove_outdated(root.path()).unwrap();
+        assert_eq!(tools.removed, ["esbuild-0.1.2", "ziglang-0.16.0"]);
+        assert_eq!(tools.busy, ["componentize-qjs-0.0.1"]);
+        assert!(installing.is_dir());
+        assert!(!root.path().join("ziglang-0.16.0.lock").exists());
         for name in kept {
             assert!(root.path().join(name).join("bin").exists(), "{name}");
         }
         assert!(!root.path().join("ziglang-0.16.0").exists());
-        assert!(
-            remove_outdated(&root.path().join("none"))
-                .unwrap()
-                .is_empty()
-        );
+        let none = remove_outdated(&root.path().join("none")).unwrap();
+        assert!(none.removed.is_empty() && none.busy.is_empty());
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use self::tokenize::TokenCounter;
-use crate::chat::{ChatRequest, Delivery};
+use crate::chat::{ChatRequest, Delivery, FieldNames};
 use crate::decode::Decoder;
 use crate::error::{ModelError, TimeoutPhase};
 use crate::error_body::{from_status, from_value};
@@ -73,6 +73,7 @@ pub struct OpenAiModel {
     delivery: Delivery,
     /// Fields added to every request that does not set them itself.
     extra: Map<String, Value>,
+    names: FieldNames,
     /// The environment variable that the key came from, for messages.
     key_variable: Option<String>,
     tokenizer: Option<Tokenizer>,
@@ -93,6 +94,7 @@ impl OpenAiModel {
             max_answer_bytes: DEFAULT_MAX_ANSWER_BYTES,
             delivery: Delivery::default(),
             extra: Map::new(),
+            names: FieldNames::default(),
             key_variable: None,
             tokenizer: None,
         }
@@ -124,6 +126,13 @@ impl OpenAiModel {
     #[must_use]
     pub fn with_extra(mut self, extra: Map<String, Value>) -> Self {
         self.extra = extra;
+        self
+    }
+
+    /// Sets what the endpoint calls fields of a request.
+    #[must_use]
+    pub fn with_field_names(mut self, names: FieldNames) -> Self {
+        self.names = names;
         self
     }
 
@@ -267,7 +276,7 @@ impl OpenAiModel {
     }
 
     fn http_request(&self, request: &ChatRequest) -> HttpRequest {
-        let mut body = request.body_for(self.delivery);
+        let mut body = request.body_for(self.delivery, &self.names);
         if request.model.is_empty() {
             body["model"] = self.model.as_str().into();
         }

@@ -32,8 +32,12 @@ pub enum AllowingRule {
         module: String,
         flags: UntrustedText,
     },
-    /// The module has it, and these restrictions took it away from the call.
-    Unrestricted(UntrustedText),
+    /// Restrictions took it, or a part of what it is of, away from the call. `otherwise`: what would allow it if it is
+    /// of the part that the module itself was not given.
+    Withheld {
+        by: UntrustedText,
+        otherwise: Option<Box<Self>>,
+    },
     /// No flag does; why not, or what does.
     None(&'static str),
 }
@@ -44,7 +48,13 @@ impl fmt::Display for AllowingRule {
             Self::Grant { module, flags } => {
                 write!(f, "allowed by: toolhold modules grant {module} {flags}")
             }
-            Self::Unrestricted(why) => write!(f, "withheld from this call: {why}"),
+            Self::Withheld { by, otherwise } => {
+                write!(f, "withheld from this call: {by}")?;
+                match otherwise {
+                    Some(rule) => write!(f, "; if the module itself has it not, {rule}"),
+                    None => Ok(()),
+                }
+            }
             Self::None(why) => f.write_str(why),
         }
     }
@@ -82,11 +92,16 @@ impl Denials {
         if self.kept.contains(&denial) {
             return;
         }
-        if self.kept.len() >= MAX_DENIALS {
+        if self.is_full() {
             self.dropped = self.dropped.saturating_add(1);
             return;
         }
         self.kept.push(denial);
+    }
+
+    /// Whether a denial that is not kept yet would only be counted.
+    pub fn is_full(&self) -> bool {
+        self.kept.len() >= MAX_DENIALS
     }
 
     pub fn is_empty(&self) -> bool {

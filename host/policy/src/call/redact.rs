@@ -56,9 +56,17 @@ impl ReportRedaction<'_> {
 
     fn clean_denial(&mut self, denial: &mut Denial) {
         self.clean_untrusted(&mut denial.asked);
-        match &mut denial.rule {
-            AllowingRule::Grant { flags: said, .. } | AllowingRule::Unrestricted(said) => {
-                self.clean_untrusted(said);
+        self.clean_rule(&mut denial.rule);
+    }
+
+    fn clean_rule(&mut self, rule: &mut AllowingRule) {
+        match rule {
+            AllowingRule::Grant { flags, .. } => self.clean_untrusted(flags),
+            AllowingRule::Withheld { by, otherwise } => {
+                self.clean_untrusted(by);
+                if let Some(rule) = otherwise {
+                    self.clean_rule(rule);
+                }
             }
             AllowingRule::None(_) => {}
         }

@@ -1,113 +1,149 @@
 //! What a module asks for and was not given, with the flags of `toolhold modules grant` that give it.
 
-use super::Requests;
+use super::{
+    DirectoryRequest, EnvironmentRequest, Requests, ScratchRequest, SecretRequest, ToolRequest,
+};
 use crate::call::{AllowingRule, Denial};
 use crate::egress::HttpGrant;
 use crate::grant::{Access, Capability, Grant, Keep};
 use crate::secret::SecretPlace;
 use crate::text::shell_word;
 
+/// A wish of a module that its grant does not fulfil. It is put into words only if it is told: a module may have
+/// thousands of wishes, and each of its calls may fail.
+#[derive(Debug, Clone, Copy)]
+pub enum UnfulfilledRequest<'a> {
+    Directory(&'a DirectoryRequest),
+    Scratch(&'a ScratchRequest),
+    Variable(&'a EnvironmentRequest),
+    Http(&'a HttpGrant),
+    Secret(&'a SecretRequest),
+    KeyValue,
+    Tool(&'a ToolRequest),
+}
+
 impl Requests {
-    /// What is asked for and `grant` does not give, for `module`.
-    pub fn missing(&self, module: &str, grant: &Grant) -> Vec<Denial> {
-        let mut missing = Vec::new();
-        let mut add = |capability, asked: String, rule| {
-            missing.push(Denial {
-                asked: format!("{asked}, which its module.toml asks for").into(),
-                rule,
-                is_refused: false,
-                capability: Some(capability),
-            });
-        };
-        let flags = |flags: String| AllowingRule::Grant {
-            module: module.to_owned(),
-            flags: flags.into(),
-        };
-        for wish in &self.directories {
-            let mut given = grant.directories.iter();
+    /// What is asked for and `grant` does not give.
+    pub fn missing<'a>(
+        &'a self,
+        grant: &'a Grant,
+    ) -> impl Iterator<Item = UnfulfilledRequest<'a>> + use<'a> {
+        use UnfulfilledRequest::{Directory, Http, KeyValue, Scratch, Secret, Tool, Variable};
+        let directories = self.directories.iter().filter(|wish| {
             let is_enough = |access| access == Access::ReadWrite || wish.access == Access::Read;
-            if given.any(|given| given.guest == wish.guest && is_enough(given.access)) {
-                continue;
-            }
-            let (to, mode) = match wish.access {
-                Access::Read => ("read", ""),
-                Access::ReadWrite => ("read and write", ":rw"),
-            };
-            let word = shell_word(&format!("DIR:{}{mode}", wish.guest));
-            add(
-                Capability::Directories,
-                format!("to {to} a directory as {:?}", wish.guest),
-                flags(format!("--with-dir {word}")),
-            );
-        }
-        if let Some(wish) = self.scratch.as_ref().filter(|_| grant.scratch.is_none()) {
-            let keep = match wish.keep {
-                Keep::Call => "",
-                Keep::Session => " --keep",
-            };
-            add(
-                Capability::Scratch,
-                format!("scratch files in {:?}", wish.guest),
-                flags(format!("--scratch{keep}")),
-            );
-        }
-        for wish in &self.environment {
-            if !grant.environment.contains_key(&wish.name) {
-                let word = shell_word(&format!("{}=VALUE", wish.name));
-                add(
-                    Capability::Environment,
-                    format!("the variable {:?}", wish.name),
-                    flags(format!("--with-env {word}")),
-                );
-            }
-        }
-        for wish in &self.http {
-            if !grant.http.iter().any(|given| given.covers(wish)) {
-                let sentence = wish.to_string();
-                let to = sentence.strip_prefix("may ").unwrap_or(&sentence);
-                add(Capability::Http, format!("to {to}"), flags(asking(wish)));
-            }
-        }
-        for wish in &self.secrets {
+            let mut given = grant.directories.iter();
+            !given.any(|given| given.guest == wish.guest && is_enough(given.access))
+        });
+        let scratch = self.scratch.as_ref().filter(|_| grant.scratch.is_none());
+        let variables = self.environment.iter();
+        let variables = variables.filter(|wish| !grant.environment.contains_key(&wish.name));
+        let is_covered = |wish: &HttpGrant| grant.http.iter().any(|given| given.covers(wish));
+        let http = self.http.iter().filter(move |wish| !is_covered(wish));
+        let secrets = self.secrets.iter().filter(|wish| {
             let mut given = grant.secrets.iter();
-            if given.any(|given| given.slot().name == wish.name) {
-                continue;
-            }
-            let (name, origin) = (&wish.name, &wish.origin);
-            let rule = match &wish.place {
-                SecretPlace::Header {
-                    name: header,
-                    format: None,
-                } => {
-                    let word = shell_word(&format!("{name}=VARIABLE {origin} {header}"));
-                    flags(format!("--with-secret {word}"))
-                }
-                _ => AllowingRule::None(
-                    "only the configuration can put a secret there (secrets, under [module.NAME])",
-                ),
-            };
-            let asked = format!("the secret {name:?} for {origin}");
-            add(Capability::Secrets, asked, rule);
-        }
-        if self.key_value.is_some() && grant.key_value.is_none() {
-            add(
-                Capability::KeyValue,
-                "to keep keys and values".into(),
-                flags("--key-value".into()),
-            );
-        }
-        for wish in &self.tools {
+            !given.any(|given| given.slot().name == wish.name)
+        });
+        let key_value = self
+            .key_value
+            .as_ref()
+            .filter(|_| grant.key_value.is_none());
+        let tools = self.tools.iter().filter(|wish| {
             let module = wish.name.split(['.', '@']).next().unwrap_or_default();
             let mut given = grant.tools.iter();
-            if !given.any(|given| *given == wish.name || given == module) {
-                add(
-                    Capability::Tools,
-                    format!("to call {:?}", wish.name),
-                    flags(format!("--with-tool {}", shell_word(&wish.name))),
-                );
+            !given.any(|given| *given == wish.name || given == module)
+        });
+        (directories.map(Directory))
+            .chain(scratch.map(Scratch))
+            .chain(variables.map(Variable))
+            .chain(http.map(Http))
+            .chain(secrets.map(Secret))
+            .chain(key_value.map(|_| KeyValue))
+            .chain(tools.map(Tool))
+    }
+}
+
+impl UnfulfilledRequest<'_> {
+    /// In words, for `module`.
+    pub fn denial(self, module: &str) -> Denial {
+        let (capability, asked, flags) = match self {
+            Self::Directory(wish) => {
+                let (to, mode) = match wish.access {
+                    Access::Read => ("read", ""),
+                    Access::ReadWrite => ("read and write", ":rw"),
+                };
+                let word = shell_word(&format!("DIR:{}{mode}", wish.guest));
+                (
+                    Capability::Directories,
+                    format!("to {to} a directory as {:?}", wish.guest),
+                    Some(format!("--with-dir {word}")),
+                )
             }
+            Self::Scratch(wish) => {
+                let keep = match wish.keep {
+                    Keep::Call => "",
+                    Keep::Session => " --keep",
+                };
+                (
+                    Capability::Scratch,
+                    format!("scratch files in {:?}", wish.guest),
+                    Some(format!("--scratch{keep}")),
+                )
+            }
+            Self::Variable(wish) => {
+                let word = shell_word(&format!("{}=VALUE", wish.name));
+                (
+                    Capability::Environment,
+                    format!("the variable {:?}", wish.name),
+                    Some(format!("--with-env {word}")),
+                )
+            }
+            Self::Http(wish) => {
+                let sentence = wish.to_string();
+                let to = sentence.strip_prefix("may ").unwrap_or(&sentence);
+                (Capability::Http, format!("to {to}"), Some(asking(wish)))
+            }
+            Self::Secret(SecretRequest {
+                name,
+                origin,
+                place,
+                ..
+            }) => {
+                let flags = match place {
+                    SecretPlace::Header {
+                        name: header,
+                        format: None,
+                    } => {
+                        let word = shell_word(&format!("{name}=VARIABLE {origin} {header}"));
+                        Some(format!("--with-secret {word}"))
+                    }
+                    _ => None,
+                };
+                let asked = format!("the secret {name:?} for {origin}");
+                (Capability::Secrets, asked, flags)
+            }
+            Self::KeyValue => (
+                Capability::KeyValue,
+                "to keep keys and values".into(),
+                Some("--key-value".into()),
+            ),
+            Self::Tool(wish) => (
+                Capability::Tools,
+                format!("to call {:?}", wish.name),
+                Some(format!("--with-tool {}", shell_word(&wish.name))),
+            ),
+        };
+        let no_flags = AllowingRule::None(
+            "only the configuration can put a secret there (secrets, under [module.NAME])",
+        );
+        Denial {
+            asked: format!("{asked}, which its module.toml asks for").into(),
+            rule: flags.map_or(no_flags, |flags| AllowingRule::Grant {
+                module: module.to_owned(),
+                flags: flags.into(),
+            }),
+            is_refused: false,
+            capability: Some(capability),
         }
-        missing
     }
 }
 
@@ -153,10 +189,9 @@ mod tests {
         )
         .unwrap();
         let lines = |grant: &Grant| -> Vec<String> {
-            let missing = manifest.grants.missing("m", grant);
+            let missing = manifest.grants.missing(grant);
             missing
-                .iter()
-                .map(|denial| denial.rule.to_string())
+                .map(|wish| wish.denial("m").rule.to_string())
                 .collect()
         };
         let command = |flags: &str| format!("allowed by: toolhold modules grant m {flags}");

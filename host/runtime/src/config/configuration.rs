@@ -93,6 +93,9 @@ pub struct Configuration {
     secrets: Secrets,
     state_folder: PathBuf,
     cache_folder: PathBuf,
+    /// The user's modules folder, if it stands in for the configured one, which did not exist.
+    pub(super) users_modules: Option<PathBuf>,
+    pub(super) shipped_modules: Option<PathBuf>,
 }
 
 /// Names and values of secrets.
@@ -218,6 +221,11 @@ impl Configuration {
             secrets: tables.secrets(surroundings),
             state_folder: folder(&tables.paths.state, &surroundings.state_folder),
             cache_folder: folder(&tables.paths.cache, &surroundings.cache_folder),
+            users_modules: {
+                let users = surroundings.usual_modules.users.clone();
+                users.filter(|users| !tables.modules.has_folder() && users.is_dir())
+            },
+            shipped_modules: surroundings.usual_modules.shipped.clone(),
             tables,
         };
         configuration.check()?;

@@ -4,6 +4,7 @@ use crate::config::price::{Money, TokenPrices, one};
 use crate::config::surroundings::ConfigFault;
 use serde::Deserialize;
 use std::time::Duration;
+use toolhold_model::chat::FieldNames;
 use toolhold_model::route::{BreakerPolicy, EndpointLimits, EndpointPolicy, RetryPolicy};
 use toolhold_protocol::contract::Contract;
 
@@ -20,6 +21,9 @@ pub struct EndpointTable {
     pub stream: bool,
     /// Additional fields of every request.
     pub extra: serde_json::Map<String, serde_json::Value>,
+    /// What the server calls fields of a request.
+    #[serde(default)]
+    pub fields: FieldNames,
     pub connect_timeout_ms: u64,
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,

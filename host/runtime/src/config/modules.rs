@@ -32,6 +32,12 @@ pub(super) struct ModulesTable {
     pub(super) approval: mcp::Trust,
 }
 
+impl ModulesTable {
+    pub(super) fn has_folder(&self) -> bool {
+        self.folder.exists()
+    }
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct CompilerTable {
     own_process: bool,
@@ -80,8 +86,33 @@ pub(super) struct OciTable {
 }
 
 impl Configuration {
+    /// The folder whose components become tools: the configured one, or the user's where that does not exist.
     pub fn modules_folder(&self) -> &Path {
+        let users = self.users_modules.as_ref();
+        users.unwrap_or(&self.tables.modules.folder)
+    }
+
+    /// The configured folder, in which commands put new modules.
+    pub fn new_modules_folder(&self) -> &Path {
         &self.tables.modules.folder
+    }
+
+    /// Whether the configured folder is there.
+    pub fn has_own_modules(&self) -> bool {
+        self.tables.modules.has_folder()
+    }
+
+    /// The folder of the modules that come with the program. Of them, those are loaded whose names are needed and in no
+    /// other place; all of them, if there is no modules folder and nothing else is configured that has tools.
+    pub fn shipped_modules(&self) -> Option<&Path> {
+        self.shipped_modules.as_deref()
+    }
+
+    /// Whether there is a place that modules could be loaded from.
+    pub fn has_modules(&self) -> bool {
+        self.modules_folder().exists()
+            || self.shipped_modules.is_some()
+            || self.sources().next().is_some()
     }
 
     /// Folders from which components may be loaded by path.

@@ -17,6 +17,8 @@ pub struct ConfigContext<'a> {
     pub state_folder: PathBuf,
     /// Folder of compiled modules, fetched components and toolchains, unless `paths.cache` names another.
     pub cache_folder: PathBuf,
+    /// Where modules are found besides, if `modules.folder` is the default.
+    pub usual_modules: UsualModules,
     /// Compiles components in a process of its own if `compiler.own_process` is set. Without it they are
     /// compiled in this process.
     pub compiler: Option<CompilerProcess>,
@@ -29,6 +31,15 @@ pub struct ConfigContext<'a> {
     pub is_untrusted: &'a dyn Fn(&str) -> bool,
     /// Further variables with secret values, which are removed from all records.
     pub secret_variables: Vec<String>,
+}
+
+/// Folders with modules that are there wherever a command is started.
+#[derive(Debug, Clone, Default)]
+pub struct UsualModules {
+    /// The user's own, which stands in for a modules folder that does not exist.
+    pub users: Option<PathBuf>,
+    /// The modules that come with the program.
+    pub shipped: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for ConfigContext<'_> {

@@ -8,8 +8,8 @@ use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 impl CallState {
-    /// Notes a use of `path` below the descriptor of this number that was not permitted. What the operating system
-    /// refuses to this process has another code.
+    /// Notes a use of `path` below the descriptor of this number that was not permitted: by its grant, or by the
+    /// operating system, which has the same code for what only a file's owner may do (EPERM).
     pub(super) fn noted<T>(
         &self,
         fd: u32,

@@ -6,10 +6,13 @@ use crate::call::CallState;
 use wasmtime::Result;
 use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi::cli::WasiCliView as _;
+use wasmtime_wasi::p2::SocketError;
 use wasmtime_wasi::p2::bindings::cli::environment::Host as _;
-use wasmtime_wasi::p2::bindings::sockets::ip_name_lookup::ResolveAddressStream;
+use wasmtime_wasi::p2::bindings::sockets::ip_name_lookup::Host as _;
 use wasmtime_wasi::p2::bindings::sockets::network::{ErrorCode, IpAddressFamily, Network};
-use wasmtime_wasi::p2::{TcpSocket, UdpSocket};
+use wasmtime_wasi::p2::bindings::sockets::tcp_create_socket::Host as _;
+use wasmtime_wasi::p2::bindings::sockets::udp_create_socket::Host as _;
+use wasmtime_wasi::sockets::WasiSocketsView as _;
 
 /// Puts the noting functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
@@ -27,30 +30,49 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         .instance("wasi:sockets/tcp-create-socket@0.2.12")?
         .func_wrap(
             "create-tcp-socket",
-            |store: Store<'_>, (_,): (IpAddressFamily,)| {
-                store.data().denials.socket("a TCP socket");
-                Ok((Err::<Resource<TcpSocket>, _>(ErrorCode::AccessDenied),))
+            |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
+                let state = store.data_mut();
+                let made = told(state.sockets().create_tcp_socket(family))?;
+                if let Err(ErrorCode::AccessDenied) = made {
+                    state.denials.socket("a TCP socket");
+                }
+                Ok((made,))
             },
         )?;
     linker
         .instance("wasi:sockets/udp-create-socket@0.2.12")?
-        .func_wrap(
+        .func_wrap_async(
             "create-udp-socket",
-            |store: Store<'_>, (_,): (IpAddressFamily,)| {
-                store.data().denials.socket("a UDP socket");
-                Ok((Err::<Resource<UdpSocket>, _>(ErrorCode::AccessDenied),))
+            |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
+                Box::new(async move {
+                    let state = store.data_mut();
+                    let made = told(state.sockets().create_udp_socket(family).await)?;
+                    if let Err(ErrorCode::AccessDenied) = made {
+                        state.denials.socket("a UDP socket");
+                    }
+                    Ok((made,))
+                })
             },
         )?;
     linker
         .instance("wasi:sockets/ip-name-lookup@0.2.12")?
         .func_wrap(
             "resolve-addresses",
-            |store: Store<'_>, (_, name): (Resource<Network>, String)| {
-                store.data().denials.lookup(&name);
-                let refused = ErrorCode::PermanentResolverFailure;
-                Ok((Err::<Resource<ResolveAddressStream>, _>(refused),))
+            |mut store: Store<'_>, (network, name): (Resource<Network>, String)| {
+                let state = store.data_mut();
+                let asked = name.clone();
+                let resolved = told(state.sockets().resolve_addresses(network, name))?;
+                if let Err(ErrorCode::PermanentResolverFailure) = resolved {
+                    state.denials.lookup(&asked);
+                }
+                Ok((resolved,))
             },
         )?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+/// What the guest is told; a trap stays one.
+fn told<T>(done: std::result::Result<T, SocketError>) -> Result<std::result::Result<T, ErrorCode>> {
+    done.map_or_else(|error| Ok(Err(error.downcast()?)), |value| Ok(Ok(value)))
 }

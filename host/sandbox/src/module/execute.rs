@@ -103,6 +103,7 @@ impl Module {
         };
         let effective = self.policy();
         let revocation = effective.revocation();
+        let mut denials = DenialLog::default();
         let mut report: CallReport = match self.admit(&effective, &invocation) {
             Ok(_) => {
                 let policy = CallPolicy {
@@ -111,6 +112,7 @@ impl Module {
                 };
                 let none = OtherTools::default();
                 let context = self.context(policy, &invocation, none, revocation);
+                denials = context.denials.clone();
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
                 let ran = ran.and_then(|returned| shield::output(returned, &effective.limits));
@@ -118,8 +120,16 @@ impl Module {
             }
             Err(error) => CallReport::refused(error),
         };
+        let granted = &effective.granted.grant;
+        report.denials = denials.ended(&self.name, &report.result, &self.manifest.grants, granted);
         report.redact(effective.granted.egress.redactor());
         self.tally.add(&report);
+        // A run tells that its shield failed; what the shield was denied is for the operator.
+        if report.result.is_err() && !report.denials.is_empty() {
+            let denied = report.denials.kept.iter().map(ToString::to_string);
+            let denied: Vec<String> = denied.collect();
+            tracing::warn!(shield = %self.name, denied = denied.join("; "), "a shield failed");
+        }
         shield::verdict(report)
     }
 

@@ -15,6 +15,7 @@ use toolhold_admission::FairRate;
 use toolhold_policy::AllowingRule;
 use toolhold_policy::CallError;
 use toolhold_policy::CallReport;
+use toolhold_policy::Capability;
 use toolhold_policy::limits::Limits;
 use toolhold_policy::restrictions::{GrantRestrictions, NarrowedGrant};
 use toolhold_policy::{Grant, Standing};
@@ -93,9 +94,19 @@ impl NarrowedPolicy {
                 .filter(is_of)
                 .map(String::as_str)
                 .collect();
-            if !withheld.is_empty() {
-                denial.rule = AllowingRule::Unrestricted(withheld.join("; ").into());
+            if withheld.is_empty() {
+                continue;
             }
+            // Of these the module has one or none, and what was withheld is that one.
+            let is_one = matches!(
+                capability,
+                Capability::Scratch | Capability::KeyValue | Capability::Clocks
+            );
+            let rule = std::mem::replace(&mut denial.rule, AllowingRule::None(""));
+            denial.rule = AllowingRule::Withheld {
+                by: withheld.join("; ").into(),
+                otherwise: (!is_one).then(|| Box::new(rule)),
+            };
         }
     }
 }

@@ -2,6 +2,7 @@
 //! columns on stdout when all have.
 
 use crate::terminal::columns::{self, Column, aligned, wrapped};
+use crate::terminal::output;
 use crate::terminal::output::{paint, remark};
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, line, plural};
@@ -37,7 +38,11 @@ pub fn list(set: &Set) {
             tools => tools,
         };
         let head = format!("level {}, {tools}", task.level);
-        println!("{}  {}", paint(bold, &task.id), paint(dim, &line(&head)));
+        output::tell(&format!(
+            "{}  {}",
+            paint(bold, &task.id),
+            paint(dim, &line(&head))
+        ));
         for text in wrapped(&line(&task.text), WIDTH - 2) {
             println!("  {text}");
         }

@@ -25,7 +25,11 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
     }
     let launch = server.pins().launch(settings).await;
     if let Standing::Pending { changes } = &launch {
-        println!("{}  {}", bold(&line(name)), line(&settings.launch.line()));
+        output::tell(&format!(
+            "{}  {}",
+            bold(&line(name)),
+            line(&settings.launch.line())
+        ));
         show_changes(changes);
         println!(
             "  {} it runs outside the sandbox, with your rights",

@@ -58,7 +58,7 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
 pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
     server.look().await.map_err(|failure| {
         for written in server.printed() {
-            eprintln!("{}", line(&written));
+            output::say(&line(&written));
         }
         anyhow!("the MCP server {}: {failure}", server.settings.name)
     })
@@ -68,7 +68,7 @@ pub async fn look(server: &McpServer) -> Result<Arc<ReadySession>> {
 pub fn print(server: &McpServer, ready: &ReadySession) {
     let settings = &server.settings;
     heading(settings);
-    println!("it calls itself {}", line(ready.server()));
+    output::tell(&format!("it calls itself {}", line(ready.server())));
     println!("\n{}", bold("tools that may be called"));
     for tool in &ready.offer.tools {
         print_tool(tool);
@@ -83,7 +83,11 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
     if !ready.offer.others.is_empty() {
         println!("\n{}", bold("tools that the configuration does not name"));
         for (name, description) in &ready.offer.others {
-            println!("  {}  {}", line(name), dim(&headline(description, 100)));
+            output::tell(&format!(
+                "  {}  {}",
+                line(name),
+                dim(&headline(description, 100))
+            ));
         }
     }
     println!("\n{}", bold("approval"));
@@ -108,10 +112,12 @@ fn heading(settings: &Settings) {
 
 fn print_tool(tool: &OfferedTool) {
     println!("  {}", bold(&line(&tool.name)));
-    println!("    │ {}", text::block(&tool.description, "    "));
-    println!("    arguments {}", line(&tool.input_schema.to_string()));
+    let description = text::block(&tool.description, "    ");
+    output::tell(&format!("    │ {description}"));
+    let arguments = line(&tool.input_schema.to_string());
+    output::tell(&format!("    arguments {arguments}"));
     if let Some(output) = &tool.output_schema {
-        println!("    returns   {}", line(&output.to_string()));
+        output::tell(&format!("    returns   {}", line(&output.to_string())));
     }
     let own = tool.annotations;
     let claims = [

@@ -48,7 +48,11 @@ async fn describe(server: &McpServer) -> Value {
 fn print(server: &McpServer, described: &Value) {
     let settings = &server.settings;
     let launch = line(&settings.launch.line());
-    println!("{}  {}", bold(&line(&settings.name)), dim(&launch));
+    output::tell(&format!(
+        "{}  {}",
+        bold(&line(&settings.name)),
+        dim(&launch)
+    ));
     let by: Option<ApprovedBy> = described
         .pointer("/pinned/by")
         .and_then(|by| serde_json::from_value(by.clone()).ok());
@@ -61,7 +65,9 @@ fn print(server: &McpServer, described: &Value) {
         );
     };
     match (&settings.fault, described["standing"]["state"].as_str(), by) {
-        (Some(fault), ..) => println!("  {} {}", warn("cannot be used:"), line(fault)),
+        (Some(fault), ..) => {
+            output::tell(&format!("  {} {}", warn("cannot be used:"), line(fault)));
+        }
         (None, Some("pending"), None) => disabled("it has not been approved yet", "approve"),
         (None, Some("pending"), Some(_)) if is_revoked => {
             disabled("its approval was revoked", "approve");
@@ -82,7 +88,7 @@ fn print(server: &McpServer, described: &Value) {
             } else {
                 "for tool messages"
             };
-            println!("  {}  {}", line(&tools.join(", ")), dim(how));
+            output::tell(&format!("  {}  {}", line(&tools.join(", ")), dim(how)));
         }
     }
 }

@@ -97,7 +97,10 @@ pub fn show(changes: &[GrantChange]) {
                 println!("  {what} changed");
                 let (before, after) = (plain(before.raw()), plain(after.raw()));
                 for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
-                    println!("    {}", output::changed_line(line.tag(), line.value()));
+                    output::tell(&format!(
+                        "    {}",
+                        output::changed_line(line.tag(), line.value())
+                    ));
                 }
             }
             (None, None) => println!("  {what}"),

@@ -7,6 +7,7 @@ use super::{load, module};
 use crate::commands::module_flags::directory;
 use crate::config::Loaded;
 use crate::exit::Exit;
+use crate::terminal::output;
 use crate::terminal::style::{bold, good, line, warn};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -102,7 +103,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     let (registry, now) = given?;
     println!("{} may", bold(&now.name));
     for sentence in now.grant().sentences() {
-        println!("  {}", line(&sentence));
+        output::tell(&format!("  {}", line(&sentence)));
     }
     match now.standing() {
         // The person decided about this grant, but not about other changes.

@@ -19,25 +19,26 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     let version = version.map_or(String::new(), |version| format!(" {version}"));
     println!("{}{version}", bold(&module.name));
     if let Some(description) = &manifest.description {
-        println!("  │ {}", description.block("  "));
+        output::tell(&format!("  │ {}", description.block("  ")));
     }
     let (size, digest) = (bytes(module.size), module.digest);
     println!("{}  {size}  {digest:?}", module.origin);
     println!("\n{}", bold("tools"));
     for tool in &module.tools {
         let description = tool.description.block("    ");
-        println!("  {}\n    │ {description}", bold(&tool.name));
+        output::tell(&format!("  {}\n    │ {description}", bold(&tool.name)));
         println!("    {}", dim(described_by(tool.docs_source)));
-        println!("    arguments {}", line(&tool.input_schema.to_string()));
+        let arguments = line(&tool.input_schema.to_string());
+        output::tell(&format!("    arguments {arguments}"));
         if let Some(output) = &tool.output_schema {
-            println!("    returns   {}", line(&output.to_string()));
+            output::tell(&format!("    returns   {}", line(&output.to_string())));
         }
     }
     for (export, reason) in &module.refused {
-        println!("  {} {export}: {reason}", bad("not a tool:"));
+        output::tell(&format!("  {} {export}: {reason}", bad("not a tool:")));
     }
     for note in &module.notes {
-        println!("  {} {note}", bad("note:"));
+        output::tell(&format!("  {} {note}", bad("note:")));
     }
     println!("\n{}", bold("limits"));
     for limit in module.limits().entries() {
@@ -51,7 +52,7 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     println!("\n{}", bold("what it may do"));
     println!("  compute, within its limits, on what it is given in a call");
     for sentence in module.grant().sentences() {
-        println!("  {}", line(&sentence));
+        output::tell(&format!("  {}", line(&sentence)));
     }
     if module.grant().is_empty() {
         println!("  nothing else: no files, no variables, no network, no other tools");
@@ -79,7 +80,11 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
         }
         Standing::Approved => println!("  approved as it is"),
         Standing::Pending { .. } => {
-            println!("  {} {}", warn("disabled:"), line(&standing.reason()));
+            output::tell(&format!(
+                "  {} {}",
+                warn("disabled:"),
+                line(&standing.reason())
+            ));
         }
     }
     Ok(Exit::Ok)

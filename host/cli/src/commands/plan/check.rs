@@ -38,19 +38,23 @@ pub fn show(examined: &PlanReport) {
     for fault in examined.faults.iter().take(MAX_SHOWN_FAULTS) {
         // Names in a plan may contain line breaks.
         let message = fault.message.replace(['\n', '\r'], " ");
-        println!("{} {}", bad("fault:"), line(&message));
+        output::tell(&format!("{} {}", bad("fault:"), line(&message)));
     }
     if examined.faults.len() > MAX_SHOWN_FAULTS {
         let more = examined.faults.len() - MAX_SHOWN_FAULTS;
         println!("{} {more} more; --json lists all", bad("fault:"));
     }
     for warning in &examined.warnings {
-        println!("{} {}", warn("warning:"), line(&warning.to_string()));
+        output::tell(&format!(
+            "{} {}",
+            warn("warning:"),
+            line(&warning.to_string())
+        ));
     }
     for need in &examined.needs {
         let paths: Vec<_> = need.paths.iter().map(ToString::to_string).collect();
         let need = format!("{} at {}", paths.join(" or "), need.place);
-        println!("needs: {}", line(&need));
+        output::tell(&format!("needs: {}", line(&need)));
     }
 }
 

@@ -144,7 +144,11 @@ pub fn requests(config: &Configuration) -> Exit {
             Err(reason) => {
                 exit = Exit::Failed;
                 let reason = reason.trim_start_matches(path).trim_start_matches(": ");
-                println!("{name}  {} {}", style::bad("✗"), style::line(reason));
+                output::tell(&format!(
+                    "{name}  {} {}",
+                    style::bad("✗"),
+                    style::line(reason)
+                ));
             }
         }
     }
@@ -223,8 +227,7 @@ async fn driver(
     timeout: Duration,
     own_tools_only: bool,
 ) -> Result<(Driver, Servers, ProbedDialects)> {
-    let has_modules = config.modules_folder().exists() || config.sources().next().is_some();
-    let toolbox = if own_tools_only && !has_modules {
+    let toolbox = if own_tools_only && !config.has_modules() {
         host::toolbox(config, host::registry(config)?)
     } else {
         toolbox(config, tools).await?

@@ -9,12 +9,14 @@ mod words;
 pub use words::{answer, cost, name};
 
 use crate::terminal::output;
+use crate::terminal::rows::{self, Rows};
 use crate::terminal::style::{
     bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
 };
 use calls::OpenCalls;
 use prose::Prose;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 use toolhold_protocol::approval::{Pending, Verdict};
@@ -49,11 +51,16 @@ pub struct OutputOptions {
 /// Prints events as they come.
 #[derive(Debug, Default)]
 pub struct EventPrinter {
-    /// Whether the last line on the screen is model text without a line break.
-    open_line: bool,
+    /// Where model text that is shown while it is written ends on the screen.
+    model_rows: Rows,
     /// Present where a person may be asked about a call: the begin of a line of model text. Such lines are shown whole,
-    /// because a question must not stand behind what a model wrote, nor what it writes on below the question.
+    /// because a question must not stand behind what a model wrote.
     begun_line: Option<String>,
+    /// Calls that a person is asked about, by id. Model text waits meanwhile, so that it does not stand below the
+    /// question. The run bounds their number.
+    asked: BTreeSet<String>,
+    /// Whole lines of model text that wait for the decisions. The bounds of the reply are theirs.
+    waiting_lines: Vec<String>,
     /// Whether events are printed as JSON, and not for people.
     is_json: bool,
     /// Only this view was asked for: it goes to stdout.
@@ -218,6 +225,7 @@ impl EventPrinter {
                 let (call, id) = (cut(&bound_call(pending)), line(&pending.call.id));
                 let text = format!("{call} waits for a person: toolhold approvals approve {id}");
                 self.marked(&warn("?"), &text);
+                self.asked.insert(pending.call.id.clone());
             }
             EventKind::Decided { id, decision, .. } => {
                 let verdict = match &decision.verdict {
@@ -233,6 +241,7 @@ impl EventPrinter {
                 let by = decision.by.as_deref();
                 let by = by.map_or(String::new(), |by| format!(" ({})", line(by)));
                 self.dim(&format!("  {} {verdict}{by}", line(id)));
+                self.decided(id);
             }
             EventKind::Resumed { .. } => self.dim("resumed"),
             EventKind::Sub { what, .. } => self.sub(what),
@@ -249,12 +258,14 @@ impl EventPrinter {
                 cached,
                 ..
             } if !self.has_detail => {
+                self.decided(id);
                 let took = took(usage, *by_host, cached.as_ref());
                 let text = self.calls.end(id, tool, outcome, written, &took);
                 self.line(&format!("  {text}"));
             }
             EventKind::ToolStart { call, filled, .. } => self.started(call, filled.as_ref()),
             EventKind::ToolResult {
+                id,
                 tool,
                 outcome,
                 written,
@@ -264,6 +275,7 @@ impl EventPrinter {
                 cached,
                 ..
             } => {
+                self.decided(id);
                 let cost = if *by_host || cached.is_some() {
                     took(usage, *by_host, cached.as_ref())
                 } else {
@@ -354,6 +366,7 @@ impl EventPrinter {
                 cost_nano,
                 duration_ms,
             } => {
+                self.asked.clear();
                 self.end_reasoning();
                 let summary = format!(
                     "{}, {}, {} tokens{}, {}",
@@ -392,6 +405,7 @@ impl EventPrinter {
                 cached,
                 ..
             } if !self.has_detail => {
+                self.decided(id);
                 let took = took(usage, true, cached.as_ref());
                 let text = self.calls.end(id, tool, outcome, &[], &took);
                 self.dim(&format!("    {text}"));
@@ -401,12 +415,14 @@ impl EventPrinter {
                 self.dim(&format!("    → {} {arguments}", line(&call.tool)));
             }
             EventKind::ToolResult {
+                id,
                 tool,
                 outcome,
                 usage,
                 cached,
                 ..
             } => {
+                self.decided(id);
                 let text = match outcome {
                     ToolOutcome::Output(output) => shown(output),
                     ToolOutcome::Error(failure) => line(&failure.message),
@@ -417,6 +433,7 @@ impl EventPrinter {
             EventKind::Approval { .. } | EventKind::Shield(_) | EventKind::ToolRetry { .. } => {
                 self.show_kind(event);
             }
+            EventKind::Decided { id, .. } => self.decided(id),
             EventKind::Sub { what, .. } => self.sub(what),
             _ => {}
         }
@@ -518,18 +535,49 @@ impl EventPrinter {
             self.whole_lines(&lines);
             return;
         }
-        if !self.open_line {
-            self.prose.end_line();
-            self.put("  │ ");
-        }
-        self.open_line = true;
-        self.put(&dim(&plain(text).replace('\n', "\n  │ ")));
+        self.prose.end_line();
+        let width = self.width();
+        let rows = self.model_rows.push(&plain(text), width);
+        self.put(&dim(&rows));
     }
 
     fn whole_lines(&mut self, lines: &str) {
+        if !self.asked.is_empty() {
+            self.waiting_lines.push(lines.to_owned());
+            return;
+        }
         self.prose.end_line();
-        let lines = plain(lines).replace('\n', "\n  │ ");
-        self.put(&dim(&format!("  │ {lines}\n")));
+        let lines = Rows::default().push(&format!("{}\n", plain(lines)), self.width());
+        self.put(&dim(&lines));
+    }
+
+    /// No person is asked about this call any more, nor about those that it made, whose ids begin with its own.
+    fn decided(&mut self, id: &str) {
+        if self.asked.is_empty() {
+            return;
+        }
+        self.asked.retain(|asked| {
+            let nested = asked.strip_prefix(id);
+            nested.is_none_or(|rest| !rest.is_empty() && !rest.starts_with('.'))
+        });
+        if self.asked.is_empty() {
+            self.show_waiting();
+        }
+    }
+
+    fn show_waiting(&mut self) {
+        for lines in std::mem::take(&mut self.waiting_lines) {
+            self.whole_lines(&lines);
+        }
+    }
+
+    /// Cells of the terminal that [`put`](Self::put) writes to.
+    fn width(&self) -> Option<usize> {
+        if self.is_all {
+            rows::width(&std::io::stdout())
+        } else {
+            rows::width(&std::io::stderr())
+        }
     }
 
     /// A closed pipe does not end a run.
@@ -552,7 +600,7 @@ impl EventPrinter {
 
     fn line(&mut self, text: &str) {
         self.end_line();
-        self.put(&format!("{text}\n"));
+        self.put(&format!("{}\n", rows::broken(text, self.width())));
     }
 
     fn end_line(&mut self) {
@@ -561,11 +609,14 @@ impl EventPrinter {
     }
 
     fn end_reasoning(&mut self) {
+        if self.asked.is_empty() {
+            self.show_waiting();
+        }
         if let Some(begun) = self.begun_line.as_mut().filter(|begun| !begun.is_empty()) {
             let line = std::mem::take(begun);
             self.whole_lines(&line);
         }
-        if std::mem::take(&mut self.open_line) {
+        if self.model_rows.end() {
             self.put("\n");
         }
     }

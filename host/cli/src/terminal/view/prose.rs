@@ -1,5 +1,6 @@
 //! The model's prose, taken out of the JSON of its contract.
 
+use crate::terminal::rows::{self, Rows};
 use crate::terminal::style::plain;
 use std::io::{IsTerminal as _, Write as _};
 use toolhold_protocol::settings::RunRequest;
@@ -9,7 +10,7 @@ use toolhold_server::answer_stream::{AnswerRest, AnswerStream};
 /// The prose of one reply after the other. At a terminal it is shown on stdout while the model writes it: the
 /// answer is among it, and is then not printed again. A pipe gets only the answer, when the run is over.
 ///
-/// Each line of it begins with a bar, so that none looks like a line of the host. It is not shown while it is written
+/// Each row of it begins with a bar, so that none looks like a line of the host. It is not shown while it is written
 /// where a person may be asked about a call: what a model writes must not stand below the question.
 #[derive(Debug, Default)]
 pub(super) struct Prose {
@@ -18,9 +19,9 @@ pub(super) struct Prose {
     is_live: bool,
     /// The prose of this reply that was not shown.
     held: String,
-    /// Whether prose of this reply is on the screen, and whether its last line is open.
+    /// Whether prose of this reply is on the screen, and where it ends there.
     is_shown: bool,
-    is_open: bool,
+    rows: Rows,
 }
 
 impl Prose {
@@ -34,6 +35,7 @@ impl Prose {
         Self {
             stream: AnswerStream::new(settings.contract),
             is_live: may_show && !is_typed && std::io::stdout().is_terminal(),
+            rows: Rows::new("│ "),
             ..Self::default()
         }
     }
@@ -86,21 +88,14 @@ impl Prose {
     }
 
     pub fn end_line(&mut self) {
-        if std::mem::take(&mut self.is_open) {
+        if self.rows.end() {
             print("\n");
         }
     }
 
     fn show(&mut self, text: &str) {
-        let mut marked = String::new();
-        for line in plain(text).split_inclusive('\n') {
-            if !self.is_open {
-                marked.push_str("│ ");
-            }
-            marked.push_str(line);
-            self.is_open = !line.ends_with('\n');
-        }
-        print(&marked);
+        let width = rows::width(&std::io::stdout());
+        print(&self.rows.push(&plain(text), width));
         self.is_shown = true;
     }
 }
