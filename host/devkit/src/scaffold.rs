@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::build;
-use crate::build::{DECLARATIONS, Language, WIT};
+use crate::build::{DECLARATIONS, Language, WEB_DECLARATIONS, WIT};
 use toolhold_policy::is_name;
 
 /// The kind of a module.
@@ -219,13 +219,15 @@ const JAVASCRIPT: Template = Template {
 const TYPESCRIPT: Template = Template {
     title: "TypeScript",
     source: "module.ts",
-    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a\n\
-            `package.json` beside them, npm packages are installed and bundled by the build.",
+    notes: "The build checks types as `tsconfig.json` says; `toolhold.d.ts` is the contract as types,\nand \
+            `web.d.ts` has `fetch` and `console`. With a `package.json` beside them, npm packages are installed\nand \
+            bundled by the build.",
     common: COMMON,
     files: &[
         ("module.ts", template!("typescript/module.ts")),
         ("tsconfig.json", template!("typescript/tsconfig.json")),
         ("toolhold.d.ts", DECLARATIONS),
+        ("web.d.ts", WEB_DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
     support: NO_SUPPORT,
