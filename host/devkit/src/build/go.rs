@@ -26,6 +26,11 @@ pub const SUPPORT: &[(&str, &str)] = &[
     ("go.mod", template!("go/toolhold/go.mod")),
     ("trap_wasm.s", template!("go/toolhold/trap_wasm.s")),
     ("toolhold.go", template!("go/toolhold/toolhold.go")),
+    (
+        "web/abi_wasip1.go",
+        template!("go/toolhold/web/abi_wasip1.go"),
+    ),
+    ("web/web.go", template!("go/toolhold/web/web.go")),
 ];
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::mention::{has_word, mention};
 use super::npm::{self, NODE};
 use super::scratch::Scratch;
 use super::web::{self, Extension};
@@ -10,6 +11,8 @@ use super::{BuildError, Job, bundle, toolchain};
 
 /// Pinned: how WIT types look in JavaScript is this version's.
 pub const VERSION: &str = "0.4.5";
+
+const ENDS: &[&str] = &["js", "mjs"];
 
 const ADVICE: &str =
     "mend what the log says about `module.js`: its top level runs once during the build";
@@ -28,7 +31,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         let bundled = bundle::bundle(job, &scratch, &source, ADVICE)?;
         return componentize_bundle(job, &scratch, &bundled, ADVICE);
     }
-    let has_fetch = mention(directory, &["fetch"], 0);
+    let has_fetch = mention(directory, ENDS, &|text| has_word(text, &["fetch"]));
     // A file that imports resolve from, and not `module.js`, or the entry could not import that.
     let base = directory.join("module.toml");
     componentize(job, &scratch, directory, &base, has_fetch, ADVICE)
@@ -37,40 +40,8 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
 /// Whether the sources are bundled: packages come in forms that QuickJS's own resolver does not know, and
 /// asynchronous functions are compiled to others. The rest is taken as it is, so that errors have the author's lines.
 pub fn is_bundled(directory: &Path) -> bool {
-    directory.join(npm::PACKAGE).exists() || mention(directory, &["async", "await"], 0)
-}
-
-/// Deeper folders are not looked into: what is in them is bundled.
-const DEPTH: usize = 8;
-
-/// Whether a JavaScript file of the folder has one of these words, or could not be looked into.
-fn mention(folder: &Path, words: &[&str], depth: usize) -> bool {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return true;
-    };
-    entries.into_iter().any(|entry| {
-        let Ok(entry) = entry else {
-            return true;
-        };
-        let (path, kind) = (entry.path(), entry.file_type().ok());
-        if kind.is_some_and(|kind| kind.is_dir()) {
-            return depth == DEPTH || mention(&path, words, depth + 1);
-        }
-        let end = path.extension().and_then(|end| end.to_str());
-        if !end.is_some_and(|end| ["js", "mjs"].contains(&end)) {
-            return path.is_dir();
-        }
-        // A link leads out of the folder, and a pipe would not end.
-        let is_read = kind.is_some_and(|kind| kind.is_file());
-        let text = is_read.then(|| fs::read_to_string(&path).ok()).flatten();
-        text.is_none_or(|text| has_word(&text, words))
-    })
-}
-
-fn has_word(text: &str, words: &[&str]) -> bool {
-    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
-    text.split(|letter| !is_part(letter))
-        .any(|word| words.contains(&word))
+    directory.join(npm::PACKAGE).exists()
+        || mention(directory, ENDS, &|text| has_word(text, &["async", "await"]))
 }
 
 /// Makes the component of the bundle in `scratch`.
@@ -129,33 +100,6 @@ fn componentize(
                 }
                 other => other,
             })?;
-        let mut bytes = fs::read(component).map_err(BuildError::io("read", component))?;
-        web::finish(&mut bytes);
-        fs::write(component, bytes).map_err(BuildError::io("write", component))
+        web::finish(component)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_module_needs_is_seen_in_all_of_its_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        write("module.js", "const prefetch = 1; // asynchronous");
-        write("notes.txt", "async await fetch");
-        assert!(!is_bundled(folder.path()));
-        assert!(!mention(folder.path(), &["fetch"], 0));
-        write(
-            "lib/a/b.mjs",
-            "export const get = async (url) => fetch(url);",
-        );
-        assert!(is_bundled(folder.path()));
-        assert!(mention(folder.path(), &["fetch"], 0));
-    }
 }

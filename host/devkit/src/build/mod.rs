@@ -16,6 +16,7 @@ mod error;
 mod go;
 mod javascript;
 mod manifest;
+mod mention;
 mod npm;
 mod python;
 mod rust;

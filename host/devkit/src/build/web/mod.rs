@@ -1,11 +1,12 @@
 //! What modules have of the web beside their language's own library: `wasi:http` in the world that they are built
-//! for, and `fetch`, `console` and promises in JavaScript.
+//! for; `fetch`, `console` and promises in JavaScript; and `urllib.request` in Python.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use wit_parser::{Resolve, WorldItem, WorldKey};
 
+use super::mention::mention;
 use super::scratch::Scratch;
 use super::{BuildError, Job, toolchain};
 
@@ -21,6 +22,11 @@ pub const DECLARATIONS: &str = template!("typescript/web.d.ts");
 const WEB: &str = include_str!("web.js");
 /// `fetch`, after [`WEB`] in the same file.
 const FETCH: &str = include_str!("fetch.js");
+/// `urllib.request` over `wasi:http`, and the module that a component then begins with.
+pub const PYTHON: &[(&str, &str)] = &[
+    ("toolhold_web.py", include_str!("toolhold_web.py")),
+    ("toolhold_main.py", include_str!("toolhold_main.py")),
+];
 /// Runs componentize-qjs.
 pub const COMPONENTIZE: &str = include_str!("componentize.mjs");
 
@@ -29,19 +35,24 @@ pub const WORLD: &str = "toolhold-build";
 
 /// The version of WASI in our WIT.
 const VERSION: &str = "@0.2.12";
-/// The version that JavaScript is built with. `componentize-qjs` runs the component once to take its snapshot; every
+/// The version that scripts are built with. `componentize-qjs` runs the component once to take its snapshot; every
 /// import of WASI 0.2 is then its own WASI, in which `wasi:http` is missing, and the streams of the placeholder it
 /// makes for that are other types than those of its `wasi:io`. What it does not know at all it replaces as a whole.
 const UNKNOWN: &str = "@9.2.11";
-/// What [`UNKNOWN`] becomes in the finished component. It is as long, and not the version that the engine imports.
-const FINAL: &str = "@0.2.11";
+/// `wasi:http/types` for Python, whose bindings would give two interfaces `types` other names than modules import.
+const TYPES: &str = "httpt";
+/// What becomes of these names in the finished component, each as long as it was. The version is not the one that
+/// the interpreters import.
+const FINAL: [(&str, &str); 2] = [("@9.2.11", "@0.2.11"), ("/httpt@", "/types@")];
 
 /// What a world gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extension {
     /// `wasi:http`, for support that calls it as it is.
     Http,
-    /// Standard error, under the version that JavaScript is built with; and `wasi:http` with `fetch`.
+    /// The same under [`UNKNOWN`] and [`TYPES`].
+    Python,
+    /// Standard error, under [`UNKNOWN`]; and `wasi:http` for `fetch`.
     JavaScript { has_fetch: bool },
 }
 
@@ -49,33 +60,39 @@ pub enum Extension {
 pub fn wit(job: &Job<'_>, scratch: &Scratch, extension: Extension) -> Result<PathBuf, BuildError> {
     let folder = scratch.path().join("wit");
     copy(&toolchain::wit(job)?, &folder, 0)?;
-    let mut packages = vec![("io", IO)];
+    let (version, types) = match extension {
+        Extension::Http => (VERSION, "types"),
+        Extension::Python => (UNKNOWN, TYPES),
+        Extension::JavaScript { .. } => (UNKNOWN, "types"),
+    };
+    let mut packages = vec![("io", IO.to_owned())];
     let mut imports = Vec::new();
-    if extension != Extension::Http {
-        packages.push(("cli", CLI));
-        imports.push("wasi:cli/stderr");
+    if matches!(extension, Extension::JavaScript { .. }) {
+        packages.push(("cli", CLI.to_owned()));
+        imports.push("wasi:cli/stderr".to_owned());
     }
     if extension != (Extension::JavaScript { has_fetch: false }) {
-        packages.push(("http", HTTP));
-        imports.extend(["wasi:http/types", "wasi:http/outgoing-handler"]);
+        let http = HTTP
+            .replace("interface types {", &format!("interface {types} {{"))
+            .replace("use types.{", &format!("use {types}.{{"));
+        packages.push(("http", http));
+        imports.push(format!("wasi:http/{types}"));
+        imports.push("wasi:http/outgoing-handler".to_owned());
     }
-    let version = match extension {
-        Extension::Http => VERSION,
-        Extension::JavaScript { .. } => UNKNOWN,
-    };
     for (name, text) in packages {
-        let text = text.replace(VERSION, version);
-        scratch.write(&format!("wit/deps/toolhold-{name}.wit"), &text)?;
+        let package = format!("package wasi:{name}{version};");
+        // The author's own text of the same package is at least as long.
+        if !mention(&folder, &["wit"], &|text| text.contains(&package)) {
+            let text = text.replace(VERSION, version);
+            scratch.write(&format!("wit/deps/toolhold-{name}.wit"), &text)?;
+        }
     }
     let imports: Vec<_> = imports
         .iter()
         .map(|import| format!("    import {import}{version};\n"))
         .collect();
-    let imports = imports.concat();
-    let world = format!(
-        "world {WORLD} {{\n    include {};\n{imports}}}\n",
-        job.world()
-    );
+    let (included, imports) = (job.world(), imports.concat());
+    let world = format!("world {WORLD} {{\n    include {included};\n{imports}}}\n");
     scratch.write(&format!("wit/{WORLD}.wit"), &world)?;
     Ok(folder)
 }
@@ -161,9 +178,15 @@ fn lower_camel(name: &str) -> String {
     camel
 }
 
-/// Gives the component's imports of [`UNKNOWN`] their final version. Nothing of a component's own but the names of
-/// its imports is in the sections that are changed, and the names keep their length.
-pub fn finish(component: &mut [u8]) {
+/// Gives the imports of a component that was built with [`UNKNOWN`] their [`FINAL`] names.
+pub fn finish(component: &Path) -> Result<(), BuildError> {
+    let mut bytes = fs::read(component).map_err(BuildError::io("read", component))?;
+    rename(&mut bytes);
+    fs::write(component, bytes).map_err(BuildError::io("write", component))
+}
+
+/// Nothing of a component's own but the names of its imports is in the sections that are changed.
+fn rename(component: &mut [u8]) {
     const HEADER: usize = 8;
     const IMPORTS: u8 = 10;
     let mut at = HEADER;
@@ -179,7 +202,9 @@ pub fn finish(component: &mut [u8]) {
             return;
         };
         if id == IMPORTS {
-            replace(section, UNKNOWN.as_bytes(), FINAL.as_bytes());
+            for (from, to) in FINAL {
+                replace(section, from.as_bytes(), to.as_bytes());
+            }
         }
         at = start + size;
     }
@@ -214,7 +239,7 @@ mod tests {
     #[test]
     fn only_the_versions_of_imports_are_changed() {
         // A custom section, an import and a custom section, each with the same text.
-        let text = b"wasi:io/poll@9.2.11";
+        let text = b"wasi:io/httpt@9.2.11";
         let section = |id: u8| {
             let mut bytes = vec![id, u8::try_from(text.len()).unwrap()];
             bytes.extend(text);
@@ -224,16 +249,16 @@ mod tests {
         for id in [0, 10, 0] {
             component.extend(section(id));
         }
-        finish(&mut component);
+        rename(&mut component);
         let changed = String::from_utf8_lossy(&component);
         let found: Vec<_> = changed
-            .match_indices("poll@")
-            .map(|(at, _)| &changed[at..at + 11])
+            .match_indices("io/")
+            .map(|(at, _)| &changed[at + 3..at + 15])
             .collect();
-        assert_eq!(found, ["poll@9.2.11", "poll@0.2.11", "poll@9.2.11"]);
+        assert_eq!(found, ["httpt@9.2.11", "types@0.2.11", "httpt@9.2.11"]);
         // What is cut off is left as it is.
         let mut cut = component[..component.len() - 3].to_vec();
-        finish(&mut cut);
+        rename(&mut cut);
         assert_eq!(cut, component[..component.len() - 3]);
     }
 
