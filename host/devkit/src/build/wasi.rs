@@ -15,17 +15,21 @@ use super::scratch::Scratch;
 use super::web::{self, Extension};
 use super::{BuildError, Job, toolchain};
 
+/// The names of imports begin with it in a module that uses our support for HTTP. The compiler leaves out what is not
+/// called.
+const HTTP: &[u8] = b"wasi:http/";
+
 /// Makes the component of a core module that exports the functions of the job's world.
 pub fn publish(job: &Job<'_>, core: &Path) -> Result<(), BuildError> {
+    let core = fs::read(core).map_err(BuildError::io("read", core))?;
     let scratch = Scratch::create(job)?;
-    // What the module does not call of HTTP is no import of its component. A world of its own says itself what it
-    // imports.
-    let (wit, world) = if job.manifest.world.is_none() {
+    // A world of its own says itself what it imports.
+    let calls_http = || core.windows(HTTP.len()).any(|bytes| bytes == HTTP);
+    let (wit, world) = if job.manifest.world.is_none() && calls_http() {
         (web::wit(job, &scratch, Extension::Http)?, web::WORLD)
     } else {
         (toolchain::wit(job)?, job.world())
     };
-    let core = fs::read(core).map_err(BuildError::io("read", core))?;
     let component = component(core, &wit, world).map_err(|reason| BuildError::World {
         path: job.manifest.directory.clone(),
         world: job.world().to_owned(),
