@@ -49,11 +49,11 @@ class Tools(exports.Tools):
 
 
 def fetch(url: str, body: str | None) -> dict:
-    request = urllib.request.Request(url)
-    if body is not None:
-        request.data = body.encode()
-        request.add_header("content-type", "text/plain")
     try:
+        request = urllib.request.Request(url)
+        if body is not None:
+            request.data = body.encode()
+            request.add_header("content-type", "text/plain")
         response = urllib.request.urlopen(request)
     except urllib.error.HTTPError as error:
         response = error  # a response too, of a status that is no success
