@@ -7,7 +7,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Command;
-use support::host::Host;
+use support::host::{Finished, Host};
 use support::sandbox::{cached_registry, call, repository};
 use tokio::net::TcpListener;
 use toolhold_policy::{CallError, Grant, Output};
@@ -177,28 +177,36 @@ async function* numbers() {
 const value = (found) => ({ tag: "value", val: JSON.stringify(found) });
 "#;
 
-/// Built and called as an author does.
-#[test]
-fn promises_and_console_work_in_a_call() {
+/// Whether the build ended well; nothing where JavaScript cannot be built here.
+fn built(host: &Host) -> Option<Finished> {
     for program in ["node", "npm"] {
         if Command::new(program).arg("--version").output().is_err() {
             skipped(&format!(
                 "{program} is not installed, so no JavaScript is built"
             ));
-            return;
+            return None;
         }
     }
+    let built = host.run(&["build", "waits"]);
+    if built.code != Some(0) && built.stderr.contains("reaches its registry") {
+        skipped("npm does not reach its registry, so no JavaScript is built");
+        return None;
+    }
+    Some(built)
+}
+
+/// Built and called as an author does.
+#[test]
+fn promises_and_console_work_in_a_call() {
     let host = Host::new();
     host.write(
         "modules/waits/module.toml",
         "[build]\nlanguage = \"javascript\"\n",
     );
     host.write("modules/waits/module.js", PROMISES);
-    let built = host.run(&["build", "waits"]);
-    if built.code != Some(0) && built.stderr.contains("reaches its registry") {
-        skipped("npm does not reach its registry, so no JavaScript is built");
+    let Some(built) = built(&host) else {
         return;
-    }
+    };
     assert_eq!(built.code, Some(0), "{built:?}");
     let called = |how: &str| {
         host.run(&[
@@ -235,4 +243,55 @@ fn promises_and_console_work_in_a_call() {
             .contains("waits for a promise that nothing settles"),
         "{never:?}"
     );
+}
+
+/// A world of its own has `fetch` without a word of it, and cannot import what `fetch` uses.
+#[test]
+fn a_world_of_its_own_has_fetch_and_no_import_of_it() {
+    let host = Host::new();
+    host.write(
+        "modules/waits/module.toml",
+        "[build]\nlanguage = \"javascript\"\nworld = \"w\"\n",
+    );
+    host.write(
+        "modules/waits/module.js",
+        "export function size(url) { return fetch(url).then((answer) => answer.text()).then((text) => text.length); }",
+    );
+    let world = |import: &str| {
+        format!(
+            "package a:b;\nworld w {{ {import} export size: func(url: string) -> result<u32, string>; }}"
+        )
+    };
+    host.write("modules/waits/wit/w.wit", world(""));
+    let Some(good) = built(&host) else {
+        return;
+    };
+    assert_eq!(good.code, Some(0), "{good:?}");
+    let called = host.run(&[
+        "modules",
+        "call",
+        "waits.size",
+        r#"{"url":"https://elsewhere.example"}"#,
+    ]);
+    assert!(
+        called
+            .stderr
+            .contains("GET https://elsewhere.example was not granted"),
+        "{called:?}"
+    );
+    let packages = repository().join("tests/components/fetch/wit/deps");
+    for name in ["clocks", "http", "io"] {
+        let text =
+            std::fs::read_to_string(packages.join(format!("{name}.wit"))).expect("a package");
+        host.write(&format!("modules/waits/wit/deps/{name}.wit"), text);
+    }
+    host.write(
+        "modules/waits/wit/w.wit",
+        world("import wasi:http/outgoing-handler@0.2.12;"),
+    );
+    let Some(refused) = built(&host) else {
+        return;
+    };
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("leave `wasi:http`"), "{refused:?}");
 }
