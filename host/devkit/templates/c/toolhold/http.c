@@ -210,13 +210,15 @@ static bool make_headers(const http_request *request, handle *headers) {
   size_t count = 0;
   for (; count < request->header_count; count++) {
     const http_header *header = &request->headers[count];
-    fields[count] = (field){{header->name, strlen(header->name)}, {header->value, strlen(header->value)}};
+    fields[count].name = (string){header->name, strlen(header->name)};
+    fields[count].value = (string){header->value, strlen(header->value)};
   }
   char length[24];
   // Without it the body is sent in chunks, which some servers do not read.
   if (request->body && !has_header(request, "content-length")) {
     int digits = snprintf(length, sizeof length, "%zu", request->body_length);
-    fields[count++] = (field){{"content-length", strlen("content-length")}, {length, (size_t)digits}};
+    fields[count].name = (string){"content-length", strlen("content-length")};
+    fields[count++].value = (string){length, (size_t)digits};
   }
   made result;
   wasi_fields_from_list(fields, count, &result);
