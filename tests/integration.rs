@@ -23,6 +23,7 @@ mod fallback;
 mod foreign;
 mod foreign_script;
 mod grants;
+mod http_languages;
 mod http_modules;
 mod interpreters;
 mod many_runs;

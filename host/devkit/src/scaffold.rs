@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::build;
-use crate::build::{DECLARATIONS, Language, WIT};
+use crate::build::{DECLARATIONS, Language, WEB_DECLARATIONS, WIT};
 use toolhold_policy::is_name;
 
 /// The kind of a module.
@@ -222,13 +222,15 @@ const TYPESCRIPT: Template = Template {
     title: "TypeScript",
     source: "module.ts",
     notes: "`input` and `output` become the schemas, and the types of `run`: `toolhold/tools.d.ts` says how. The build \
-            checks types\nas `tsconfig.json` says; `toolhold.d.ts` is the contract as types. With a `package.json` beside \
-            them, npm packages\nare installed and bundled by the build.",
+            checks types\nas `tsconfig.json` says; `toolhold.d.ts` is the contract as types, and `web.d.ts` has \
+            `fetch` and `console`. With a\n`package.json` beside them, npm packages are installed and bundled by the \
+            build.",
     common: COMMON,
     files: &[
         ("module.ts", template!("typescript/module.ts")),
         ("tsconfig.json", template!("typescript/tsconfig.json")),
         ("toolhold.d.ts", DECLARATIONS),
+        ("web.d.ts", WEB_DECLARATIONS),
         (".gitignore", "/node_modules/\n"),
     ],
     support: ("toolhold", build::JAVASCRIPT_SUPPORT),

@@ -3,71 +3,82 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use toolhold_files::temporary_folder;
 
 use super::npm::{self, NODE};
-use super::{BuildError, Job, toolchain};
+use super::scratch::Scratch;
+use super::{BuildError, Job, Language, toolchain};
 
 /// Pinned: the same bundler makes the same component.
 pub const VERSION: &str = "0.28.2";
 
-/// A bundle in the toolchain cache, removed when the build is over.
-pub struct Bundle {
-    folder: PathBuf,
-    pub file: PathBuf,
-}
+/// `async` and `await` become generators over the global `Promise`, which is ours: the engine does not run its own
+/// queue of promises during a call.
+const WITHOUT_ASYNC: [&str; 3] = [
+    "--supported:async-await=false",
+    "--supported:async-generator=false",
+    "--supported:for-await=false",
+];
+/// What esbuild says of an `await` outside of functions, for which there is no other form.
+const HAS_TOP_LEVEL_AWAIT: &str = "Top-level await is not available";
 
-impl Drop for Bundle {
-    fn drop(&mut self) {
-        // It is a cache: what stays is removed with it.
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-impl Bundle {
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-}
-
-/// Bundles `source` and what it imports; imports from the world stay imports.
-pub fn bundle(job: &Job<'_>, source: &Path, advice: &'static str) -> Result<Bundle, BuildError> {
-    if job.manifest.directory.join(npm::PACKAGE).is_file() {
+/// Bundles `source` and what it imports as `module.js` in `scratch`; imports from the world stay imports.
+pub fn bundle(
+    job: &Job<'_>,
+    scratch: &Scratch,
+    source: &Path,
+    advice: &'static str,
+) -> Result<PathBuf, BuildError> {
+    let directory = &job.manifest.directory;
+    let has_packages = directory.join(npm::PACKAGE).is_file();
+    if has_packages {
         npm::packages(job)?;
     }
     let tools = npm::tools(job, &[("esbuild", VERSION)])?;
-    let bundles = job.toolchains.join("bundles");
-    fs::create_dir_all(&bundles).map_err(BuildError::io("create", &bundles))?;
-    let folder = temporary_folder(&bundles, &format!("{}.", job.manifest.name));
-    let folder = folder.map_err(BuildError::io("create", &bundles))?;
-    let bundle = Bundle {
-        file: folder.join("module.js"),
-        folder,
+    let bundle = scratch.path().join("module.js");
+    let namespaces = namespaces(&toolchain::wit(job)?);
+    let run = |options: &[&str]| {
+        let mut outfile = OsString::from("--outfile=");
+        outfile.push(&bundle);
+        let mut command = NODE.command();
+        command
+            .current_dir(directory)
+            .arg(tools.join("node_modules/esbuild/bin/esbuild"))
+            .arg(source)
+            // `neutral`: neither a browser's globals nor Node's modules are there.
+            .args(["--bundle", "--format=esm", "--platform=neutral"])
+            .args([
+                "--main-fields=module,main",
+                "--conditions=import",
+                "--target=es2023",
+            ])
+            // Errors name functions, not `a` and `b`; comments are licences only.
+            .args(["--keep-names", "--legal-comments=none"])
+            .arg("--log-level=warning")
+            .args(options)
+            .args(
+                namespaces
+                    .iter()
+                    .map(|namespace| format!("--external:{namespace}:*")),
+            )
+            .arg(outfile);
+        job.log.run(&mut command, NODE, advice)
     };
-    let mut outfile = OsString::from("--outfile=");
-    outfile.push(&bundle.file);
-    let mut command = NODE.command();
-    command
-        .current_dir(&job.manifest.directory)
-        .arg(tools.join("node_modules/esbuild/bin/esbuild"))
-        .arg(source)
-        // `neutral`: neither a browser's globals nor Node's modules are there.
-        .args(["--bundle", "--format=esm", "--platform=neutral"])
-        .args([
-            "--main-fields=module,main",
-            "--conditions=import",
-            "--target=es2023",
-        ])
-        // Errors name functions, not `a` and `b`; comments are licences only.
-        .args(["--minify-syntax", "--minify-whitespace", "--keep-names"])
-        .args(["--legal-comments=none", "--log-level=warning"])
-        .args(
-            namespaces(&toolchain::wit(job)?)
-                .iter()
-                .map(|namespace| format!("--external:{namespace}:*")),
-        )
-        .arg(outfile);
-    job.log.run(&mut command, NODE, advice)?;
+    // A module of few files keeps its lines, which errors name.
+    let is_small = !has_packages && job.manifest.language == Language::JavaScript;
+    let mut options = if is_small {
+        Vec::new()
+    } else {
+        vec!["--minify-syntax", "--minify-whitespace"]
+    };
+    let shape = options.clone();
+    options.extend(WITHOUT_ASYNC);
+    match run(&options) {
+        // Its top level has been run when a call begins. Only its own asynchronous functions cannot wait in one.
+        Err(BuildError::Command(failure)) if failure.tail.contains(HAS_TOP_LEVEL_AWAIT) => {
+            run(&shape)?;
+        }
+        done => done?,
+    }
     Ok(bundle)
 }
 

@@ -20,6 +20,8 @@ pub const ZIG: PinnedPackage = PinnedPackage {
 
 /// What a module in C is written with; templates copy it.
 pub const SUPPORT: &[(&str, &str)] = &[
+    ("http.c", template!("c/toolhold/http.c")),
+    ("http.h", template!("c/toolhold/http.h")),
     ("json.c", template!("c/toolhold/json.c")),
     ("json.h", template!("c/toolhold/json.h")),
     ("schema.c", template!("c/toolhold/schema.c")),

@@ -27,6 +27,11 @@ pub const SUPPORT: &[(&str, &str)] = &[
     ("schema.go", template!("go/toolhold/schema.go")),
     ("trap_wasm.s", template!("go/toolhold/trap_wasm.s")),
     ("toolhold.go", template!("go/toolhold/toolhold.go")),
+    (
+        "web/abi_wasip1.go",
+        template!("go/toolhold/web/abi_wasip1.go"),
+    ),
+    ("web/web.go", template!("go/toolhold/web/web.go")),
 ];
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {

@@ -3,8 +3,8 @@
 //! The language's own tools do the work. This module finds or installs them, logs their output, and puts the
 //! component in its place atomically, so that a watcher of the folder never sees a partial file. `rust`, `c`,
 //! `go`, `python`, `javascript` and `typescript` each know one language; `wasi` makes a component from the
-//! output of compilers that stop at a core module, `bundle` makes one file of a script with packages;
-//! `command` runs processes; `docs` keeps the author's doc comments; `error` names the next step.
+//! output of compilers that stop at a core module, `bundle` makes one file of a script with packages; `web` is HTTP
+//! in them; `command` runs processes; `docs` keeps the author's doc comments; `error` names the next step.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
@@ -17,15 +17,18 @@ mod error;
 mod go;
 mod javascript;
 mod manifest;
+mod mention;
 mod npm;
 mod python;
 mod rust;
+mod scratch;
 mod sources;
 mod stamp;
 mod toolchain;
 mod typescript;
 mod venv;
 mod wasi;
+mod web;
 mod zig;
 
 use std::fmt;
@@ -44,6 +47,7 @@ pub use stamp::SourceStamp;
 pub use toolchain::{OutdatedTools, remove_outdated};
 use toolhold_files::temporary_name;
 pub use typescript::DECLARATIONS;
+pub use web::DECLARATIONS as WEB_DECLARATIONS;
 
 /// The contract that a module implements, as text: builds and templates write it where a toolchain
 /// looks for it.
@@ -214,12 +218,12 @@ impl Language {
     ///
     /// What the others start takes orders from the folder: cargo its build scripts and `.cargo/config.toml`,
     /// `zig cc` its `compile_flags.txt` (`-fplugin`), and npm, which a `package.json` calls for, the programs
-    /// that its `.npmrc` names; pip, which a `requirements.txt` calls for, builds what that file has it build. Go and
-    /// TypeScript are compiled by tools that read foreign sources natively.
+    /// that its `.npmrc` names; pip, which a `requirements.txt` calls for, builds what that file has it build. Go,
+    /// TypeScript and asynchronous JavaScript are compiled by tools that read foreign sources natively.
     pub fn builds_in_sandbox(self, folder: &Path) -> bool {
         match self {
             Self::Python => !folder.join(python::REQUIREMENTS).exists(),
-            Self::JavaScript => !folder.join(npm::PACKAGE).exists(),
+            Self::JavaScript => !javascript::is_bundled(folder),
             Self::Rust | Self::C | Self::Go | Self::TypeScript => false,
         }
     }
@@ -306,12 +310,21 @@ mod tests {
             (Language::JavaScript, true, npm::PACKAGE),
             (Language::TypeScript, false, npm::PACKAGE),
         ] {
+            let source = folder.path().join("module.js");
+            fs::write(&source, "export const tools = {};").unwrap();
             let package = folder.path().join(packages);
             assert_eq!(
                 language.builds_in_sandbox(folder.path()),
                 alone,
                 "{language}"
             );
+            fs::write(&source, "await 1").unwrap();
+            assert_eq!(
+                language.builds_in_sandbox(folder.path()),
+                alone && language != Language::JavaScript,
+                "{language}"
+            );
+            fs::write(&source, "").unwrap();
             fs::write(&package, "{}").unwrap();
             assert!(
                 !language.builds_in_sandbox(folder.path()),

@@ -6,7 +6,10 @@ use std::process::Command;
 
 use toolhold_policy::Digest;
 
+use super::mention::{has_word, mention};
+use super::scratch::Scratch;
 use super::venv::{self, PinnedPackage};
+use super::web::{self, Extension};
 use super::{BuildError, Job, toolchain};
 
 /// Pinned: the generated bindings that `app.py` imports are this version's.
@@ -30,15 +33,25 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
                   `toolhold new-module NAME --lang python` makes one";
     job.source("app.py", advice)?;
     let venv = COMPONENTIZE.installed(job)?;
-    let wit = toolchain::wit(job)?;
+    let scratch = Scratch::create(job)?;
     let packages = packages(job, &venv)?;
+    // A world of its own says itself what it imports.
+    let has_own_world = job.manifest.world.is_some();
+    let has_http = !has_own_world && mention(&job.manifest.directory, &["py"], &opens_urls);
+    let (wit, world, http, app) = if has_http {
+        let wit = web::wit(job, &scratch, Extension::Python)?;
+        let http = toolchain::shared(job, "python", web::PYTHON)?;
+        (wit, web::WORLD, Some(http), "toolhold_main")
+    } else {
+        (toolchain::wit(job)?, job.world(), None, "app")
+    };
     // Without a copy of its own, a module has that of this binary.
-    let support = match job.manifest.world {
-        None if !job.manifest.directory.join("toolhold").is_dir() => {
-            toolchain::shared(job, "python-support/toolhold", SUPPORT)?;
-            Some(job.toolchains.join("python-support"))
-        }
-        _ => None,
+    let has_own_support = has_own_world || job.manifest.directory.join("toolhold").is_dir();
+    let support = if has_own_support {
+        None
+    } else {
+        toolchain::shared(job, "python-support/toolhold", SUPPORT)?;
+        Some(job.toolchains.join("python-support"))
     };
     job.compiling();
     job.publish(|component| {
@@ -51,18 +64,27 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .current_dir(&job.manifest.directory)
             .arg("--wit-path")
             .arg(&wit)
-            .args(["--world", job.world(), "componentize"]);
-        let folders = [Some(job.manifest.directory.clone()), packages, support];
+            .args(["--world", world, "componentize"]);
+        let folders = [
+            Some(job.manifest.directory.clone()),
+            packages.clone(),
+            support.clone(),
+            http.clone(),
+        ];
         for folder in folders.into_iter().flatten() {
             command.arg("--python-path").arg(folder);
         }
-        command.arg("app").arg("--output").arg(component);
+        command.args([app, "--output"]).arg(component);
         job.log.run(
             &mut command,
             COMPONENTIZE.python(),
             "mend what the log says about `app.py`: it is imported once during the build, so an \
              exception at its top level ends it",
-        )
+        )?;
+        if has_http {
+            web::finish(component)?;
+        }
+        Ok(())
     })
 }
 
@@ -97,4 +119,10 @@ fn packages(job: &Job<'_>, venv: &Path) -> Result<Option<PathBuf>, BuildError> {
         )
     };
     toolchain::folder(job, "python-packages", &key, install).map(Some)
+}
+
+/// Whether a source opens URLs, and does not only take them apart.
+fn opens_urls(text: &str) -> bool {
+    text.contains("urllib.request")
+        || text.contains("from urllib import") && has_word(text, &["request"])
 }

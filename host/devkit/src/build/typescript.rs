@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use super::npm::{self, NODE};
-use super::{BuildError, Job, bundle, javascript, toolchain};
+use super::scratch::Scratch;
+use super::{BuildError, Job, bundle, javascript, toolchain, web};
 
 /// Pinned: what is an error differs from version to version.
 pub const VERSION: &str = "5.9.3";
@@ -41,8 +42,9 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         npm::packages(job)?;
     }
     check(job, &source)?;
-    let bundle = bundle::bundle(job, &source, ADVICE)?;
-    javascript::componentize(job, &bundle.file, bundle.folder(), ADVICE)
+    let scratch = Scratch::create(job)?;
+    let bundled = bundle::bundle(job, &scratch, &source, ADVICE)?;
+    javascript::componentize_bundle(job, &scratch, &bundled, ADVICE)
 }
 
 fn check(job: &Job<'_>, source: &Path) -> Result<(), BuildError> {
@@ -68,9 +70,12 @@ fn check(job: &Job<'_>, source: &Path) -> Result<(), BuildError> {
 /// The declarations beside the source, or else ours.
 fn declarations(job: &Job<'_>) -> Result<Vec<PathBuf>, BuildError> {
     let mut found = Job::listed(&job.manifest.directory, ".d.ts")?;
-    if job.manifest.world.is_none() && !found.iter().any(|path| path.ends_with("toolhold.d.ts")) {
-        let types = toolchain::shared(job, "types", &[("toolhold.d.ts", DECLARATIONS)])?;
-        found.push(types.join("toolhold.d.ts"));
+    let mut ours = vec![("web.d.ts", web::DECLARATIONS)];
+    if job.manifest.world.is_none() {
+        ours.push(("toolhold.d.ts", DECLARATIONS));
     }
+    ours.retain(|(name, _)| !found.iter().any(|path| path.ends_with(name)));
+    let types = toolchain::shared(job, "types", &ours)?;
+    found.extend(ours.iter().map(|(name, _)| types.join(name)));
     Ok(found)
 }

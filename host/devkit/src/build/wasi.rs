@@ -11,13 +11,26 @@ use wasi_preview1_component_adapter_provider::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use super::scratch::Scratch;
+use super::web::{self, Extension};
 use super::{BuildError, Job, toolchain};
+
+/// The names of imports begin with it in a module that uses our support for HTTP. The compiler leaves out what is not
+/// called.
+const HTTP: &[u8] = b"wasi:http/";
 
 /// Makes the component of a core module that exports the functions of the job's world.
 pub fn publish(job: &Job<'_>, core: &Path) -> Result<(), BuildError> {
-    let wit = toolchain::wit(job)?;
     let core = fs::read(core).map_err(BuildError::io("read", core))?;
-    let component = component(core, &wit, job.world()).map_err(|reason| BuildError::World {
+    let scratch = Scratch::create(job)?;
+    // A world of its own says itself what it imports.
+    let calls_http = || core.windows(HTTP.len()).any(|bytes| bytes == HTTP);
+    let (wit, world) = if job.manifest.world.is_none() && calls_http() {
+        (web::wit(job, &scratch, Extension::Http)?, web::WORLD)
+    } else {
+        (toolchain::wit(job)?, job.world())
+    };
+    let component = component(core, &wit, world).map_err(|reason| BuildError::World {
         path: job.manifest.directory.clone(),
         world: job.world().to_owned(),
         reason,

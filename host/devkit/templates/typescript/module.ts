@@ -1,7 +1,8 @@
 // A Toolhold module: one tool. Replace it with yours; README.md says how to build and try it.
 //
 // The top level runs once, during the build, and is in memory when a call begins. Every call is a
-// fresh instance. There are no timers, no fetch and no Intl here, and promises do not run.
+// fresh instance. A tool may be `async` and use `fetch` (docs/modules.md, "HTTP"), and `console` writes
+// to standard error. There are no timers and no Intl here.
 import { array, integer, object, offer, optional, string, tool } from "./toolhold/tools.js";
 
 const frequency = object({ word: string(), count: integer() });

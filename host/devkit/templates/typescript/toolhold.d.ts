@@ -9,7 +9,7 @@ declare namespace Toolhold {
     /** The tools this module offers; the same list every time. */
     listTools(): Tool[];
     /** Runs one tool. A failure is thrown as a {@link ToolError}; anything else that is thrown ends the instance with a trap. */
-    call(invocation: Invocation): Output;
+    call(invocation: Invocation): Output | Promise<Output>;
   }
 
   interface Tool {

@@ -58,7 +58,7 @@ export interface Tool<P extends Properties, O> {
   /** Worked examples: small models imitate them. */
   examples?: { task: string; arguments: Value<P>; output: O; answer: string }[];
   /** A failure is thrown as `correctable(…)`, `retryable(…)` or `fatal(…)`; any other is fatal. */
-  run(given: Value<P>): O;
+  run(given: Value<P>): O | Promise<O>;
 }
 
 export function tool<const P extends Properties, O>(definition: Tool<P, O>): Tool<P, O>;

@@ -60,18 +60,24 @@ export const offer = (...offered) => ({
       const names = offered.map(({ name }) => name).join(", ");
       throw correctable(`no tool \`${invocation.tool}\` here; there is: ${names}`);
     }
-    try {
-      // The host has checked the arguments against the schema.
-      const result = found.run(JSON.parse(invocation.arguments));
-      return { tag: "value", val: JSON.stringify(result ?? null) };
-    } catch (thrown) {
-      if (!(thrown instanceof Error)) throw thrown;
+    const failed = (thrown) => {
+      // An error with a class, as those of `fetch`, is told as it is.
+      if (!(thrown instanceof Error) || thrown.class) throw thrown;
       // Otherwise the instance would end with a trap, which says nothing.
       const place = thrown.stack?.split("\n")[0]?.trim();
       throw fatal(`${found.name} threw ${thrown.name}: ${thrown.message}${place ? ` (${place})` : ""}`);
+    };
+    try {
+      // The host has checked the arguments against the schema.
+      const result = found.run(JSON.parse(invocation.arguments));
+      return typeof result?.then === "function" ? result.then(ended, failed) : ended(result);
+    } catch (thrown) {
+      return failed(thrown);
     }
   },
 });
+
+const ended = (result) => ({ tag: "value", val: JSON.stringify(result ?? null) });
 
 const describe = (tool) => ({
   name: tool.name,

@@ -1,0 +1,387 @@
+// `fetch` over `wasi:http`. The host sends a request only to an origin that was granted.
+
+import { Fields, OutgoingBody, OutgoingRequest } from "wasi:http/types@9.2.11";
+import { handle } from "wasi:http/outgoing-handler@9.2.11";
+import { poll } from "wasi:io/poll@9.2.11";
+
+/** Most bytes of a response's body. */
+const MOST = 16 << 20;
+/** Bytes of a body that are asked for at a time. */
+const READ = 64 << 10;
+/** Methods whose requests may be sent again (RFC 9110, 9.2.2). */
+const REPEATABLE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"]);
+
+const dispose = (resource) => resource[Symbol.dispose]();
+
+waitForOne = () => {
+  const ready = new Set(poll(waiting.map(({ pollable }) => pollable)));
+  const kept = waiting.splice(0).filter((entry, index) => {
+    if (!ready.has(index)) return true;
+    dispose(entry.pollable);
+    entry.ready();
+    return false;
+  });
+  waiting.push(...kept);
+};
+
+/** A failure of a request, as `fetch` has it. Where nothing catches it, the call fails with this class and message. */
+function failure(errorClass, message, Type = TypeError) {
+  const error = new Type(message);
+  error.class = errorClass;
+  TOOL_ERRORS.set(error, { class: errorClass, message });
+  return error;
+}
+
+class Headers {
+  #entries = [];
+
+  constructor(from = []) {
+    if (typeof from?.[Symbol.iterator] === "function") {
+      for (const [name, value] of from) this.append(name, value);
+    } else {
+      for (const name of Object.keys(from ?? {})) this.append(name, from[name]);
+    }
+  }
+
+  append(name, value) {
+    this.#entries.push([header(name), `${value}`.trim()]);
+  }
+
+  delete(name) {
+    name = header(name);
+    this.#entries = this.#entries.filter(([found]) => found !== name);
+  }
+
+  get(name) {
+    name = header(name);
+    const values = this.#entries.filter(([found]) => found === name).map(([, value]) => value);
+    return values.length === 0 ? null : values.join(", ");
+  }
+
+  getSetCookie() {
+    return this.#entries.filter(([name]) => name === "set-cookie").map(([, value]) => value);
+  }
+
+  has(name) {
+    return this.get(name) !== null;
+  }
+
+  set(name, value) {
+    this.delete(name);
+    this.append(name, value);
+  }
+
+  forEach(act, self) {
+    for (const [name, value] of this) act.call(self, value, name, this);
+  }
+
+  *entries() {
+    for (const name of this.keys()) yield [name, this.get(name)];
+  }
+
+  *values() {
+    for (const name of this.keys()) yield this.get(name);
+  }
+
+  keys() {
+    return [...new Set(this.#entries.map(([name]) => name))].sort().values();
+  }
+
+  [Symbol.iterator]() {
+    return this.entries();
+  }
+}
+
+function header(name) {
+  name = `${name}`;
+  if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) {
+    throw new TypeError(`${JSON.stringify(name)} is not a header's name`);
+  }
+  return name.toLowerCase();
+}
+
+class Response {
+  #read;
+  #isUsed = false;
+
+  constructor(body = null, { status = 200, statusText = "", headers } = {}) {
+    this.status = status;
+    this.statusText = statusText;
+    this.headers = new Headers(headers);
+    this.url = "";
+    this.#read = () => bodyBytes(body).bytes ?? new Uint8Array();
+  }
+
+  /** What a server answered; `read` reads its body. */
+  static received(status, headers, url, read) {
+    const response = new Response(null, { status, headers });
+    response.url = url;
+    response.#read = read;
+    return response;
+  }
+
+  get ok() {
+    return this.status >= 200 && this.status < 300;
+  }
+
+  get bodyUsed() {
+    return this.#isUsed;
+  }
+
+  bytes() {
+    return Promise.try(() => {
+      if (this.#isUsed) throw new TypeError("the body was read already");
+      this.#isUsed = true;
+      return this.#read();
+    });
+  }
+
+  arrayBuffer() {
+    return this.bytes().then((bytes) => bytes.buffer);
+  }
+
+  text() {
+    return this.bytes().then(textOf);
+  }
+
+  json() {
+    return this.text().then((text) => {
+      try {
+        return JSON.parse(text);
+      } catch (error) {
+        throw failure("fatal", `what ${this.url || "it"} answered is not JSON: ${error.message}`, SyntaxError);
+      }
+    });
+  }
+}
+
+/** UTF-8 as text; what is not UTF-8 becomes U+FFFD. */
+function textOf(bytes) {
+  if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) bytes = bytes.subarray(3);
+  const parts = [];
+  for (let at = 0; at < bytes.length; at += 8192) {
+    parts.push(String.fromCharCode.apply(null, bytes.subarray(at, at + 8192)));
+  }
+  const latin = parts.join("");
+  if (!/[^\0-\x7f]/.test(latin)) return latin;
+  try {
+    return decodeURIComponent(escape(latin));
+  } catch {
+    return lossy(bytes);
+  }
+}
+
+/** The decoder of the Encoding Standard, for bytes that are not all UTF-8. */
+function lossy(bytes) {
+  const characters = [];
+  let [needed, seen, code, lower, upper] = [0, 0, 0, 0x80, 0xbf];
+  for (let at = 0; at < bytes.length; at++) {
+    const byte = bytes[at];
+    if (needed > 0) {
+      if (byte < lower || byte > upper) {
+        characters.push("\ufffd");
+        [needed, seen, lower, upper] = [0, 0, 0x80, 0xbf];
+        at -= 1;
+        continue;
+      }
+      [lower, upper] = [0x80, 0xbf];
+      code = (code << 6) | (byte & 63);
+      seen += 1;
+      if (seen === needed) {
+        characters.push(String.fromCodePoint(code));
+        [needed, seen] = [0, 0];
+      }
+    } else if (byte < 0x80) {
+      characters.push(String.fromCharCode(byte));
+    } else if (byte >= 0xc2 && byte <= 0xdf) {
+      [needed, code] = [1, byte & 31];
+    } else if (byte >= 0xe0 && byte <= 0xef) {
+      [needed, code] = [2, byte & 15];
+      if (byte === 0xe0) lower = 0xa0;
+      if (byte === 0xed) upper = 0x9f;
+    } else if (byte >= 0xf0 && byte <= 0xf4) {
+      [needed, code] = [3, byte & 7];
+      if (byte === 0xf0) lower = 0x90;
+      if (byte === 0xf4) upper = 0x8f;
+    } else {
+      characters.push("\ufffd");
+    }
+  }
+  if (needed > 0) characters.push("\ufffd");
+  return characters.join("");
+}
+
+/** A body as bytes, and the type that goes with it. */
+function bodyBytes(body) {
+  if (body === null || body === undefined) return {};
+  if (typeof body === "string") return { bytes: utf8(body), type: "text/plain;charset=UTF-8" };
+  if (body instanceof ArrayBuffer) return { bytes: new Uint8Array(body) };
+  if (ArrayBuffer.isView(body)) return { bytes: new Uint8Array(body.buffer, body.byteOffset, body.byteLength) };
+  throw new TypeError("a body is a string, an ArrayBuffer or a view of one; write JSON with JSON.stringify");
+}
+
+/** The parts of a URL as `wasi:http` takes them. */
+function target(url) {
+  const [, scheme, authority, path] = /^(https?):\/\/([^/?#]+)([^#]*)/i.exec(url) ?? [];
+  if (authority === undefined || authority.includes("@")) {
+    throw failure("correctable", `${JSON.stringify(url)} is no absolute URL of http or https`);
+  }
+  const written = path.toWellFormed().replace(/[^!-~]|["<>\\^`{|}]/gu, encodeURIComponent);
+  return { scheme: scheme.toUpperCase(), authority, path: written.startsWith("/") ? written : `/${written}` };
+}
+
+/** What to say of an error of `wasi:http`, and whose move it is. */
+function failed(method, url, code) {
+  const what = `${method} ${url}`;
+  const said = code?.val === undefined || code.val === null ? `${code?.tag}` : `${code.tag} ${JSON.stringify(code.val)}`;
+  switch (code?.tag) {
+    case "HTTP-request-denied": {
+      const origin = /^[^/]*\/\/[^/?#]*/.exec(url)[0];
+      return failure(
+        "fatal",
+        `${what} was not granted to this module; an operator can: toolhold modules grant MODULE --with-http ${origin}`,
+      );
+    }
+    case "destination-IP-prohibited":
+      return failure("fatal", `${url} is on a private network, which the grant does not include`);
+    case "DNS-error":
+    case "destination-not-found":
+    case "HTTP-request-URI-invalid":
+    case "HTTP-request-URI-too-long":
+    case "HTTP-request-method-invalid":
+      return failure("correctable", `${url} cannot be reached: ${said}`);
+    case "loop-detected":
+      return failure(
+        "correctable",
+        `${url} redirects more often than the grant allows; ask for the address that it leads to`,
+      );
+    case "DNS-timeout":
+    case "destination-unavailable":
+    case "connection-refused":
+    case "connection-timeout":
+    case "connection-limit-reached":
+      return failure("retryable", `${url} did not answer: ${said}`);
+    case "connection-terminated":
+    case "connection-read-timeout":
+    case "connection-write-timeout":
+    case "HTTP-response-incomplete":
+    case "HTTP-response-timeout":
+      return brokeOff(method, url, said);
+    default:
+      return failure("fatal", `${what} failed: ${said}`);
+  }
+}
+
+/** The server had the request, or a part of it. */
+function brokeOff(method, url, why) {
+  if (REPEATABLE.has(method)) return failure("retryable", `${method} ${url} broke off: ${why}`);
+  return failure(
+    "fatal",
+    `${method} ${url} broke off: ${why}. The server may have carried it out: look before it is sent again`,
+  );
+}
+
+function fetch(input, init = {}) {
+  return new Promise((resolve, reject) => {
+    const url = `${input}`;
+    const { scheme, authority, path } = target(url);
+    const method = `${init.method ?? "GET"}`.toUpperCase();
+    const headers = new Headers(init.headers);
+    const { bytes, type } = bodyBytes(init.body);
+    if (bytes !== undefined) {
+      if (method === "GET" || method === "HEAD") throw new TypeError(`${method} has no body`);
+      if (type !== undefined && !headers.has("content-type")) headers.set("content-type", type);
+      // Without it the body is sent in chunks, which some servers do not read.
+      headers.set("content-length", bytes.length);
+    }
+    const pending = send(method, url, { scheme, authority, path, headers, bytes });
+    waiting.push({
+      pollable: pending.subscribe(),
+      ready: () => {
+        const answer = pending.get();
+        dispose(pending);
+        if (answer?.tag !== "ok") return reject(failure("fatal", `${method} ${url}: the host gave no response`));
+        if (answer.val.tag !== "ok") return reject(failed(method, url, answer.val.val));
+        resolve(received(method, url, answer.val.val));
+      },
+    });
+  });
+}
+
+function send(method, url, { scheme, authority, path, headers, bytes }) {
+  let fields;
+  try {
+    fields = Fields.fromList([...headers].map(([name, value]) => [name, utf8(value)]));
+  } catch (error) {
+    throw failure("correctable", `a header of ${method} ${url} cannot be sent: ${error.payload?.tag}`);
+  }
+  const request = new OutgoingRequest(fields);
+  try {
+    request.setMethod(METHODS.has(method) ? { tag: method.toLowerCase() } : { tag: "other", val: method });
+    request.setScheme({ tag: scheme });
+    request.setAuthority(authority);
+    request.setPathWithQuery(path);
+  } catch {
+    throw failure("correctable", `${method} ${url} is no request that can be sent`);
+  }
+  const body = bytes === undefined ? undefined : request.body();
+  let pending;
+  try {
+    pending = handle(request, null);
+  } catch (error) {
+    throw failed(method, url, error.payload);
+  }
+  if (body !== undefined) {
+    try {
+      const stream = body.write();
+      for (let at = 0; at < bytes.length; at += WRITE) {
+        stream.blockingWriteAndFlush(bytes.subarray(at, at + WRITE));
+      }
+      dispose(stream);
+      OutgoingBody.finish(body, null);
+    } catch {
+      // Why it was refused comes in the response's place.
+    }
+  }
+  return pending;
+}
+
+function received(method, url, incoming) {
+  const fields = incoming.headers();
+  const headers = fields.entries().map(([name, value]) => [name, textOf(value)]);
+  dispose(fields);
+  return Response.received(incoming.status(), headers, url, () => {
+    const body = incoming.consume();
+    const stream = body.stream();
+    const chunks = [];
+    let size = 0;
+    for (;;) {
+      let chunk;
+      try {
+        chunk = stream.blockingRead(READ);
+      } catch (error) {
+        if (error.payload?.tag === "closed") break;
+        const why = error.payload?.val?.toDebugString?.() ?? `${error}`;
+        throw brokeOff(method, url, why);
+      }
+      size += chunk.length;
+      if (size > MOST) {
+        throw failure("fatal", `the body of ${url} has more than the ${MOST >> 20} MiB that a module reads`);
+      }
+      chunks.push(chunk);
+    }
+    dispose(stream);
+    dispose(body);
+    dispose(incoming);
+    const bytes = new Uint8Array(size);
+    let at = 0;
+    for (const chunk of chunks) {
+      bytes.set(chunk, at);
+      at += chunk.length;
+    }
+    return bytes;
+  });
+}
+
+Object.assign(globalThis, { fetch, Headers, Response });
