@@ -285,7 +285,7 @@ mod tests {
     use toolhold_policy::Manifest;
 
     /// The lines of one call that was refused this.
-    fn lines(log: &DenialLog) -> Vec<String> {
+    fn lines(log: DenialLog) -> Vec<String> {
         let done: Result<(), CallError> = Ok(());
         let denials = log.ended("m", &done, &Requests::default(), &Grant::default());
         denials.kept.iter().map(ToString::to_string).collect()
@@ -310,7 +310,7 @@ mod tests {
         ] {
             let log = DenialLog::default();
             log.file(wish, path, "/data", is_read_only);
-            let lines = lines(&log);
+            let lines = lines(log);
             assert!(
                 matches!(lines.as_slice(), [line] if line.contains(expect)),
                 "{wish:?} {path:?}: {lines:?}"

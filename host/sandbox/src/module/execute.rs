@@ -103,8 +103,7 @@ impl Module {
         };
         let effective = self.policy();
         let revocation = effective.revocation();
-        let mut denials = DenialLog::default();
-        let mut report: CallReport = match self.admit(&effective, &invocation) {
+        let (mut report, denials) = match self.admit(&effective, &invocation) {
             Ok(_) => {
                 let policy = CallPolicy {
                     effective: &effective,
@@ -112,13 +111,12 @@ impl Module {
                 };
                 let none = OtherTools::default();
                 let context = self.context(policy, &invocation, none, revocation);
-                denials = context.denials.clone();
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
                 let ran = ran.and_then(|returned| shield::output(returned, &effective.limits));
-                ran.into_report().0
+                ran.into_report()
             }
-            Err(error) => CallReport::refused(error),
+            Err(error) => (CallReport::refused(error), DenialLog::default()),
         };
         let granted = &effective.granted.grant;
         report.denials = denials.ended(&self.name, &report.result, &self.manifest.grants, granted);
