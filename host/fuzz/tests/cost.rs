@@ -75,6 +75,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "MCP clients that do not read their answers",
         Proof::File("host/mcp/src/serve/unread.rs"),
     ),
+    (
+        "saved Requests at addresses (`requests.http`)",
+        Proof::File("host/runtime/src/remote_requests_tests.rs"),
+    ),
     ("log lines, stdout, stderr", Proof::Attack("flood")),
     ("progress", Proof::Attack("flood")),
     (
