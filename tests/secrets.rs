@@ -30,9 +30,15 @@ fn endpoint() -> Endpoint {
 /// `toolhold run` of a model of the preset `openai`, which is at `endpoint`.
 fn run(host: &Host, endpoint: &Endpoint, variables: &[(&str, &str)]) -> Finished {
     let mut command = host.command(&["run", "t", "--model", "openai:gpt-x", "-v"]);
-    let url = endpoint.base_url();
-    command.env("TOOLHOLD_ENDPOINTS__OPENAI__BASE_URL", url);
-    command.env("TOOLHOLD_ENDPOINTS__OPENAI__CONTRACT", "schema");
+    // An address of one's own takes nothing from the preset, so the key and the dialect are said, too.
+    host.write(
+        ".config/toolhold/config.toml",
+        &format!(
+            "[endpoints.openai]\nbase_url = {:?}\napi_key_env = \"OPENAI_API_KEY\"\ncontract = \"schema\"\n\
+             fields = {{ max_tokens = \"max_completion_tokens\", temperature = \"\" }}\n",
+            endpoint.base_url()
+        ),
+    );
     // The address of another endpoint, which the key must not be sent to.
     command.env("TOOLHOLD_BASE_URL", "http://127.0.0.1:1/v1");
     command.envs(variables.iter().copied());
@@ -154,6 +160,21 @@ fn a_secret_is_typed_unseen() {
     assert!(std::fs::read_to_string(path).unwrap().contains(KEY));
     let interrupted = at_terminal(&command, &[("A_KEY: ", "\u{3}")]);
     assert_eq!(interrupted.code, Some(130), "{interrupted:?}");
+    // What is pasted behind the first line is neither kept, nor shown, nor left to the shell.
+    let command = host.command(&["secrets", "set", "B_KEY"]);
+    let long = format!("{}\n", "x".repeat(5000));
+    for (typed, expect) in [
+        ("BEGIN\nthe-rest\nEND\n", "several lines"),
+        ("BEGIN\nthe-rest", "several lines"),
+        (&long, "4095 bytes"),
+    ] {
+        let refused = at_terminal(&command, &[("B_KEY: ", typed)]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let shown = refused.stdout.replace("\r\n  │ ", " ");
+        assert!(shown.contains(expect), "{refused:?}");
+        assert!(!shown.contains("the-rest"), "{refused:?}");
+    }
+    assert_eq!(host.run(&["secrets", "list"]).stdout, "A_KEY\n");
 }
 
 /// The error of a slow endpoint names the key to raise.

@@ -66,9 +66,17 @@ pub async fn load(
             .load_folder(folder, only, on_event)
             .await
             .map_err(|error| match error {
-                LoadError::Read { source } => {
-                    anyhow!("the modules folder cannot be read: {source}; --modules names another")
-                }
+                LoadError::Read { source } => match config.shipped_fault() {
+                    Some(fault) if !folder.exists() => anyhow!(
+                        "there is no modules folder {}, and the modules that come with this program cannot be put into \
+                         the cache folder: {fault}; --modules names a folder of modules, TOOLHOLD_PATHS__CACHE another \
+                         cache folder",
+                        folder.display()
+                    ),
+                    _ => anyhow!(
+                        "the modules folder cannot be read: {source}; --modules names another"
+                    ),
+                },
                 other => other.into(),
             })?;
     }

@@ -61,11 +61,12 @@ pub async fn cache(config: &Configuration, args: CacheArgs) -> Result<Exit> {
             let unused_for = Duration::from_millis(now_ms().saturating_sub(older_than.at_ms()));
             let pruned = tokio::task::spawn_blocking(move || -> io::Result<_> {
                 let removed = unused::prune(&compiled, unused_for)?;
-                shipped::remove_outdated(&folder)?;
-                Ok((removed, remove_outdated(&folder.join("toolchains"))?))
+                let shipped = shipped::remove_unused(&folder, unused_for)?;
+                let tools = remove_outdated(&folder.join("toolchains"))?;
+                Ok((removed, shipped, tools))
             });
-            let (removed, tools) = pruned.await?.context("the cache cannot be shrunk")?;
-            pruned_shown(removed, &tools, args.json)
+            let (removed, shipped, tools) = pruned.await?.context("the cache cannot be shrunk")?;
+            pruned_shown(removed, &shipped, &tools, args.json)
         }
     }
 }
@@ -98,10 +99,19 @@ fn show(folder: &Path, sizes: [CacheSize; 4], json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn pruned_shown(removed: CacheSize, tools: &OutdatedTools, json: bool) -> Result<Exit> {
+fn pruned_shown(
+    removed: CacheSize,
+    shipped: &[String],
+    tools: &OutdatedTools,
+    json: bool,
+) -> Result<Exit> {
     if json {
         let removed = json!({"files": removed.entries, "bytes": removed.bytes});
-        output::json(&json!({"compiled": removed, "toolchains": tools.removed}))?;
+        output::json(&json!({
+            "compiled": removed,
+            "shipped": shipped,
+            "toolchains": tools.removed,
+        }))?;
         return Ok(Exit::Ok);
     }
     println!(
@@ -109,6 +119,9 @@ fn pruned_shown(removed: CacheSize, tools: &OutdatedTools, json: bool) -> Result
         plural(removed.entries, "compiled module"),
         bytes(removed.bytes)
     );
+    for version in shipped {
+        println!("removed shipped/{}", line(version));
+    }
     for tool in &tools.removed {
         println!("removed {}", line(tool));
     }

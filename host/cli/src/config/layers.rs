@@ -324,6 +324,24 @@ impl Merged {
         }
     }
 
+    /// A preset is an address and the key for it: where another layer says the address, nothing else of the preset
+    /// holds. Its key would be sent there.
+    fn forget_presets_without_address(&mut self) {
+        let is_elsewhere = |name: &str| {
+            let address = self.leaves.get(&format!("endpoints.{name}.base_url"));
+            address.is_some_and(|(_, origin)| *origin != format!("preset {name}"))
+        };
+        let moved: BTreeSet<String> = self
+            .leaves
+            .iter()
+            .filter_map(|(key, (_, origin))| {
+                let name = origin.strip_prefix("preset ")?;
+                is_elsewhere(name).then(|| key.clone())
+            })
+            .collect();
+        self.leaves.retain(|key, _| !moved.contains(key));
+    }
+
     /// A preset that is chosen by its name needs no table.
     fn add_preset(&mut self) {
         let Some(name) = self
@@ -487,7 +505,8 @@ pub fn merge(
         };
         merged.put(key, value.clone(), &origin)?;
     }
-    // A flag may add an endpoint (`--against`).
+    merged.forget_presets_without_address();
+    // A flag may add an endpoint (`--against`), and a preset that is gone leaves defaults.
     merged.complete_endpoints();
     merged.forget_filled();
     Ok(merged)

@@ -217,6 +217,54 @@ fn a_preset_is_named_together_with_its_model() {
     }
 }
 
+/// The key of a preset is for the address of the preset.
+#[test]
+fn a_preset_at_another_address_has_nothing_of_the_preset() {
+    let url = "http://v/v1";
+    let by_flag = |flag: &str, key: &str, value: &str| {
+        let mut flags = Flags::default();
+        flags.set(flag, key, Some(value));
+        flags
+    };
+    let chosen = [
+        ("", vec![], by_flag("--endpoint", "endpoint", "openai")),
+        ("", vec![("TOOLHOLD_ENDPOINT", "openai")], Flags::default()),
+        ("endpoint = \"openai\"", vec![], Flags::default()),
+        (
+            "endpoint = \"openai\"\n[endpoints.openai]\nmodel = \"m\"",
+            vec![],
+            Flags::default(),
+        ),
+    ];
+    let addresses = [
+        "TOOLHOLD_BASE_URL",
+        "TOOLHOLD_ENDPOINTS__OPENAI__BASE_URL",
+        "--base-url",
+    ];
+    for (file, variables, flags) in chosen {
+        for address in addresses {
+            let (mut variables, mut flags) = (variables.clone(), flags.clone());
+            if address.starts_with('-') {
+                flags.set(address, "endpoints.{endpoint}.base_url", Some(url));
+            } else {
+                variables.push((address, url));
+            }
+            let merged = merge_with(file, &variables, &flags).unwrap();
+            let at = format!("{file} {variables:?} {flags:?}");
+            assert_eq!(merged.text("endpoint"), Some("openai"), "{at}");
+            assert_eq!(merged.text("endpoints.openai.base_url"), Some(url), "{at}");
+            let key = merged.text("endpoints.openai.api_key_env");
+            assert_eq!(key, Some("TOOLHOLD_API_KEY"), "{at}");
+            let contract = merged.text("endpoints.openai.contract");
+            assert_eq!(contract, merged.text("endpoints.default.contract"), "{at}");
+            assert!(checked(&merged).is_ok(), "{at}");
+        }
+        let merged = merge_with(file, &variables, &flags).unwrap();
+        let key = merged.text("endpoints.openai.api_key_env");
+        assert_eq!(key, Some("OPENAI_API_KEY"), "{file} {variables:?}");
+    }
+}
+
 #[test]
 fn a_wrong_key_is_named_with_its_place_and_a_suggestion() {
     let error = merge_with("[run]\nmax_step = 3", &[], &Flags::default())

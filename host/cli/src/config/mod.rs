@@ -449,13 +449,15 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
     let base = etcetera::choose_base_strategy().ok();
     let users = base.map(|base| base.data_dir());
     let users = users.filter(|folder| folder.is_absolute());
+    let (shipped, shipped_fault) = match shipped::folder(cache) {
+        Ok(folder) => (Some(folder), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     UsualModules {
         users: users.map(|folder| folder.join("toolhold").join("modules")),
-        shipped: shipped::folder(cache)
-            .inspect_err(|error| {
-                tracing::debug!(%error, "the modules that come with this program are not there");
-            })
-            .ok(),
+        shipped,
+        is_shipped: Some(shipped::is_shipped),
+        shipped_fault,
     }
 }
 

@@ -42,7 +42,7 @@ impl StoredSecrets {
                 return Err(ConfigError::Read { path, source });
             }
         };
-        let table = files::parse(&format!("file {}", path.display()), &text)?;
+        let table = parse(path, &text)?;
         let text = |(name, value): (String, Value)| match value {
             Value::String(text) => Ok((name, text)),
             _ => Err(ConfigError::Value {
@@ -65,6 +65,23 @@ impl StoredSecrets {
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }
+}
+
+/// As [`files::parse`], whose error shows the line that is wrong: here a line is a secret.
+fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
+    text.parse::<Table>().map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or_else(String::new, |before| {
+            format!(" in line {}", before.matches('\n').count() + 1)
+        });
+        ConfigError::Syntax {
+            origin: format!("file {}", path.display()),
+            reason: format!(
+                "there is a mistake{line}, which is not shown because it may be a secret; repair it, or delete the \
+                 file and keep the secrets anew"
+            ),
+        }
+    })
 }
 
 /// The file of the secrets, if there is a home folder.
@@ -188,6 +205,33 @@ mod tests {
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
         assert_eq!(StoredSecrets::read(&path).unwrap().get("A"), Some("one"));
+    }
+
+    #[test]
+    fn a_mistake_in_the_file_is_told_without_the_secret() {
+        use std::error::Error as _;
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("secrets.toml");
+        change(&path, "A", Some("one")).unwrap();
+        for (text, line) in [
+            ("A = \"x\"\nB = \"sk-secret\n", 2),
+            ("A = sk-secret", 1),
+            ("sk-secret", 1),
+            ("A = \"x\"\nsk-secret = \"x\"\nsk-secret = \"y\"", 3),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            for error in [
+                StoredSecrets::read(&path).unwrap_err(),
+                change(&path, "A", None).unwrap_err(),
+            ] {
+                let shown = format!("{error} {error:?} {:?}", error.source());
+                assert!(!shown.contains("sk-secret"), "{shown}");
+                assert!(
+                    shown.contains(&format!("in line {line},")) && shown.contains("delete the"),
+                    "{text:?}: {shown}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The modules that come with the program: in it, because `cargo install` installs one file, and put into the cache
 //! folder, because modules are loaded from folders.
 
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use toolhold_files::temporary_folder;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
+use toolhold_files::{Links, temporary_folder, temporary_name};
 use toolhold_policy::Digest;
 
 /// The name, `module.toml` and the component of a module in `modules/`.
@@ -28,72 +32,150 @@ const SHIPPED: [(&str, &str, &[u8]); 7] = shipped![
     "text",
 ];
 
-/// The folder with the modules below the cache folder, which is named by their content. It is made if it is not there.
+/// The folder with the modules below the cache folder, which is named by their content. It is made if it is not there, or
+/// not as it was made: everything in it is compared, because others may have written to the cache folder, and a system
+/// that went down may have left half of it.
 ///
 /// # Errors
-/// The cache folder cannot be written.
+/// The cache folder cannot be written, or others can write to it.
 pub fn folder(cache: &Path) -> io::Result<PathBuf> {
     let all = cache.join("shipped");
+    let at = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", all.display()));
     let folder = all.join(version());
-    if folder.is_dir() {
-        return Ok(folder);
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(&all).map_err(at)?;
+    if !is_own(&all).map_err(at)? {
+        let reason = "it is a link, or others can write to it; make it a folder of mode 0700";
+        return Err(at(io::Error::other(reason)));
     }
-    std::fs::create_dir_all(&all)?;
-    let unfinished = temporary_folder(&all, ".")?;
-    let made = fill(&unfinished).and_then(|()| std::fs::rename(&unfinished, &folder));
-    if made.is_err() {
-        // The first error says more.
-        let _ = std::fs::remove_dir_all(&unfinished);
-        // Another process may have made it at the same time.
-        if !folder.is_dir() {
-            made?;
-        }
+    if !is_whole(&folder) {
+        make(&all, &folder).map_err(at)?;
     }
+    // `remove_unused` goes by it. A cache that cannot be written to is used as it is.
+    let used = File::open(&folder).and_then(|folder| folder.set_modified(SystemTime::now()));
+    used.unwrap_or_else(|error| tracing::debug!(%error, "the use of the folder is not recorded"));
     Ok(folder)
 }
 
-/// Removes the modules of other versions of the program from the cache folder.
+/// Whether a component is one of those that come with the program.
+pub fn is_shipped(component: &Digest) -> bool {
+    DIGESTS.contains(component)
+}
+
+/// Removes the modules of other versions of the program that were not used for this long from the cache folder, and
+/// returns their names.
 ///
 /// # Errors
 /// A folder cannot be read or removed.
-pub fn remove_outdated(cache: &Path) -> io::Result<()> {
+pub fn remove_unused(cache: &Path, unused_for: Duration) -> io::Result<Vec<String>> {
     let entries = match std::fs::read_dir(cache.join("shipped")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
+    let mut removed = Vec::new();
     for entry in entries {
         let entry = entry?;
-        let name = entry.file_name();
-        // One that begins with a dot is being made.
-        let is_whole = !name.as_encoded_bytes().starts_with(b".");
-        if is_whole && name != version() && entry.file_type()?.is_dir() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // One that begins with a dot is being made, or was when its process ended.
+        let least = if name.starts_with('.') {
+            UNFINISHED
+        } else {
+            Duration::ZERO
+        };
+        let metadata = entry.metadata()?;
+        let age = metadata.modified()?.elapsed().unwrap_or_default();
+        if name != version() && metadata.is_dir() && age >= unused_for.max(least) {
             std::fs::remove_dir_all(entry.path())?;
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}
+
+/// After this long, nobody is making a folder any more.
+const UNFINISHED: Duration = Duration::from_secs(3600);
+
+/// Puts the modules at `folder` in one step, in place of what is there.
+fn make(all: &Path, folder: &Path) -> io::Result<()> {
+    let unfinished = temporary_folder(all, ".")?;
+    let made = fill(&unfinished).and_then(|()| {
+        // Another process may have made it meanwhile.
+        if is_whole(folder) {
+            return std::fs::remove_dir_all(&unfinished);
+        }
+        if std::fs::symlink_metadata(folder).is_ok() {
+            let old = all.join(temporary_name(".", "")?);
+            std::fs::rename(folder, &old)?;
+            std::fs::remove_dir_all(&old)?;
+        }
+        std::fs::rename(&unfinished, folder)
+    });
+    if made.is_err() {
+        // The first error says more.
+        let _ = std::fs::remove_dir_all(&unfinished);
+        if !is_whole(folder) {
+            made?;
         }
     }
     Ok(())
+}
+
+/// Whether everything lies in `folder` as [`fill`] puts it, and nothing else.
+fn is_whole(folder: &Path) -> bool {
+    let has = |folder: &Path, entries: usize| -> io::Result<bool> {
+        Ok(is_own(folder)? && std::fs::read_dir(folder)?.count() == entries)
+    };
+    let is_same = |path: &Path, expect: &[u8]| {
+        let read = toolhold_files::read(path, expect.len() as u64, Links::Refuse);
+        read.is_ok_and(|read| read == expect)
+    };
+    has(folder, SHIPPED.len()).unwrap_or(false)
+        && SHIPPED.iter().all(|(name, manifest, component)| {
+            let module = folder.join(name);
+            has(&module, 2).unwrap_or(false)
+                && is_same(&module.join("module.toml"), manifest.as_bytes())
+                && is_same(&module.join(format!("{name}.wasm")), component)
+        })
+}
+
+/// Whether it is a folder, and no link to one, that only this user may write to.
+fn is_own(folder: &Path) -> io::Result<bool> {
+    let metadata = std::fs::symlink_metadata(folder)?;
+    Ok(metadata.is_dir() && metadata.mode() & 0o022 == 0)
 }
 
 fn fill(folder: &Path) -> io::Result<()> {
     for (name, manifest, component) in SHIPPED {
         let module = folder.join(name);
-        std::fs::create_dir(&module)?;
-        std::fs::write(module.join("module.toml"), manifest)?;
-        std::fs::write(module.join(format!("{name}.wasm")), component)?;
+        DirBuilder::new().mode(0o700).create(&module)?;
+        write(&module.join("module.toml"), manifest.as_bytes())?;
+        write(&module.join(format!("{name}.wasm")), component)?;
     }
     Ok(())
 }
 
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+static DIGESTS: LazyLock<[Digest; SHIPPED.len()]> =
+    LazyLock::new(|| SHIPPED.map(|(_, _, component)| Digest::of(component)));
+
 /// A name for these modules, and for no others.
 fn version() -> &'static str {
-    static VERSION: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
         let parts: Vec<String> = SHIPPED
             .iter()
-            .flat_map(|(name, manifest, component)| {
-                let digest = |bytes: &[u8]| Digest::of(bytes).to_string();
+            .zip(DIGESTS.iter())
+            .flat_map(|((name, manifest, _), component)| {
+                let manifest = Digest::of(manifest.as_bytes());
                 [
                     (*name).to_owned(),
-                    digest(manifest.as_bytes()),
-                    digest(component),
+                    manifest.to_string(),
+                    component.to_string(),
                 ]
             })
             .collect();
@@ -125,11 +207,51 @@ mod tests {
         assert_eq!(entries.count(), 1, "nothing unfinished is left");
         let old = cache.path().join("shipped/0123456789abcdef");
         std::fs::create_dir_all(old.join("calculator")).unwrap();
-        remove_outdated(cache.path()).unwrap();
-        assert!(!old.exists() && folders[0].is_dir());
-        remove_outdated(&cache.path().join("none")).unwrap();
+        let unfinished = cache.path().join("shipped/.0123456789abcdef");
+        std::fs::create_dir(&unfinished).unwrap();
+        let prune = |cache: &Path, after| remove_unused(cache, Duration::from_secs(after)).unwrap();
+        assert!(
+            prune(cache.path(), 60).is_empty(),
+            "another version uses it"
+        );
+        assert_eq!(prune(cache.path(), 0), ["0123456789abcdef"]);
+        assert!(!old.exists() && folders[0].is_dir() && unfinished.is_dir());
+        assert!(prune(&cache.path().join("none"), 0).is_empty());
         let file = cache.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(folder(&file).is_err());
+    }
+
+    #[test]
+    fn what_others_put_into_the_cache_is_replaced() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt as _;
+        let cache = tempfile::tempdir().unwrap();
+        let made = folder(cache.path()).unwrap();
+        let component = made.join("text/text.wasm");
+        let damages: [&dyn Fn(); 7] = [
+            &|| std::fs::write(&component, "another").unwrap(),
+            &|| std::fs::write(&component, "").unwrap(),
+            &|| std::fs::write(made.join("text/module.toml"), "").unwrap(),
+            &|| std::fs::remove_dir_all(made.join("files")).unwrap(),
+            &|| std::fs::create_dir(made.join("more")).unwrap(),
+            &|| std::fs::set_permissions(&made, Permissions::from_mode(0o770)).unwrap(),
+            &|| {
+                let elsewhere = cache.path().join("elsewhere");
+                std::fs::rename(&made, &elsewhere).unwrap();
+                std::os::unix::fs::symlink(&elsewhere, &made).unwrap();
+            },
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            damage();
+            assert!(!is_whole(&made), "{number}");
+            assert_eq!(folder(cache.path()).unwrap(), made);
+            assert!(is_whole(&made), "{number}");
+        }
+        let shipped = cache.path().join("shipped");
+        assert_eq!(std::fs::read_dir(&shipped).unwrap().count(), 1);
+        std::fs::set_permissions(&shipped, Permissions::from_mode(0o777)).unwrap();
+        let error = folder(cache.path()).unwrap_err().to_string();
+        assert!(error.contains("others can write"), "{error}");
     }
 }

@@ -9,6 +9,7 @@ use std::io::{BufRead as _, Read};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Fits a plan of ten thousand steps of three kilobytes.
@@ -96,7 +97,7 @@ pub fn within(source: impl Read, room: &mut u64) -> Result<String> {
 /// # Errors
 /// The terminal cannot be read, or not be kept from showing it.
 pub async fn hidden_line(prompt: &str) -> Result<Option<String>> {
-    let _hidden = HiddenInput::begin().context("the terminal cannot be kept from showing it")?;
+    let hidden = HiddenInput::begin().context("the terminal cannot be kept from showing it")?;
     eprint!("{}", style::line(prompt));
     let (done, is_done) = oneshot::channel();
     // In a thread that ends with the process: the runtime would wait for one of its own.
@@ -104,7 +105,7 @@ pub async fn hidden_line(prompt: &str) -> Result<Option<String>> {
         let mut line = String::new();
         let read = std::io::stdin()
             .lock()
-            .take(MAX_LINE_BYTES)
+            .take(MAX_LINE_BYTES + 1)
             .read_line(&mut line);
         done.send(read.map(|_| line))
     });
@@ -114,11 +115,28 @@ pub async fn hidden_line(prompt: &str) -> Result<Option<String>> {
     };
     // The line break was not shown either.
     eprintln!();
-    Ok(line)
+    let Some(line) = line else {
+        return Ok(None);
+    };
+    tokio::time::sleep(PASTE_GAP).await;
+    if hidden.has_more().context("the terminal cannot be read")? {
+        bail!(
+            "more than one line was given; text of several lines is piped in, or redirected from a file"
+        );
+    }
+    if line.trim_end_matches('\n').len() as u64 >= MAX_LINE_BYTES {
+        bail!(
+            "a terminal takes at most {MAX_LINE_BYTES} bytes of a line and drops the rest; longer text is piped in, or \
+             redirected from a file"
+        );
+    }
+    Ok(Some(line))
 }
 
-/// Longer ones are piped in.
-const MAX_LINE_BYTES: u64 = 64 << 10;
+/// The most that Linux takes of a line at a terminal, without its break.
+const MAX_LINE_BYTES: u64 = 4095;
+/// How long the second part of what is pasted may be behind the first.
+const PASTE_GAP: Duration = Duration::from_millis(50);
 
 /// The terminal does not show what is typed until this is dropped.
 struct HiddenInput(Termios);
@@ -132,12 +150,22 @@ impl HiddenInput {
         tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
         Ok(Self(before))
     }
+
+    /// Whether something was typed behind the line that was read, whole line or not.
+    fn has_more(&self) -> rustix::io::Result<bool> {
+        let stdin = std::io::stdin();
+        let mut raw = self.0.clone();
+        raw.local_modes
+            .remove(LocalModes::ECHO | LocalModes::ICANON);
+        tcsetattr(&stdin, OptionalActions::Now, &raw)?;
+        Ok(rustix::io::ioctl_fionread(&stdin)? > 0)
+    }
 }
 
 impl Drop for HiddenInput {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+        // What is left would be shown, and the shell would run it. A terminal that is gone needs nothing.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Flush, &self.0);
     }
 }
 

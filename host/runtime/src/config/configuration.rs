@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_mcp as mcp;
-use toolhold_policy::{Grant, HttpGrant, LimitsRequest, Share};
+use toolhold_policy::{Digest, Grant, HttpGrant, LimitsRequest, Share};
 use toolhold_protocol::advisor::CouncilMode;
 use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::compose::Shape;
@@ -96,6 +96,8 @@ pub struct Configuration {
     /// The user's modules folder, if it stands in for the configured one, which did not exist.
     pub(super) users_modules: Option<PathBuf>,
     pub(super) shipped_modules: Option<PathBuf>,
+    pub(super) is_shipped: Option<fn(&Digest) -> bool>,
+    pub(super) shipped_fault: Option<String>,
 }
 
 /// Names and values of secrets.
@@ -226,6 +228,8 @@ impl Configuration {
                 users.filter(|users| !tables.modules.has_folder() && users.is_dir())
             },
             shipped_modules: surroundings.usual_modules.shipped.clone(),
+            is_shipped: surroundings.usual_modules.is_shipped,
+            shipped_fault: surroundings.usual_modules.shipped_fault.clone(),
             tables,
         };
         configuration.check()?;

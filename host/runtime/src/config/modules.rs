@@ -108,6 +108,11 @@ impl Configuration {
         self.shipped_modules.as_deref()
     }
 
+    /// Why the modules that come with the program are not there.
+    pub fn shipped_fault(&self) -> Option<&str> {
+        self.shipped_fault.as_deref()
+    }
+
     /// Whether there is a place that modules could be loaded from.
     pub fn has_modules(&self) -> bool {
         self.modules_folder().exists()
@@ -197,6 +202,7 @@ impl Configuration {
             },
             modules: decided.collect(),
             servers: self.server_names(),
+            is_shipped: self.is_shipped.unwrap_or(|_| false),
             ..Policy::default()
         }
     }

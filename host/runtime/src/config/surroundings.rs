@@ -4,6 +4,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use toolhold_policy::Digest;
 use toolhold_sandbox::CompilerProcess;
 
 /// Values that [`Tables`](super::Tables) refer to and do not hold: secrets, the user's folders, and the
@@ -40,6 +41,10 @@ pub struct UsualModules {
     pub users: Option<PathBuf>,
     /// The modules that come with the program.
     pub shipped: Option<PathBuf>,
+    /// Whether a component is one of those.
+    pub is_shipped: Option<fn(&Digest) -> bool>,
+    /// Why those that come with the program are not there.
+    pub shipped_fault: Option<String>,
 }
 
 impl std::fmt::Debug for ConfigContext<'_> {

@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 use toolhold_policy::limits::{Limits, LimitsRequest};
-use toolhold_policy::{Access, ApprovalStore, Grant, Share};
+use toolhold_policy::{Access, ApprovalStore, Digest, Grant, Share};
 
 /// What the operator decided about modules.
 #[derive(Debug, Clone)]
@@ -26,6 +26,9 @@ pub struct Policy {
     pub ceiling: Limits,
     /// Whether modules need approval.
     pub trust: Trust,
+    /// Whether a component is part of this program: where the first sight of a module is enough, it is as trusted as the
+    /// program, whatever another version of it was pinned as.
+    pub is_shipped: fn(&Digest) -> bool,
     pub storage: Storage,
     /// Resolves the names of the hosts that modules send to.
     pub resolver: Arc<dyn Resolve>,
@@ -41,6 +44,7 @@ impl Default for Policy {
             limits: Limits::default(),
             ceiling: Limits::default_ceiling(),
             trust: Trust::All,
+            is_shipped: |_| false,
             storage: Storage::default(),
             resolver: Arc::new(SystemResolver),
             modules: HashMap::new(),

@@ -75,8 +75,13 @@ impl RegistryState {
             .modules
             .get(&module.name)
             .is_some_and(|own| own.one_off);
+        let is_given_nothing = effective.granted.grant.is_empty() || one_off;
+        let is_trusted = *first_sight && is_given_nothing && (policy.is_shipped)(&module.digest);
         let now = approval(module, effective, ApprovedBy::FirstSight);
         match approvals.get(&module.slot) {
+            recorded if is_trusted && recorded.as_ref().is_none_or(|then| !then.is_revoked()) => {
+                Standing::Approved
+            }
             Some(then) => {
                 let changes = then.changes(&now, !one_off);
                 if changes.is_empty() {
@@ -86,10 +91,7 @@ impl RegistryState {
                 }
             }
             // A new module under the name of an approved one is a change of it, and not a new module.
-            None if *first_sight
-                && (effective.granted.grant.is_empty() || one_off)
-                && !approvals.knows(&module.name) =>
-            {
+            None if *first_sight && is_given_nothing && !approvals.knows(&module.name) => {
                 let pin = Approval {
                     grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
                     ..now

@@ -313,6 +313,47 @@ async fn a_revoked_approval_ends_running_calls_and_one_that_is_given_again_does_
     assert!(!registry.withdraw(&other).await, "nothing is left to take");
 }
 
+/// The next version of a program brings other components of the same names.
+#[tokio::test]
+async fn what_is_part_of_the_program_needs_no_approval_unless_it_was_revoked() {
+    let host = Host::new();
+    let shipped = |digest: &Digest| *digest == Digest::of(&typed(2));
+    let registry = host.registry();
+    let policy = |key_value| Policy {
+        is_shipped: shipped,
+        ..host.policy(key_value)
+    };
+    for name in ["calculator.wasm", "other.wasm"] {
+        host.write(name, &typed(1));
+    }
+    host.load(&registry).await;
+    registry.govern(policy(true)).await;
+    host.write("calculator.wasm", &typed(2));
+    host.write("other.wasm", &typed(3));
+    host.load(&registry).await;
+    assert_eq!(value(&registry, "calculator.which").await, 2);
+    assert_eq!(kind(&registry, "other.which").await, "not_approved");
+    // A grant is for the component that it was given to.
+    let mut granting = policy(true);
+    let grant = Grant {
+        key_value: Some(KeyValueGrant::default()),
+        ..Grant::default()
+    };
+    let own = ModulePolicy {
+        grant,
+        ..ModulePolicy::default()
+    };
+    granting.modules.insert("calculator".to_owned(), own);
+    registry.govern(granting).await;
+    assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
+    registry.govern(policy(true)).await;
+    assert_eq!(kind(&registry, "calculator.which").await, "ok");
+    let revoked = Approval::revoked("calculator");
+    host.approvals().put(&revoked).unwrap();
+    registry.reconsider().await;
+    assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
+}
+
 /// A newcomer that would be loaded first does not take the name of what was approved.
 #[tokio::test]
 async fn what_was_approved_keeps_its_name() {
