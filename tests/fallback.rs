@@ -78,8 +78,8 @@ fn it_is_set_by_file_flags_and_variables() {
             3,
             1,
         ),
-        // Without a list, the other models on this machine are asked.
-        ("", &[], &[], 3, 1),
+        // Without a list, no other server is asked.
+        ("", &[], &[], 3, 0),
         ("[fallback]\nmodels = [\"*\"]", &[], &[], 3, 1),
     ] {
         let bench = FallbackFixture::new(failures, [evaluates("2+2")], configuration);

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,6 +24,9 @@ use toolhold_protocol::failure::ToolFailure;
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 /// Bytes of a call's arguments: the same limit as for modules.
 const MAX_ARGUMENT_BYTES: usize = 4 << 20;
+
+/// Numbers the sessions of the process.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 /// A server, with at most one session.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ struct ConnectionState {
 #[derive(Debug)]
 pub struct ReadySession {
     session: Arc<McpSession>,
+    /// Of no other session of the process. One whose tools were read anew has another number.
+    number: u64,
     /// What the server offers.
     pub offer: Offer,
     /// Whether it may run.
@@ -170,6 +175,15 @@ impl McpServer {
         self.started(false).await
     }
 
+    /// The number of the open session, if the server may run.
+    pub(crate) fn working_session(&self) -> Option<u64> {
+        // A call that begins or reads tools holds it for long: then nothing is known.
+        let state = self.state.try_lock().ok()?;
+        let ready = state.ready.as_ref()?;
+        let works = ready.session.is_open() && ready.standing.may_run();
+        works.then_some(ready.number)
+    }
+
     pub fn pins(&self) -> &Pins {
         &self.pins
     }
@@ -257,6 +271,7 @@ impl McpServer {
             standing: self.pins.judge(&self.settings, &offer).await,
             checks: offer.checks(),
             session,
+            number: SESSIONS.fetch_add(1, Ordering::Relaxed),
             offer,
             has_worked: AtomicBool::new(false),
         }))

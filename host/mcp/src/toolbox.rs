@@ -68,11 +68,12 @@ impl<T: Toolbox> Toolbox for McpToolbox<T> {
         }
     }
 
-    /// What a server's tool says depends on the server, whose state is its own.
+    /// What a server's tool says depends on the server, whose state is its own: on the session with it.
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
         match self.runners.get(&call.tool) {
             Some(runner) => Some(json!({
                 "server": runner.server.settings.name,
+                "session": runner.server.working_session()?,
                 "is_withheld": runner.is_withheld,
             })),
             None => self.inner.result_depends_on(call),

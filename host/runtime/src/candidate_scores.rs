@@ -2,16 +2,15 @@
 //! `fallback.order = "measured"`, those that do better are asked first.
 
 use crate::config::{Configuration, FallbackOrder};
-use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use toolhold_agent::run::CandidateOutcomes;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use toolhold_agent::run::{CandidateAttempt, CandidateOutcomes};
 use toolhold_files::Links;
-use toolhold_protocol::cost::Amount;
 use toolhold_protocol::fallback::Candidate;
 
 /// Maximum bytes of the file. A model has about a hundred.
@@ -23,6 +22,12 @@ const MAX_MODELS: usize = 1_000;
 /// Attempts after which all counts of a model are halved: what it did lately counts more.
 const MAX_ATTEMPTS: u32 = 64;
 
+/// Seconds after which what a model did counts no more: an outage is over, and it is asked again.
+const MAX_AGE_S: u64 = 24 * 60 * 60;
+
+/// Attempts that wait to be written at most. More are lost: the state folder hangs.
+const MAX_UNSAVED: usize = 1_000;
+
 /// What one model did. A missing count is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -32,10 +37,17 @@ struct CandidateScore {
     /// Attempts whose cost is known, and what they cost together.
     priced: u32,
     cost_nano: u64,
+    /// When it was last asked, in seconds since 1970.
+    at: u64,
 }
 
 impl CandidateScore {
-    fn add(&mut self, worked: bool, cost: Option<Amount>) {
+    fn add(&mut self, attempt: &CandidateAttempt, now: u64) {
+        if self.is_old(now) {
+            *self = Self::default();
+        }
+        let CandidateAttempt { worked, cost, .. } = *attempt;
+        self.at = now;
         self.attempts = self.attempts.saturating_add(1);
         self.successes = self.successes.saturating_add(worked.into());
         if let Some(cost) = cost {
@@ -57,16 +69,51 @@ impl CandidateScore {
         successes.saturating_add(1).saturating_mul(10) / attempts.saturating_add(2)
     }
 
-    /// What an attempt costs. One whose cost is not known is taken for the most expensive.
-    fn cost(&self) -> u64 {
-        let mean = self.cost_nano.checked_div(self.priced.into());
-        mean.unwrap_or(u64::MAX)
+    /// What an attempt costs, if that is known.
+    fn cost(&self) -> Option<u64> {
+        self.cost_nano.checked_div(self.priced.into())
+    }
+
+    /// A clock that was set back makes it old as well.
+    fn is_old(&self, now: u64) -> bool {
+        now.abs_diff(self.at) > MAX_AGE_S
     }
 }
 
-/// The scores of a process, by model.
+/// The scores of a process.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ScoreBook(Arc<Mutex<BTreeMap<String, CandidateScore>>>);
+pub(crate) struct ScoreBook(Arc<Mutex<BookState>>);
+
+#[derive(Debug, Default)]
+struct BookState {
+    /// By model.
+    known: BTreeMap<String, CandidateScore>,
+    /// Attempts that the file lacks, by model.
+    unsaved: Vec<(String, CandidateAttempt)>,
+    is_saving: bool,
+}
+
+impl ScoreBook {
+    fn state(&self) -> MutexGuard<'_, BookState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what the file lacks. Only one thread of the process does so at a time.
+    fn save(&self, file: &Path) {
+        loop {
+            let mut state = self.state();
+            let unsaved = std::mem::take(&mut state.unsaved);
+            state.is_saving = !unsaved.is_empty();
+            drop(state);
+            if unsaved.is_empty() {
+                return;
+            }
+            if let Err(error) = keep(file, &unsaved) {
+                tracing::warn!(%error, "what a candidate of the fallback managed is not recorded");
+            }
+        }
+    }
+}
 
 /// The scores of the candidates of one configuration.
 #[derive(Debug)]
@@ -93,52 +140,63 @@ impl CandidateScores {
             models: models.collect(),
             book: book.clone(),
         };
-        let mut known = scores.known();
-        for (key, score) in read(&scores.file) {
-            known.entry(key).or_insert(score);
+        let read = read(&scores.file);
+        let mut state = scores.book.state();
+        for (key, score) in read {
+            state.known.entry(key).or_insert(score);
         }
-        drop(known);
+        drop(state);
         Some(Arc::new(scores))
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, CandidateScore>> {
-        self.book.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts those first that managed more, and of those that managed about the same the cheaper ones. Others keep their
-    /// order.
+    /// Puts those first that managed more, and of those that managed about the same the cheaper ones, if the cost of
+    /// each of them is known. Others keep their order.
     pub fn order(&self, candidates: &mut [Candidate]) {
-        let known = self.known();
+        let (state, now) = (self.book.state(), now());
         let none = CandidateScore::default();
-        candidates.sort_by_key(|candidate| {
+        let score = |candidate: &Candidate| {
             let key = self.models.get(&candidate.name);
-            let score = key.and_then(|key| known.get(key)).unwrap_or(&none);
-            (Reverse(score.tenths()), score.cost())
-        });
+            let score = key.and_then(|key| state.known.get(key));
+            score.filter(|score| !score.is_old(now)).unwrap_or(&none)
+        };
+        candidates.sort_by_key(|candidate| Reverse(score(candidate).tenths()));
+        let equals =
+            |one: &Candidate, other: &Candidate| score(one).tenths() == score(other).tenths();
+        for equal in candidates.chunk_by_mut(equals) {
+            if equal
+                .iter()
+                .all(|candidate| score(candidate).cost().is_some())
+            {
+                equal.sort_by_key(|candidate| score(candidate).cost());
+            }
+        }
     }
 }
 
+/// Seconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 impl CandidateOutcomes for CandidateScores {
-    fn attempted<'a>(
-        &'a self,
-        candidate: &'a str,
-        worked: bool,
-        cost: Option<Amount>,
-    ) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let Some(key) = self.models.get(candidate).cloned() else {
-                return;
-            };
-            self.known()
-                .entry(key.clone())
-                .or_default()
-                .add(worked, cost);
-            let file = self.file.clone();
-            let kept = tokio::task::spawn_blocking(move || keep(&file, key, worked, cost)).await;
-            if let Err(error) = kept.map_err(io::Error::other).flatten() {
-                tracing::warn!(%error, "what a candidate of the fallback managed is not recorded");
-            }
-        })
+    /// Counts at once; the file is written by a thread that no run waits for.
+    fn attempted(&self, attempt: &CandidateAttempt) {
+        let Some(key) = self.models.get(&attempt.candidate).cloned() else {
+            return;
+        };
+        let mut state = self.book.state();
+        let score = state.known.entry(key.clone()).or_default();
+        score.add(attempt, now());
+        if state.unsaved.len() < MAX_UNSAVED {
+            state.unsaved.push((key, attempt.clone()));
+        }
+        if std::mem::replace(&mut state.is_saving, true) {
+            return;
+        }
+        drop(state);
+        let (book, file) = (self.book.clone(), self.file.clone());
+        tokio::task::spawn_blocking(move || book.save(&file));
     }
 }
 
@@ -151,15 +209,18 @@ fn read(file: &Path) -> BTreeMap<String, CandidateScore> {
     scores.unwrap_or_default()
 }
 
-/// Adds to the file what other processes may have added to as well. Of two that write at once, one attempt may be lost.
-fn keep(file: &Path, key: String, worked: bool, cost: Option<Amount>) -> io::Result<()> {
+/// Adds to the file what other processes may have added to as well. Of two processes that write at once, the attempts of
+/// one may be lost.
+fn keep(file: &Path, attempts: &[(String, CandidateAttempt)]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let mut scores = read(file);
-    if scores.len() >= MAX_MODELS && !scores.contains_key(&key) {
-        scores.clear();
+    for (key, attempt) in attempts {
+        if scores.len() >= MAX_MODELS && !scores.contains_key(key) {
+            scores.clear();
+        }
+        scores.entry(key.clone()).or_default().add(attempt, now());
     }
-    scores.entry(key).or_default().add(worked, cost);
     let mut written = tempfile::NamedTempFile::new_in(folder)?;
     serde_json::to_writer_pretty(&mut written, &scores)?;
     written.write_all(b"\n")?;
@@ -170,6 +231,7 @@ fn keep(file: &Path, key: String, worked: bool, cost: Option<Amount>) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_protocol::cost::Amount;
 
     fn candidates(names: &[&str]) -> Vec<Candidate> {
         let named = names.iter().map(|&name| Candidate {
@@ -193,18 +255,41 @@ mod tests {
         }
     }
 
+    fn attempt(candidate: &str, worked: bool, cost: Option<u64>) -> CandidateAttempt {
+        CandidateAttempt {
+            candidate: candidate.to_owned(),
+            worked,
+            cost: cost.map(nano),
+        }
+    }
+
+    fn ordered(scores: &CandidateScores) -> Vec<String> {
+        let mut all = candidates(&["fails", "new", "works", "cheap"]);
+        scores.order(&mut all);
+        all.into_iter().map(|candidate| candidate.name).collect()
+    }
+
+    /// Waits until the file has all that was told.
+    async fn saved(scores: &CandidateScores) {
+        let is_saved = async {
+            while scores.book.state().is_saving {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let most = std::time::Duration::from_secs(20);
+        tokio::time::timeout(most, is_saved).await.unwrap();
+    }
+
     #[tokio::test]
     async fn what_worked_and_cost_less_is_asked_first() {
         let state = tempfile::tempdir().unwrap();
         let file = state.path().join("deeper/fallback.json");
         let told = scores(&file);
-        let listed = ["fails", "new", "works", "cheap"];
-        let ordered = |scores: &CandidateScores| -> Vec<String> {
-            let mut all = candidates(&listed);
-            scores.order(&mut all);
-            all.into_iter().map(|candidate| candidate.name).collect()
-        };
-        assert_eq!(ordered(&told), listed, "nothing is known");
+        assert_eq!(
+            ordered(&told),
+            ["fails", "new", "works", "cheap"],
+            "nothing is known"
+        );
         for (name, worked, cost) in [
             ("fails", false, 1),
             ("fails", false, 1),
@@ -214,32 +299,52 @@ mod tests {
             ("cheap", true, 20),
             ("no candidate", true, 1),
         ] {
-            told.attempted(name, worked, Some(nano(cost))).await;
+            told.attempted(&attempt(name, worked, Some(cost)));
         }
         let expected = ["cheap", "works", "new", "fails"];
         assert_eq!(ordered(&told), expected);
+        saved(&told).await;
         // Another process finds it in the file.
         let other = scores(&file);
-        other.known().extend(read(&file));
+        other.book.state().known.extend(read(&file));
         assert_eq!(ordered(&other), expected);
+        // What was a day ago counts no more.
+        for score in other.book.state().known.values_mut() {
+            score.at -= MAX_AGE_S + 1;
+        }
+        assert_eq!(ordered(&other), ["fails", "new", "works", "cheap"]);
         std::fs::write(&file, "{damaged").unwrap();
         assert!(read(&file).is_empty());
-        told.attempted("new", true, None).await;
+        told.attempted(&attempt("new", true, None));
+        saved(&told).await;
         assert_eq!(read(&file).len(), 1);
+    }
+
+    /// A model without a price, which is the usual one of one's own, is not taken for the most expensive.
+    #[tokio::test]
+    async fn costs_count_only_where_all_are_known() {
+        let state = tempfile::tempdir().unwrap();
+        let told = scores(&state.path().join("fallback.json"));
+        told.attempted(&attempt("works", true, None));
+        told.attempted(&attempt("cheap", true, Some(1)));
+        assert_eq!(ordered(&told), ["works", "cheap", "fails", "new"]);
+        saved(&told).await;
     }
 
     #[test]
     fn counts_are_bounded_and_the_latest_count_more() {
         let mut score = CandidateScore::default();
         for n in 0..10_000 {
-            score.add(n < 5_000, Some(nano(7)));
+            score.add(&attempt("", n < 5_000, Some(7)), 1);
         }
         assert!(score.attempts < MAX_ATTEMPTS, "{score:?}");
         assert_eq!(score.tenths(), 0);
-        assert!((6..=8).contains(&score.cost()), "{}", score.cost());
+        assert!((Some(6)..=Some(8)).contains(&score.cost()), "{score:?}");
         for _ in 0..200 {
-            score.add(true, None);
+            score.add(&attempt("", true, None), 1);
         }
         assert!(score.tenths() >= 9, "{score:?}");
+        score.add(&attempt("", false, None), MAX_AGE_S + 2);
+        assert_eq!(score.attempts, 1, "what is old is forgotten");
     }
 }

@@ -236,7 +236,7 @@ impl<'a> Models<'a> {
             let endpoint = match self.candidate(&name, &named) {
                 Ok(endpoint) => endpoint,
                 // A run must not fail for an endpoint that nobody named for it.
-                Err(error) if !self.config.lists_candidates() => {
+                Err(error) if !self.config.lists_candidate(&name) => {
                     tracing::warn!(name, %error, "the fallback cannot ask this endpoint");
                     continue;
                 }

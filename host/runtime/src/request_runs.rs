@@ -23,6 +23,7 @@ use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
+use toolhold_protocol::result_cache::CacheScope;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_sandbox::Registry;
@@ -200,6 +201,11 @@ fn request(
     let mut request = agent.request();
     request.id = asked.id;
     request.own_tools_only = true;
+    // All MCP clients of the process are one client here.
+    let caching = &mut request.settings.result_cache;
+    if caching.scope == CacheScope::Client {
+        caching.scope = CacheScope::Run;
+    }
     request.allowed = agent.allowed(behalf);
     request.context = match &asked.input {
         None => saved.context.clone(),

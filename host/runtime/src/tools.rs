@@ -328,6 +328,10 @@ impl Toolbox for SandboxTools {
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {
         let module = self.components.registry().module_of(&call.tool)?;
+        // The call says why it fails.
+        if !module.standing().may_run() {
+            return None;
+        }
         let grant = module.grant();
         let scratch = grant.scratch.as_ref();
         let has_session = scratch.is_some_and(|scratch| scratch.keep == Keep::Session);

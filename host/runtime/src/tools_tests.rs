@@ -144,3 +144,34 @@ fn a_message_picks_its_place() {
         );
     }
 }
+
+/// Results are kept under all that a result depends on.
+#[tokio::test]
+async fn what_a_result_depends_on_tells_grants_tenants_and_sessions_apart() {
+    let state = tempfile::tempdir().unwrap();
+    let registry = probe(state.path()).await;
+    let tools = || SandboxTools::new(registry.clone());
+    let call = |tool: &str| ToolCall::new("c", tool, json!({"key": "a"}));
+    let of = |tools: SandboxTools| tools.result_depends_on(&call("probe.recall"));
+    let usual = of(tools().on_behalf_of("ann", "s")).unwrap();
+    assert!(usual["module"].is_string(), "{usual}");
+    // Nothing of a session is kept in this grant.
+    assert_eq!(of(tools().on_behalf_of("ann", "t")).unwrap(), usual);
+    assert_ne!(of(tools().on_behalf_of("bob", "s")).unwrap(), usual);
+    let bounds = GrantRestrictions::default().with("a test", Restriction::Permits(Vec::new()));
+    let narrowed = tools().on_behalf_of("ann", "s").within(bounds.clone());
+    assert_ne!(of(narrowed).unwrap(), usual);
+    let permits = Narrowing {
+        permits: Some(Vec::new()),
+        ..Narrowing::default()
+    };
+    let permitted = tools().on_behalf_of("ann", "s").narrowed(permits);
+    assert_ne!(of(permitted).unwrap(), usual);
+    let own = ToolCall {
+        restrictions: Some(Arc::new(bounds)),
+        ..call("probe.recall")
+    };
+    let own = tools().on_behalf_of("ann", "s").result_depends_on(&own);
+    assert_ne!(own.unwrap(), usual);
+    assert_eq!(tools().result_depends_on(&call("nothing.here")), None);
+}

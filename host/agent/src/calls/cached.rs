@@ -2,9 +2,10 @@
 //!
 //! A result is given again only to a call of the same tool, of the same module under the same grant, with the same
 //! arguments and the same context, and only while no call that may have changed what it read was made: a call of a tool
-//! that does not say that it only reads takes away all results of its run and of its client, when it begins and when it
-//! ends. Failures are not kept, nor are results of tools whose calls a person is asked about. What is kept is what the
-//! tool returned: shields screen it, and hidden values are revealed in it, for each call anew.
+//! that does not say that it only reads takes away all results of its client, of all of the client's runs, when it
+//! begins and when it ends. Failures are not kept, nor are results of tools whose calls a person is asked about, nor
+//! results of calls that made calls themselves: these depend on what the run may call. What is kept is what the tool
+//! returned: shields screen it, and hidden values are revealed in it, for each call anew.
 
 use crate::toolbox::{ToolCall, Toolbox};
 use serde_json::{Value, json};
@@ -14,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toolhold_policy::names;
-use toolhold_protocol::approval::Approvals;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
@@ -23,7 +23,7 @@ use uuid::Uuid;
 /// Results that are kept at most, of all runs of the process. The oldest gives way.
 const MAX_ENTRIES: usize = 1_024;
 
-/// Bytes of JSON that are kept at most, of all runs of the process.
+/// Bytes that are kept at most, of all runs of the process.
 const MAX_BYTES: usize = 16 << 20;
 
 /// Bytes of one result that is kept: one must not take the place of most others.
@@ -37,27 +37,24 @@ pub struct ResultCache {
     state: Mutex<CacheState>,
 }
 
-/// Whose results they are, and whom they are given to: one run with its sub-agents, or all runs of one client.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum CacheOwner {
-    Run(Uuid),
-    Client(String),
-}
+/// Bytes that a kept result takes beside its texts, roughly.
+const ENTRY_BYTES: usize = 256;
 
-/// The digest of all that a result depends on.
+/// The digest of all that a result depends on, the run included if it is given to calls of that run alone.
 type CacheKey = [u8; 32];
 
 #[derive(Debug, Default)]
 struct CacheState {
-    owners: HashMap<CacheOwner, OwnedResults>,
+    /// By the client's name.
+    owners: HashMap<Arc<str>, OwnedResults>,
     /// By the number under which they were kept, the oldest first.
-    order: BTreeMap<u64, (CacheOwner, CacheKey)>,
+    order: BTreeMap<u64, (Arc<str>, CacheKey)>,
     bytes: usize,
     /// Counts what is kept, and the begins and ends of calls with effects.
     clock: u64,
 }
 
-/// The results of one owner, and the calls of it that are under way.
+/// The results of one client, and the calls of it that are under way.
 #[derive(Debug, Default)]
 struct OwnedResults {
     kept: HashMap<CacheKey, KeptResult>,
@@ -72,6 +69,13 @@ struct OwnedResults {
 #[derive(Debug)]
 struct KeptResult {
     number: u64,
+    /// Whether only calls of its run are given it.
+    is_of_run: bool,
+    content: Arc<KeptContent>,
+}
+
+#[derive(Debug)]
+struct KeptContent {
     at: Instant,
     /// The value as JSON text, whose size is known.
     value: String,
@@ -79,6 +83,13 @@ struct KeptResult {
     module: Option<String>,
     run: Uuid,
     call: String,
+}
+
+impl KeptContent {
+    fn bytes(&self) -> usize {
+        let path = self.output_path.as_ref().map_or(0, String::len);
+        ENTRY_BYTES + self.value.len() + path + self.call.len()
+    }
 }
 
 impl ResultCache {
@@ -93,29 +104,30 @@ impl CacheState {
         self.clock
     }
 
-    fn remove(&mut self, owner: &CacheOwner, key: &CacheKey) {
+    fn remove(&mut self, owner: &str, key: &CacheKey) {
         let Some(owned) = self.owners.get_mut(owner) else {
             return;
         };
         if let Some(kept) = owned.kept.remove(key) {
-            self.bytes = self.bytes.saturating_sub(kept.value.len());
+            self.bytes = self.bytes.saturating_sub(kept.content.bytes());
             self.order.remove(&kept.number);
         }
         self.forget_idle(owner);
     }
 
-    fn clear(&mut self, owner: &CacheOwner) {
+    /// Takes away the results of `owner` that are `stale`.
+    fn clear(&mut self, owner: &str, stale: impl Fn(&KeptResult) -> bool) {
         let Some(owned) = self.owners.get_mut(owner) else {
             return;
         };
-        for kept in std::mem::take(&mut owned.kept).into_values() {
-            self.bytes = self.bytes.saturating_sub(kept.value.len());
+        for (_, kept) in owned.kept.extract_if(|_, kept| stale(kept)) {
+            self.bytes = self.bytes.saturating_sub(kept.content.bytes());
             self.order.remove(&kept.number);
         }
         self.forget_idle(owner);
     }
 
-    fn forget_idle(&mut self, owner: &CacheOwner) {
+    fn forget_idle(&mut self, owner: &str) {
         let is_idle =
             |owned: &OwnedResults| owned.kept.is_empty() && owned.reads == 0 && owned.effects == 0;
         if self.owners.get(owner).is_some_and(is_idle) {
@@ -124,18 +136,18 @@ impl CacheState {
     }
 
     /// A call that may change what others read begins, or ends.
-    fn effect(&mut self, owner: &CacheOwner, change: impl FnOnce(&mut usize)) {
+    fn effect(&mut self, owner: &Arc<str>, change: impl FnOnce(&mut usize)) {
         let now = self.tick();
         let owned = self.owners.entry(owner.clone()).or_default();
         change(&mut owned.effects);
         owned.last_effect = now;
-        self.clear(owner);
+        self.clear(owner, |_| true);
     }
 
-    fn keep(&mut self, owner: &CacheOwner, key: CacheKey, mut kept: KeptResult) {
+    fn keep(&mut self, owner: &Arc<str>, key: CacheKey, mut kept: KeptResult) {
         self.remove(owner, &key);
         kept.number = self.tick();
-        self.bytes += kept.value.len();
+        self.bytes += kept.content.bytes();
         self.order.insert(kept.number, (owner.clone(), key));
         let owned = self.owners.entry(owner.clone()).or_default();
         owned.kept.insert(key, kept);
@@ -157,9 +169,11 @@ pub struct KeptResults(Arc<ResultsOfClient>);
 struct ResultsOfClient {
     cache: Arc<ResultCache>,
     /// Name of the client.
-    client: String,
+    client: Arc<str>,
     /// Absent: no run has begun with them.
     run: Option<(Uuid, ResultCaching)>,
+    /// Whether the run is over. Changed and read under the lock of the cache.
+    is_over: AtomicBool,
 }
 
 impl KeptResults {
@@ -167,8 +181,8 @@ impl KeptResults {
     pub fn new(cache: Arc<ResultCache>, client: &str) -> Self {
         Self(Arc::new(ResultsOfClient {
             cache,
-            client: client.to_owned(),
-            run: None,
+            client: client.into(),
+            ..ResultsOfClient::default()
         }))
     }
 
@@ -181,15 +195,17 @@ impl KeptResults {
             cache: self.0.cache.clone(),
             client: self.0.client.clone(),
             run: Some((run, policy.clone())),
+            is_over: AtomicBool::new(false),
         }))
     }
 
-    /// What a call of `bound` that is about to be made has to do with the results that are kept.
+    /// What a call of `bound` that is about to be made has to do with the results that are kept. `waits`: whether a
+    /// person is asked about such calls.
     pub(crate) fn begin(
         &self,
         call: &ToolCall,
         bound: &Bound,
-        approvals: &Approvals,
+        waits: impl FnOnce() -> bool,
         toolbox: &dyn Toolbox,
     ) -> CallCaching {
         // The calls of sub-agents are looked at one by one.
@@ -199,16 +215,16 @@ impl KeptResults {
             return CallCaching::None;
         };
         if !bound.tool.annotations.read_only {
-            return CallCaching::Effect(EffectInProgress::begin(self.0.clone(), *run));
+            return CallCaching::Effect(EffectInProgress::begin(self.0.clone()));
         }
-        let owner = match policy.scope {
+        let is_of_run = match policy.scope {
             CacheScope::Off => return CallCaching::None,
-            CacheScope::Run => CacheOwner::Run(*run),
-            CacheScope::Client => CacheOwner::Client(self.0.client.clone()),
+            CacheScope::Run => true,
+            CacheScope::Client => false,
         };
         let tools = &policy.tools;
         let is_named = tools.is_empty() || names::allows(Some(tools), &call.tool);
-        if !is_named || bound.waits(approvals) {
+        if !is_named || waits() {
             return CallCaching::None;
         }
         let Some(depends_on) = toolbox.result_depends_on(call) else {
@@ -217,8 +233,9 @@ impl KeptResults {
         // From here on effects are noted.
         self.0.cache.is_used.store(true, Ordering::Release);
         let of = Reader {
-            owner,
-            key: key(call, depends_on),
+            module: depends_on["module"].as_str().map(str::to_owned),
+            key: key(call, depends_on, is_of_run.then_some(*run)),
+            is_of_run,
             run: *run,
             call: call.id.clone(),
         };
@@ -226,25 +243,28 @@ impl KeptResults {
     }
 
     fn read(&self, by: Reader, max_age: Duration) -> CallCaching {
-        let cache = &self.0.cache;
-        let mut state = cache.state();
+        let mut state = self.0.cache.state();
         let began = state.tick();
-        let owned = state.owners.entry(by.owner.clone()).or_default();
+        let client = self.0.client.clone();
+        let owned = state.owners.entry(client).or_default();
         let known = owned.kept.get(&by.key).filter(|_| owned.effects == 0);
-        if let Some(result) = known.and_then(|kept| kept.result(max_age)) {
-            return CallCaching::Known(Box::new(result));
-        }
+        let known = known.map(|kept| kept.content.clone());
+        // Counted as a read until it is known that it is none: the lock is not held while the text is read.
         owned.reads += 1;
         drop(state);
-        CallCaching::Read(ReadInProgress {
-            cache: cache.clone(),
+        let read = ReadInProgress {
+            of: self.0.clone(),
             by,
             began,
-        })
+        };
+        match known.and_then(|kept| kept.result(max_age)) {
+            Some(result) => CallCaching::Known(Box::new(result)),
+            None => CallCaching::Read(read),
+        }
     }
 }
 
-impl KeptResult {
+impl KeptContent {
     /// As the result of another call; absent if it is too old.
     fn result(&self, max_age: Duration) -> Option<ToolResult> {
         let age = self.at.elapsed();
@@ -270,15 +290,50 @@ impl KeptResult {
 
 /// Dropped with a run: what only it may be given is not kept any longer.
 #[derive(Debug)]
-pub(crate) struct ResultsOfRun(pub KeptResults);
+pub(crate) struct ResultsOfRun {
+    results: KeptResults,
+    /// Whether the client makes calls itself. It makes them between its runs, which is not seen: they count as calls
+    /// that change something, before the run and after it.
+    has_client_tools: bool,
+}
+
+impl ResultsOfRun {
+    pub fn new(results: KeptResults, has_client_tools: bool) -> Self {
+        if has_client_tools {
+            results.0.note(|_| {});
+        }
+        Self {
+            results,
+            has_client_tools,
+        }
+    }
+}
 
 impl Drop for ResultsOfRun {
     fn drop(&mut self) {
-        let ResultsOfClient { cache, run, .. } = &*self.0.0;
-        if let Some((run, _)) = run
-            && cache.is_used.load(Ordering::Acquire)
-        {
-            cache.state().clear(&CacheOwner::Run(*run));
+        let of = &self.results.0;
+        if !of.cache.is_used.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some((run, _)) = &of.run {
+            let mut state = of.cache.state();
+            // A call that is not dropped yet keeps nothing any more.
+            of.is_over.store(true, Ordering::Relaxed);
+            state.clear(&of.client, |kept| {
+                kept.is_of_run && kept.content.run == *run
+            });
+        }
+        if self.has_client_tools {
+            of.note(|_| {});
+        }
+    }
+}
+
+impl ResultsOfClient {
+    /// Takes the client's results away, where any were kept.
+    fn note(&self, change: impl FnOnce(&mut usize)) {
+        if self.cache.is_used.load(Ordering::Acquire) {
+            self.cache.state().effect(&self.client, change);
         }
     }
 }
@@ -308,9 +363,12 @@ impl CallCaching {
         }
     }
 
-    /// The call was made, and this is what its tool returned.
-    pub fn keep(self, result: &ToolResult) {
-        if let Self::Read(read) = self {
+    /// The call was made, and this is what its tool returned. `has_called`: it made calls itself, whose tools,
+    /// approvals and hidden values the key does not know.
+    pub fn keep(self, result: &ToolResult, has_called: bool) {
+        if let Self::Read(read) = self
+            && !has_called
+        {
             read.keep(result);
         }
     }
@@ -319,8 +377,10 @@ impl CallCaching {
 /// A call that reads.
 #[derive(Debug)]
 struct Reader {
-    owner: CacheOwner,
     key: CacheKey,
+    /// The module that the key is about.
+    module: Option<String>,
+    is_of_run: bool,
     run: Uuid,
     call: String,
 }
@@ -328,7 +388,7 @@ struct Reader {
 /// A call whose result may be kept.
 #[derive(Debug)]
 pub(crate) struct ReadInProgress {
-    cache: Arc<ResultCache>,
+    of: Arc<ResultsOfClient>,
     by: Reader,
     began: u64,
 }
@@ -338,37 +398,48 @@ impl ReadInProgress {
         let Ok(output) = &result.outcome else {
             return;
         };
-        let value = output.value.to_string();
-        if value.len() > MAX_RESULT_BYTES {
-            return;
-        }
         let by = &self.by;
-        let mut state = self.cache.state();
-        let owned = state.owners.get(&by.owner);
-        // Something may have changed while it read.
-        if owned.is_none_or(|owned| owned.effects > 0 || owned.last_effect > self.began) {
+        // The module may have been replaced between the key and the call.
+        if by.module.is_some() && result.module.is_some() && by.module != result.module {
             return;
         }
-        let kept = KeptResult {
-            number: 0,
+        let content = KeptContent {
             at: Instant::now(),
-            value,
+            value: output.value.to_string(),
             output_path: output.output_path.clone(),
             module: result.module.clone(),
             run: by.run,
             call: by.call.clone(),
         };
-        state.keep(&by.owner, by.key, kept);
+        if content.bytes() > MAX_RESULT_BYTES {
+            return;
+        }
+        let client = &self.of.client;
+        let mut state = self.of.cache.state();
+        let owned = state.owners.get(client);
+        // Something may have changed while it read.
+        if self.of.is_over.load(Ordering::Relaxed)
+            || owned.is_none_or(|owned| owned.effects > 0 || owned.last_effect > self.began)
+        {
+            return;
+        }
+        let kept = KeptResult {
+            number: 0,
+            is_of_run: by.is_of_run,
+            content: Arc::new(content),
+        };
+        state.keep(client, by.key, kept);
     }
 }
 
 impl Drop for ReadInProgress {
     fn drop(&mut self) {
-        let mut state = self.cache.state();
-        if let Some(owned) = state.owners.get_mut(&self.by.owner) {
+        let client = &self.of.client;
+        let mut state = self.of.cache.state();
+        if let Some(owned) = state.owners.get_mut(client) {
             owned.reads = owned.reads.saturating_sub(1);
         }
-        state.forget_idle(&self.by.owner);
+        state.forget_idle(client);
     }
 }
 
@@ -376,52 +447,38 @@ impl Drop for ReadInProgress {
 #[derive(Debug)]
 pub(crate) struct EffectInProgress {
     of: Arc<ResultsOfClient>,
-    run: Uuid,
     /// Whether its begin was noted: results were kept then.
     is_noted: bool,
 }
 
 impl EffectInProgress {
-    fn begin(of: Arc<ResultsOfClient>, run: Uuid) -> Self {
+    fn begin(of: Arc<ResultsOfClient>) -> Self {
         let is_noted = of.cache.is_used.load(Ordering::Acquire);
-        let effect = Self { of, run, is_noted };
         if is_noted {
-            effect.note(|effects| *effects += 1);
+            of.note(|effects| *effects += 1);
         }
-        effect
-    }
-
-    fn note(&self, change: impl Fn(&mut usize)) {
-        let owners = [
-            CacheOwner::Run(self.run),
-            CacheOwner::Client(self.of.client.clone()),
-        ];
-        let mut state = self.of.cache.state();
-        for owner in &owners {
-            state.effect(owner, &change);
-        }
+        Self { of, is_noted }
     }
 }
 
 impl Drop for EffectInProgress {
     fn drop(&mut self) {
-        if self.is_noted {
-            self.note(|effects| *effects = effects.saturating_sub(1));
-        } else if self.of.cache.is_used.load(Ordering::Acquire) {
-            // Results may have been kept while it ran.
-            self.note(|_| {});
-        }
+        let was_noted = usize::from(self.is_noted);
+        // Where its begin was not noted, results may have been kept while it ran.
+        self.of
+            .note(|effects| *effects = effects.saturating_sub(was_noted));
     }
 }
 
-/// `depends_on` is what the toolbox says of the tool; the rest is what a module is told. Keys sorted:
+/// `depends_on` is what the toolbox says of the tool; the rest is what a module is told, and the run that alone may be
+/// given the result. Keys sorted:
 /// `{"a":1,"b":2}` and `{"b":2,"a":1}` are the same call.
-fn key(call: &ToolCall, depends_on: Value) -> CacheKey {
+fn key(call: &ToolCall, depends_on: Value, run: Option<Uuid>) -> CacheKey {
     let context = call.context.iter();
     let context: Vec<(String, &Value)> = context
         .map(|(path, value)| (path.to_string(), value))
         .collect();
-    let mut key = json!([call.tool, call.arguments, context, depends_on]);
+    let mut key = json!([call.tool, call.arguments, context, depends_on, run]);
     key.sort_all_objects();
     Sha256::digest(key.to_string()).into()
 }

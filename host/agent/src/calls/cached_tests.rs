@@ -56,17 +56,12 @@ fn of(cache: &Arc<ResultCache>, client: &str, scope: CacheScope) -> KeptResults 
 
 fn read(results: &KeptResults, arguments: Value) -> CallCaching {
     let call = ToolCall::new("c", "m.read", arguments);
-    results.begin(&call, &bound("m.read", true), &Approvals::default(), &Shelf)
+    results.begin(&call, &bound("m.read", true), || false, &Shelf)
 }
 
 fn write(results: &KeptResults) -> CallCaching {
     let call = ToolCall::new("w", "m.write", json!({}));
-    results.begin(
-        &call,
-        &bound("m.write", false),
-        &Approvals::default(),
-        &Shelf,
-    )
+    results.begin(&call, &bound("m.write", false), || false, &Shelf)
 }
 
 fn is_known(results: &KeptResults, arguments: Value) -> bool {
@@ -78,23 +73,36 @@ fn what_is_kept_has_a_bound_in_number_and_in_bytes() {
     let cache = Arc::<ResultCache>::default();
     let results = of(&cache, "ann", CacheScope::Client);
     for n in 0..MAX_ENTRIES + 10 {
-        read(&results, json!({"n": n})).keep(&result("x"));
+        read(&results, json!({"n": n})).keep(&result("x"), false);
     }
     assert_eq!(cache.state().order.len(), MAX_ENTRIES);
     // The oldest gave way.
     assert!(!is_known(&results, json!({"n": 9})) && is_known(&results, json!({"n": 10})));
-    let large = "x".repeat(MAX_RESULT_BYTES - 2);
+    let large = "x".repeat(MAX_RESULT_BYTES - ENTRY_BYTES - 3);
     for n in 0..40 {
-        read(&results, json!({"large": n})).keep(&result(&large));
+        read(&results, json!({"large": n})).keep(&result(&large), false);
     }
     let state = cache.state();
     let kept = state.owners.values().flat_map(|owned| owned.kept.values());
-    let bytes: usize = kept.map(|kept| kept.value.len()).sum();
+    let bytes: usize = kept.map(|kept| kept.content.bytes()).sum();
     assert!(bytes == state.bytes && bytes <= MAX_BYTES, "{bytes}");
     drop(state);
     // One that is larger is not kept at all.
-    read(&results, json!({"larger": 1})).keep(&result(&format!("{large}y")));
+    read(&results, json!({"larger": 1})).keep(&result(&format!("{large}y")), false);
     assert!(!is_known(&results, json!({"larger": 1})));
+    // Nor one whose place for its output is long.
+    let mut placed = result("x");
+    if let Ok(output) = &mut placed.outcome {
+        output.output_path = Some(large[8..].to_owned());
+    }
+    placed.module = Some("x".into());
+    read(&results, json!({"placed": 1})).keep(&placed, false);
+    assert!(is_known(&results, json!({"placed": 1})));
+    if let Ok(output) = &mut placed.outcome {
+        output.output_path = Some("x".repeat(MAX_RESULT_BYTES));
+    }
+    read(&results, json!({"placed": 2})).keep(&placed, false);
+    assert!(!is_known(&results, json!({"placed": 2})));
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn a_result_that_was_read_while_something_changed_is_not_kept() {
     let stranger = of(&cache, "bob", CacheScope::Run);
     let early = write(&other);
     let reading = read(&results, json!({}));
-    reading.keep(&result("x"));
+    reading.keep(&result("x"), false);
     drop(early);
     assert!(
         !is_known(&results, json!({})),
@@ -114,11 +122,11 @@ fn a_result_that_was_read_while_something_changed_is_not_kept() {
     );
     let reading = read(&results, json!({}));
     let writing = write(&other);
-    reading.keep(&result("x"));
+    reading.keep(&result("x"), false);
     assert!(!is_known(&results, json!({})), "it ran meanwhile");
     drop(writing);
     assert!(!is_known(&results, json!({})), "it had begun");
-    read(&results, json!({})).keep(&result("x"));
+    read(&results, json!({})).keep(&result("x"), false);
     drop(write(&stranger));
     assert!(is_known(&results, json!({})), "another client's changes");
     let writing = write(&other);
@@ -131,16 +139,61 @@ fn a_result_that_was_read_while_something_changed_is_not_kept() {
 fn nothing_is_left_of_a_run_that_is_over() {
     let cache = Arc::<ResultCache>::default();
     let results = of(&cache, "ann", CacheScope::Run);
-    let over = ResultsOfRun(results.clone());
-    read(&results, json!({})).keep(&result("x"));
+    let over = ResultsOfRun::new(results.clone(), false);
+    read(&results, json!({})).keep(&result("x"), false);
     assert!(is_known(&results, json!({})));
     let open = read(&results, json!({"other": 1}));
-    drop(write(&results));
-    drop(open);
     drop(over);
+    // A call that ends after its run.
+    open.keep(&result("x"), false);
     let state = cache.state();
     assert!(
         state.owners.is_empty() && state.order.is_empty() && state.bytes == 0,
         "{state:?}"
     );
+}
+
+#[test]
+fn what_one_run_of_a_client_changes_is_known_to_its_others() {
+    let cache = Arc::<ResultCache>::default();
+    let [one, other] = [(); 2].map(|()| of(&cache, "ann", CacheScope::Run));
+    read(&one, json!({})).keep(&result("x"), false);
+    assert!(is_known(&one, json!({})) && !is_known(&other, json!({})));
+    drop(write(&other));
+    assert!(!is_known(&one, json!({})));
+}
+
+/// The client's own tools run between its runs.
+#[test]
+fn a_run_with_tools_of_the_client_takes_away_what_was_kept_before_and_during_it() {
+    let cache = Arc::<ResultCache>::default();
+    let results = of(&cache, "ann", CacheScope::Client);
+    read(&results, json!({})).keep(&result("x"), false);
+    drop(ResultsOfRun::new(results.clone(), false));
+    let results = of(&cache, "ann", CacheScope::Client);
+    assert!(is_known(&results, json!({})));
+    let run = ResultsOfRun::new(results.clone(), true);
+    assert!(!is_known(&results, json!({})), "before");
+    read(&results, json!({})).keep(&result("x"), false);
+    assert!(is_known(&results, json!({})));
+    drop(run);
+    let results = of(&cache, "ann", CacheScope::Client);
+    assert!(!is_known(&results, json!({})), "during");
+}
+
+#[test]
+fn results_of_calls_that_made_calls_are_not_kept() {
+    let cache = Arc::<ResultCache>::default();
+    let results = of(&cache, "ann", CacheScope::Run);
+    read(&results, json!({})).keep(&result("x"), true);
+    assert!(!is_known(&results, json!({})));
+}
+
+#[test]
+fn tools_that_a_person_is_asked_about_have_no_results() {
+    let cache = Arc::<ResultCache>::default();
+    let results = of(&cache, "ann", CacheScope::Run);
+    let call = ToolCall::new("c", "m.read", json!({}));
+    let caching = results.begin(&call, &bound("m.read", true), || true, &Shelf);
+    assert!(matches!(caching, CallCaching::None));
 }

@@ -10,6 +10,9 @@ use toolhold_policy::ErrorClass;
 use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
 use toolhold_protocol::failure::ToolFailure;
 
+/// Refused calls that one call may make. They take nothing of the budget of calls, and each is recorded.
+const MAX_REFUSED: u32 = 1_000;
+
 /// Makes the calls that one call makes.
 ///
 /// They run in the outer call's time: when that ends, they end too. It stands still only while a person is asked.
@@ -24,6 +27,8 @@ pub struct NestedCaller {
     effects: NestedEffects,
     /// How many were made.
     made: AtomicU32,
+    /// How many were refused.
+    refused: AtomicU32,
 }
 
 impl NestedCaller {
@@ -41,6 +46,7 @@ impl NestedCaller {
             callers,
             effects: NestedEffects::default(),
             made: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
         }
     }
 
@@ -50,6 +56,13 @@ impl NestedCaller {
     }
 
     async fn made(&self, call: NestedCall) -> Result<Output, ToolFailure> {
+        self.effects.asked();
+        if self.refused.load(Ordering::Relaxed) >= MAX_REFUSED {
+            let message = format!(
+                "{MAX_REFUSED} calls of this call were refused: it can make no more; make it again with fewer"
+            );
+            return Err(ToolFailure::correctable("refused_calls", message));
+        }
         let pipeline = self.pipeline.within(&self.parent);
         let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
         let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -73,7 +86,12 @@ impl NestedCaller {
             listener: None,
         };
         match pipeline.call(request).await {
-            Ok(end) => end.result.outcome.map(|output| Output::Value(output.value)),
+            Ok(end) => {
+                if end.by_host && end.result.outcome.is_err() {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                }
+                end.result.outcome.map(|output| Output::Value(output.value))
+            }
             Err(NotCalled::NotRecorded(failure)) => Err(failure),
             Err(NotCalled::Busy(message)) => Err(retryable("busy", message)),
             Err(NotCalled::HandedBack) => {

@@ -214,11 +214,11 @@ impl CallPipeline {
         }
         let (mut call, effects) = self.tool_call(request, arguments, seen.clone());
         let (rules, toolbox) = (&self.rules, &*self.toolbox);
-        let mut caching = rules
-            .results
-            .begin(&call, &tool.bound, &rules.approvals, toolbox);
+        let waits = || asks(rules, &tool, &call.tool);
+        let mut caching = rules.results.begin(&call, &tool.bound, waits, toolbox);
         let known = caching.known();
-        let mut attempts = Attempts::new(self.rules.tool_retry, &call, &tool.bound, effects);
+        let nested = effects.clone();
+        let mut attempts = Attempts::new(self.rules.tool_retry, &call, &tool.bound, nested);
         let mut result = loop {
             if let Some(known) = known {
                 break known;
@@ -232,7 +232,7 @@ impl CallPipeline {
             recording.event(again).await;
             attempts.wait(&mut call).await;
         };
-        caching.keep(&result);
+        caching.keep(&result, effects.has_asked());
         let outcome = match &seen {
             Some(seen) => revealed(&**seen, result.outcome),
             None => result.outcome,
@@ -282,8 +282,7 @@ impl CallPipeline {
     ) -> Result<Value, CallStop> {
         let CallRequest { tool, name, .. } = request;
         let annotations = tool.bound.tool.annotations;
-        let approvals = &self.rules.approvals;
-        if !tool.bound.waits(approvals) && !approvals.apply_to(name, annotations) {
+        if !asks(&self.rules, tool, name) {
             return Ok(arguments);
         }
         let call = Call {
@@ -379,6 +378,12 @@ impl CallPipeline {
         };
         (call, effects)
     }
+}
+
+/// Whether a person is asked about calls of `tool` under this name.
+fn asks(rules: &CallRules, tool: &CallableTool, name: &str) -> bool {
+    let (bound, approvals) = (&tool.bound, &rules.approvals);
+    bound.waits(approvals) || approvals.apply_to(name, bound.tool.annotations)
 }
 
 /// The step number in records of calls that belong to no step of a run.

@@ -21,20 +21,36 @@ use toolhold_protocol::tool_retry::{ToolRetry, ToolRetryPolicy};
 /// Minimum wait between attempts, whatever is configured: a tool that fails at once must not be called in a hot loop.
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 
-/// Whether all calls that a call made may be repeated, and those that they made. Clones share it.
+/// Whether a call made calls, and whether all of them may be repeated, and those that they made. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct NestedEffects(Arc<AtomicBool>);
+pub struct NestedEffects(Arc<NestedNotes>);
+
+#[derive(Debug, Default)]
+struct NestedNotes {
+    has_asked: AtomicBool,
+    is_final: AtomicBool,
+}
 
 impl NestedEffects {
+    /// Notes that a call was asked for, made or not.
+    pub(super) fn asked(&self) {
+        self.0.has_asked.store(true, Ordering::Relaxed);
+    }
+
     /// Notes a call of a tool that says this of itself.
     pub(super) fn note(&self, tool: Annotations) {
         if !tool.may_be_repeated() {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.is_final.store(true, Ordering::Relaxed);
         }
     }
 
+    /// Whether a call was asked for.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.0.has_asked.load(Ordering::Relaxed)
+    }
+
     fn may_be_repeated(&self) -> bool {
-        !self.0.load(Ordering::Relaxed)
+        !self.0.is_final.load(Ordering::Relaxed)
     }
 }
 

@@ -17,5 +17,5 @@ mod sub_agent;
 pub use budget_tracker::{Budget, Budgets, RunUsage};
 pub use driver::{Driver, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
-pub use outcomes::CandidateOutcomes;
+pub use outcomes::{CandidateAttempt, CandidateOutcomes};
 pub use sub_agent::SubAgentEnd;

@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use toolhold_agent::calls::{KeptResults, ResultCache};
+use toolhold_agent::run::approval::Approver;
 use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
-use toolhold_protocol::approval::ApprovalMode;
+use toolhold_protocol::approval::{ApprovalMode, Decision, Pending, Verdict};
 use toolhold_protocol::event::Event;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::result_cache::CacheScope;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::{Annotations, Execution, Tool};
+use uuid::Uuid;
 
 /// `shop.price` and `shop.fails` only read, `shop.buy` writes.
 #[derive(Debug, Default)]
@@ -67,6 +69,20 @@ impl Toolbox for Shop {
             result.outcome = Ok(json!(times).into());
         }
         Box::pin(std::future::ready(result))
+    }
+}
+
+/// A person who lets every call be made.
+#[derive(Debug)]
+struct Willing;
+
+impl Approver for Willing {
+    fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        Box::pin(std::future::ready(Decision {
+            digest: pending.digest.clone(),
+            verdict: Verdict::Approve,
+            by: None,
+        }))
     }
 }
 
@@ -160,17 +176,20 @@ async fn failures_and_what_a_person_is_asked_about_are_not_kept() {
     assert_eq!(shop.made("shop.fails"), 2);
     let mut asked = caching(CacheScope::Run);
     asked.settings.approval.default = ApprovalMode::Always;
-    let told = calls(&shop, asked, &[price("tea"), price("tea")]).await;
-    // There is no person.
-    assert_eq!(told, [json!([null, null]), json!([null, null])]);
+    let driver = Driver {
+        approver: Arc::new(Willing),
+        ..Driver::new(script(&[price("tea"), price("tea")]), shop.clone())
+    };
+    let told = told(&run(&driver, asked).await);
+    assert_eq!(told, [json!([1, null]), json!([2, null])]);
     let mut others = caching(CacheScope::Run);
     others.settings.result_cache.tools = vec!["shop.fails".into()];
     let told = calls(&shop, others, &[price("tea"), price("tea")]).await;
-    assert_eq!(told, [json!([1, null]), json!([2, null])]);
+    assert_eq!(told, [json!([3, null]), json!([4, null])]);
     let mut old = caching(CacheScope::Run);
     old.settings.result_cache.max_age = Duration::ZERO;
     let told = calls(&shop, old, &[price("tea"), price("tea")]).await;
-    assert_eq!(told, [json!([3, null]), json!([4, null])]);
+    assert_eq!(told, [json!([5, null]), json!([6, null])]);
 }
 
 /// Another client, another grant, another module: nothing passes from one to the other.

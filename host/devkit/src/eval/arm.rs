@@ -59,9 +59,8 @@ impl Arm {
         let selected = Box::pin(models.selected()).await?;
         selected.known.adapt(&mut settings, &config);
         // What is measured is the model, and those that are named for it: not the endpoints of the other arms.
-        if !config.lists_candidates() {
-            settings.fallback.candidates.clear();
-        }
+        let candidates = &mut settings.fallback.candidates;
+        candidates.retain(|candidate| config.lists_candidate(&candidate.name));
         let effective = effective.as_object().into_iter().flatten();
         let set: Vec<_> = effective
             .filter(|(key, _)| OF_OUTCOMES.iter().any(|prefix| key.starts_with(prefix)))

@@ -163,3 +163,18 @@ async fn a_server_that_is_in_order_may_end_by_itself() {
         bench.log()
     );
 }
+
+/// Results of a session are told from those of another, and are known only while it is open.
+#[tokio::test]
+async fn each_session_has_a_number_while_it_is_open() {
+    let bench = McpFixture::new(&[]);
+    let server = bench.server(Trust::FirstSight);
+    assert_eq!(server.working_session(), None);
+    server.reach().await.unwrap();
+    let first = server.working_session();
+    assert!(first.is_some());
+    server.close().await;
+    assert_eq!(server.working_session(), None);
+    server.reach().await.unwrap();
+    assert!(server.working_session().is_some() && server.working_session() != first);
+}

@@ -262,9 +262,9 @@ impl Configuration {
         self.with_fallback(FallbackTable::names)
     }
 
-    /// Whether the operator lists them.
-    pub fn lists_candidates(&self) -> bool {
-        self.tables.fallback.is_listed()
+    /// Whether the operator lists this one by its name.
+    pub fn lists_candidate(&self, name: &str) -> bool {
+        self.tables.fallback.lists(name)
     }
 
     /// Whether the listed order counts, or what the candidates did before.

@@ -9,10 +9,12 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use toolhold_protocol::compose::Forcing;
 use toolhold_protocol::fallback::{Candidate, Fallback};
-use url::{Host, Url};
 
 /// The default key variable of every endpoint, which need not be set.
 const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
+
+/// The address of the endpoint `default` in the built-in configuration.
+const UNSET_URL: &str = "http://127.0.0.1:8000/v1";
 
 /// Stands in `models` for all other endpoints, in the built-in order.
 const OTHERS: &str = "*";
@@ -80,9 +82,14 @@ impl FallbackTable {
         self.order
     }
 
-    /// Whether the operator says who is asked.
-    pub fn is_listed(&self) -> bool {
+    /// Whether the operator lists candidates.
+    fn is_listed(&self) -> bool {
         !self.models.is_empty()
+    }
+
+    /// Whether the operator lists this one by its name.
+    pub fn lists(&self, name: &str) -> bool {
+        self.models.iter().any(|own| own == name)
     }
 
     /// The names of the candidates in the order in which they are asked: those that are listed, first those of the
@@ -93,7 +100,7 @@ impl FallbackTable {
             return listed.cloned().collect();
         }
         if !self.is_listed() {
-            return built_in(of, |server| of.is_near(server));
+            return built_in(of, |endpoint| of.is_at_own(endpoint));
         }
         let (endpoints, own) = (of.routes.endpoints, of.routes.endpoints.get(of.own));
         let is_elsewhere = |name: &String| {
@@ -153,7 +160,8 @@ impl FallbackTable {
     }
 }
 
-/// The other endpoints in the built-in order, of those whose server `is_asked`.
+/// The other endpoints in the built-in order, of those that are `is_asked`. One that nobody configured never is: what
+/// listens at its address is not known.
 fn built_in(of: FallbackRoutes<'_>, is_asked: impl Fn(&EndpointTable) -> bool) -> Vec<String> {
     let own = of.routes.endpoints_of(of.own);
     // Of the classes of a router each may fall back to another.
@@ -166,7 +174,10 @@ fn built_in(of: FallbackRoutes<'_>, is_asked: impl Fn(&EndpointTable) -> bool) -
     let all = of.routes.endpoints.iter();
     let mut found: Vec<(&String, &EndpointTable)> = all
         .filter(|(name, endpoint)| {
-            !of.beside.contains(name.as_str()) && !is_own(endpoint) && is_asked(endpoint)
+            !of.beside.contains(name.as_str())
+                && !is_own(endpoint)
+                && !is_unset(name, endpoint)
+                && is_asked(endpoint)
         })
         .collect();
     // Endpoints are in the order of their names, which equal ones keep.
@@ -178,22 +189,21 @@ fn built_in(of: FallbackRoutes<'_>, is_asked: impl Fn(&EndpointTable) -> bool) -
 }
 
 impl FallbackRoutes<'_> {
-    /// Whether the server of `endpoint` is one that the run uses, or runs on this machine: what it is told goes nowhere
-    /// that the operator did not choose for the run.
-    fn is_near(self, endpoint: &EndpointTable) -> bool {
-        let Ok(url) = Url::parse(&endpoint.base_url) else {
-            return false;
-        };
-        let is_here = match url.host() {
-            Some(Host::Domain(name)) => name == "localhost",
-            Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        };
-        let own = self.routes.endpoints_of(self.own).into_iter();
-        let mut own = own.filter_map(|(_, own)| Url::parse(&own.base_url).ok());
-        is_here || own.any(|own| own.origin() == url.origin())
+    /// Whether `endpoint` is at the very address of one that the run uses, with the same key: what it is told goes
+    /// nowhere else, and counts in the same account.
+    fn is_at_own(self, endpoint: &EndpointTable) -> bool {
+        let base_url =
+            |endpoint: &EndpointTable| endpoint.base_url.trim_end_matches('/').to_owned();
+        let mut own = self.routes.endpoints_of(self.own).into_iter();
+        own.any(|(_, own)| {
+            base_url(own) == base_url(endpoint) && own.api_key_env == endpoint.api_key_env
+        })
     }
+}
+
+/// Whether this is the endpoint of the built-in configuration, at its address and without a model: nobody set it.
+fn is_unset(name: &str, endpoint: &EndpointTable) -> bool {
+    name == "default" && endpoint.base_url == UNSET_URL && endpoint.model.is_empty()
 }
 
 /// A candidate of the fallback.
@@ -300,7 +310,16 @@ mod tests {
         table.settings(of, false, &|_| false).candidates
     }
 
-    /// Without a list, no text goes to a server that the run would not use, unless it is this machine's.
+    #[test]
+    fn the_endpoint_that_nobody_configured_is_the_built_in_one() {
+        let unset = EndpointTable::of_test("").unwrap();
+        assert!(is_unset("default", &unset) && !is_unset("other", &unset));
+        let set = EndpointTable::of_test("model = \"m\"").unwrap();
+        assert!(!is_unset("default", &set));
+    }
+
+    /// Without a list, no text goes to an address that the run would not use, nor to the endpoint that nobody
+    /// configured.
     #[test]
     fn without_a_list_the_order_is_built_in() {
         let at = |base_url: &str, model: &str| {
@@ -308,12 +327,17 @@ mod tests {
             model.clone_into(&mut table.model);
             table
         };
+        let mut account = at("http://gpu/v1", "qwen3-72b");
+        account.api_key_env = "ANOTHER_ACCOUNT".into();
         let endpoints = BTreeMap::from(
             [
+                ("account", account),
+                ("default", EndpointTable::of_test("").unwrap()),
                 ("here", at("http://gpu/v1", "qwen3-32b")),
                 ("again", at("http://gpu/v1", "qwen3-32b")),
-                ("little", at("http://gpu/v1", "qwen3-4b")),
-                ("large", at("http://gpu/other/v1", "qwen3-235b")),
+                ("little", at("http://gpu/v1/", "qwen3-4b")),
+                ("large", at("http://gpu/v1", "qwen3-235b")),
+                ("path", at("http://gpu/other/v1", "glm-4.5")),
                 ("guard", at("http://gpu/v1", "llama-guard-3-8b")),
                 ("mine", at("http://127.0.0.1:8080/v1", "deepseek-chat")),
                 ("hosted", at("https://api.example/v1", "claude-sonnet-4-5")),
@@ -321,13 +345,17 @@ mod tests {
             .map(|(name, endpoint)| (name.to_owned(), endpoint)),
         );
         for (models, expected) in [
-            ("[]", vec!["mine", "large", "little"]),
-            ("[\"*\"]", vec!["hosted", "mine", "large", "little"]),
+            ("[]", vec!["large", "little"]),
+            (
+                "[\"*\"]",
+                vec!["hosted", "mine", "path", "large", "account", "little"],
+            ),
             (
                 "[\"little\", \"*\", \"mine\"]",
-                vec!["little", "hosted", "large", "mine"],
+                vec!["little", "hosted", "path", "large", "account", "mine"],
             ),
             ("[\"hosted\"]", vec!["hosted"]),
+            ("[\"default\"]", vec!["default"]),
         ] {
             let found = candidates(&endpoints, models).into_iter();
             let found: Vec<String> = found.map(|candidate| candidate.name).collect();

@@ -18,7 +18,7 @@ use crate::run::approval::{Approver, NoApprover};
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::machine::{Input, Machine};
-use crate::run::outcomes::{CandidateOutcomes, CurrentAttempt};
+use crate::run::outcomes::{CandidateOutcomes, FallbackAttempts};
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budgets, RunUsage};
@@ -33,6 +33,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use toolhold_model::Model;
+use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
@@ -234,7 +235,10 @@ impl Driver {
             } = machine.request();
             self.results = self.results.of_run(*id, &settings.result_cache);
             // After the performer, which drops the calls that still run.
-            let _kept = (*depth == 0).then(|| ResultsOfRun(self.results.clone()));
+            let mut tools = machine.tools().iter();
+            let has_client_tools = tools.any(|bound| bound.runner == Runner::Client);
+            let _kept =
+                (*depth == 0).then(|| ResultsOfRun::new(self.results.clone(), has_client_tools));
             let rules = CallRules {
                 shields: self.shields.clone(),
                 approvals: settings.approval.clone(),
@@ -260,7 +264,7 @@ impl Driver {
                 work: JoinSet::new(),
                 doing: HashMap::new(),
                 waiting: Vec::new(),
-                attempt: CurrentAttempt::default(),
+                attempts: FallbackAttempts::default(),
             };
             performer.perform(machine, begin, call_events, cancel).await
         })

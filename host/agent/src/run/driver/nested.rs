@@ -117,6 +117,21 @@ impl CallRecorder for RunRecorder {
     }
 }
 
+/// Characters of the arguments of a refused call that the record has at most.
+const MAX_REFUSED_CHARS: usize = 16_384;
+
+/// The arguments, or the beginning of their text where they are long.
+fn bounded(arguments: Value) -> Value {
+    let mut text = arguments.to_string();
+    let end = text.char_indices().nth(MAX_REFUSED_CHARS);
+    let Some((end, _)) = end else {
+        return arguments;
+    };
+    let left_out = text.len() - end;
+    text.truncate(end);
+    format!("{text}… ({left_out} more bytes)").into()
+}
+
 struct RunRecording {
     recorder: RunRecorder,
     /// Until it has ended.
@@ -127,11 +142,15 @@ struct RunRecording {
 }
 
 impl RunRecording {
-    /// What the record is told of the end of a call. One that was refused had no event with its arguments.
+    /// What the record is told of the end of a call. One that was refused had no event with its arguments, and takes
+    /// nothing of the budget of calls: the record has the beginning of long ones.
     fn end(&self, call: Call, end: &CallEnd) -> Vec<EventKind> {
         let told = (!self.is_told).then(|| EventKind::Plan {
             step: STEP,
-            calls: vec![call.clone()],
+            calls: vec![Call {
+                arguments: bounded(call.arguments.clone()),
+                ..call.clone()
+            }],
         });
         let events = told.into_iter().chain([Self::result(call, end)]);
         events.map(|event| self.recorder.nested(event)).collect()
@@ -221,5 +240,21 @@ impl Drop for RunRecording {
         for event in self.end(call, &end) {
             self.recorder.events.tell_if_room(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_record_has_the_beginning_of_long_arguments_of_a_refused_call() {
+        let short = json!({"a": 1});
+        assert_eq!(bounded(short.clone()), short);
+        let long = bounded(json!({"a": "é".repeat(1 << 20)}));
+        let text = long.as_str().unwrap();
+        assert!(text.starts_with("{\"a\":\"éé") && text.ends_with(" more bytes)"));
+        assert!(text.chars().count() < MAX_REFUSED_CHARS + 40);
     }
 }

@@ -13,7 +13,7 @@ use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
 use crate::run::machine::{Action, Effects, Input, Machine, Work};
-use crate::run::outcomes::CurrentAttempt;
+use crate::run::outcomes::FallbackAttempts;
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
 use crate::toolbox::ToolCall;
@@ -70,7 +70,7 @@ pub(super) struct Performer {
     /// Calls that go on when what they told is recorded.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
     /// Of a candidate of the fallback.
-    pub(super) attempt: CurrentAttempt,
+    pub(super) attempts: FallbackAttempts,
 }
 
 /// What a task does, kept for the case that it panics.
@@ -227,17 +227,22 @@ impl Performer {
         heard: &mpsc::UnboundedSender<TaskUpdate>,
     ) -> Result<Option<SubAgentEnd>, RunError> {
         let mut ended = None;
+        let mut attempts = Vec::new();
         for kind in &effects.events {
             self.budget.note(kind);
             ended = ended.or_else(|| SubAgentEnd::of(kind, spent));
-            if let Some(outcomes) = &self.driver.outcomes
-                && let Some((candidate, worked, cost)) = self.attempt.take(kind)
-            {
-                outcomes.attempted(candidate, worked, cost).await;
+            if self.driver.outcomes.is_some() {
+                attempts.extend(self.attempts.take(kind));
             }
         }
         if !effects.events.is_empty() {
             self.sink.publish(effects.events).await?;
+        }
+        // Only what is in the record counts.
+        if let Some(outcomes) = &self.driver.outcomes {
+            for attempt in attempts {
+                outcomes.attempted(&attempt);
+            }
         }
         for waiting in self.waiting.drain(..) {
             let _ = waiting.send(());
@@ -387,12 +392,11 @@ impl Performer {
         Box::pin(async move {
             let Bound { tool, runner } = &work.bound;
             let step = work.step;
-            let mut caching =
-                rules
-                    .results
-                    .begin(&work.call, &work.bound, &rules.approvals, &*tools);
+            let waits = || work.bound.waits(&rules.approvals);
+            let mut caching = rules.results.begin(&work.call, &work.bound, waits, &*tools);
             let known = caching.known();
-            let mut attempts = Attempts::new(rules.tool_retry, &work.call, &work.bound, effects);
+            let nested = effects.clone();
+            let mut attempts = Attempts::new(rules.tool_retry, &work.call, &work.bound, nested);
             let mut result = loop {
                 if let Some(known) = known {
                     break known;
@@ -405,7 +409,7 @@ impl Performer {
                 told.tell(EventKind::ToolRetry { step, retry }).await;
                 attempts.wait(&mut work.call).await;
             };
-            caching.keep(&result);
+            caching.keep(&result, effects.has_asked());
             let outcome = match &seen {
                 Some(seen) => revealed(&**seen, result.outcome),
                 None => result.outcome,

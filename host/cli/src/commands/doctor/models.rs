@@ -103,7 +103,7 @@ fn asked(config: &Configuration) -> Vec<ModelRole> {
         let endpoint = named.table();
         Some(ModelRole {
             missing: candidate.missing,
-            is_optional: !config.lists_candidates(),
+            is_optional: !config.lists_candidate(&candidate.name),
             ..asked(area, (named.key, &endpoint), true)
         })
     });
