@@ -39,24 +39,60 @@ fn requirements_of_python_are_installed_by_the_build() {
     );
 
     let words = host.path().join("modules/words");
-    let wheel = "greet-1.0-py3-none-any.whl";
+    // A name of its own for each run, because what is installed stays in the cache.
+    let name = format!("greet_{}", std::process::id());
+    let wheel = format!("{name}-1.0-py3-none-any.whl");
     let tag = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n";
     zip(
-        &words.join(wheel),
+        &words.join(&wheel),
         &[
             ("greet.py", "WORD = ' hello'\n"),
             (
-                "greet-1.0.dist-info/METADATA",
-                "Metadata-Version: 2.1\nName: greet\nVersion: 1.0\n",
+                &format!("{name}-1.0.dist-info/METADATA"),
+                &format!("Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"),
             ),
-            ("greet-1.0.dist-info/WHEEL", tag),
-            ("greet-1.0.dist-info/RECORD", ""),
+            (&format!("{name}-1.0.dist-info/WHEEL"), tag),
+            (&format!("{name}-1.0.dist-info/RECORD"), ""),
         ],
     );
-    // A name of its own for each run: packages are kept by the content of the file.
-    let requirements = format!("# {}\n./{wheel}\n", host.path().display());
-    host.write("modules/words/requirements.txt", requirements);
-    let built = host.run(&["build", "words"]);
+    // The folder of another module, or a source package, would be taken by pip.
+    for line in [format!("./{wheel}"), wheel.clone(), "-e .".to_owned()] {
+        host.write(
+            "modules/words/requirements.txt",
+            format!("# ours\n{line}\n"),
+        );
+        let built = host.run(&["build", "words"]);
+        assert_eq!(built.code, Some(1), "{built:?}");
+        assert!(
+            built.stderr.contains("requirements.txt, line 2: `")
+                && built.stderr.contains("not taken"),
+            "{built:?}"
+        );
+    }
+
+    let pages = format!("index/{}", name.replace('_', "-"));
+    let offer = |file: &str| {
+        std::fs::copy(words.join(&wheel), host.path().join(&pages).join(file)).expect("a copy");
+        host.write(
+            &format!("{pages}/index.html"),
+            format!("<a href=\"{file}\">{file}</a>\n"),
+        );
+    };
+    let build = || {
+        let mut command = host.command(&["build", "words"]);
+        let index = format!("file://{}", host.path().join("index").display());
+        command.env("PIP_INDEX_URL", index);
+        finish(command.output().expect("the binary runs"))
+    };
+    std::fs::create_dir_all(host.path().join(&pages)).expect("a folder");
+    offer(&format!("{name}-2.0-cp314-cp314-linux_x86_64.whl"));
+    host.write("modules/words/requirements.txt", format!("{name}==2.0\n"));
+    let built = build();
+    assert_eq!(built.code, Some(1), "{built:?}");
+    assert!(built.stderr.contains("pure Python"), "{built:?}");
+    offer(&wheel);
+    host.write("modules/words/requirements.txt", format!("{name}  # any\n"));
+    let built = build();
     assert_eq!(built.code, Some(0), "{built:?}");
 
     // A call builds only what is built in the sandbox, and pip is not.
@@ -64,16 +100,6 @@ fn requirements_of_python_are_installed_by_the_build() {
     let call = host.run(&["modules", "call", "words.word_frequency", "{}"]);
     assert_eq!(call.code, Some(1), "{call:?}");
     assert!(call.stderr.contains("toolhold build"), "{call:?}");
-
-    let native = "greet-1.0-cp314-cp314-linux_x86_64.whl";
-    std::fs::copy(words.join(wheel), words.join(native)).expect("a copy");
-    host.write("modules/words/requirements.txt", format!("./{native}\n"));
-    let built = host.run(&["build", "words"]);
-    assert_eq!(built.code, Some(1), "{built:?}");
-    assert!(
-        built.stderr.contains("not a supported wheel") && built.stderr.contains("pure Python"),
-        "{built:?}"
-    );
 }
 
 /// Modules that `go.mod` requires come from the user's proxy, and `go.sum` pins them.
@@ -99,23 +125,23 @@ fn modules_of_go_are_fetched_by_the_build() {
         "{built:?}"
     );
 
-    let go_mod = "module example.org/greet\n\ngo 1.20\n";
-    host.write("proxy/example.org/greet/@v/list", "v1.0.0\n")
-        .write(
-            "proxy/example.org/greet/@v/v1.0.0.info",
-            r#"{"Version":"v1.0.0"}"#,
-        )
-        .write("proxy/example.org/greet/@v/v1.0.0.mod", go_mod);
-    zip(
-        &host.path().join("proxy/example.org/greet/@v/v1.0.0.zip"),
-        &[
-            ("example.org/greet@v1.0.0/go.mod", go_mod),
-            (
-                "example.org/greet@v1.0.0/greet.go",
-                "package greet\n\nconst Word = \" hello\"\n",
-            ),
-        ],
-    );
+    for name in ["greet", "part"] {
+        let go_mod = format!("module example.org/{name}\n\ngo 1.20\n");
+        let folder = format!("proxy/example.org/{name}/@v");
+        host.write(&format!("{folder}/list"), "v1.0.0\n")
+            .write(&format!("{folder}/v1.0.0.info"), r#"{"Version":"v1.0.0"}"#)
+            .write(&format!("{folder}/v1.0.0.mod"), go_mod.clone());
+        zip(
+            &host.path().join(format!("{folder}/v1.0.0.zip")),
+            &[
+                (&format!("example.org/{name}@v1.0.0/go.mod"), &go_mod),
+                (
+                    &format!("example.org/{name}@v1.0.0/{name}.go"),
+                    &format!("package {name}\n\nconst Word = \" {name}\"\n"),
+                ),
+            ],
+        );
+    }
     let build = || {
         let mut command = host.command(&["build", "words"]);
         let proxy = format!("file://{}", host.path().join("proxy").display());
@@ -127,6 +153,29 @@ fn modules_of_go_are_fetched_by_the_build() {
     let sums = std::fs::read_to_string(host.path().join("modules/words/go.sum")).expect("sums");
     assert!(sums.contains("example.org/greet v1.0.0 h1:"), "{sums}");
     assert_eq!(build().code, Some(0), "as the sums pin it");
+
+    // A second one is fetched as the first was; the source's own fault is told, and nothing is fetched for it.
+    let source = host.path().join("modules/words/main.go");
+    let text = std::fs::read_to_string(&source).expect("the source");
+    let import = "\t\"example.org/greet\"\n";
+    let both = text
+        .replace(import, &format!("{import}\t\"example.org/part\"\n"))
+        .replace("greet.Word", "greet.Word+part.Word");
+    host.write("modules/words/main.go", both.as_str());
+    let built = build();
+    assert_eq!(built.code, Some(0), "{built:?}");
+    host.write(
+        "modules/words/main.go",
+        both.replace("\"strings\"", "\"strinks\""),
+    );
+    let built = build();
+    assert_eq!(built.code, Some(1), "{built:?}");
+    assert!(
+        built.stderr.contains("strinks is not in std") && !built.stderr.contains("GOPROXY"),
+        "{built:?}"
+    );
+    host.write("modules/words/main.go", both);
+    let sums = std::fs::read_to_string(host.path().join("modules/words/go.sum")).expect("sums");
 
     let other = sums.replace("h1:", "h1:A");
     host.write("modules/words/go.sum", other);
@@ -211,7 +260,14 @@ fn a_watched_module_is_built_and_loaded_when_its_source_changes() {
     std::fs::remove_file(&component).expect("removed");
     let log = host.path().join("watch.log");
     let file = std::fs::File::create(&log).expect("a file");
-    let mut command = host.command(&["--trust-all", "modules", "watch", "words"]);
+    // A typing error, and what completion makes of a name.
+    let unknown = host.run(&["modules", "watch", "wrds"]);
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("did you mean \"words\"?") && unknown.stderr.contains("--modules"),
+        "{unknown:?}"
+    );
+    let mut command = host.command(&["--trust-all", "modules", "watch", "words/"]);
     let mut watch = command
         .stdout(file.try_clone().expect("a file"))
         .stderr(file)
@@ -238,6 +294,10 @@ fn a_watched_module_is_built_and_loaded_when_its_source_changes() {
     wait("built: words (", 2);
     wait("reloaded: words", 1);
     assert_ne!(std::fs::read(&component).expect("a component"), first);
+
+    // Had the build's own writes been a change, it would be built again before this one.
+    std::fs::write(&source, text.replace("size_t top =", "size_t pto =")).expect("written");
+    wait("not built:", 2);
     signal(watch.id(), "INT");
     assert_eq!(
         watch.wait().expect("it ends").code(),
@@ -245,6 +305,5 @@ fn a_watched_module_is_built_and_loaded_when_its_source_changes() {
         "{}",
         told()
     );
-    // The build's own writes are no change.
     assert_eq!(told().matches("built: words (").count(), 2, "{}", told());
 }

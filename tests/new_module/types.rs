@@ -121,7 +121,12 @@ const SCRIPTS_FAILURE: &str = "word_frequency threw RangeError: x (at run (";
 
 #[test]
 fn a_schema_follows_the_types_in_javascript() {
-    schema_follows_the_types("js", "npm", "module.js", &IN_SCRIPTS, SCRIPTS_FAILURE);
+    // What is thrown and is no error is told too.
+    let [schema, (run, _)] = IN_SCRIPTS;
+    let throwing = "  run({ text, top = 10, prefix }) {\n    if (prefix) throw `no ${prefix}`;\n";
+    let edits = [schema, (run, throwing)];
+    let failure = "word_frequency threw no x";
+    schema_follows_the_types("js", "npm", "module.js", &edits, failure);
 }
 
 #[test]

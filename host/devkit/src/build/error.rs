@@ -43,6 +43,14 @@ pub enum BuildError {
         wanted: &'static str,
     },
 
+    #[error("{path}, line {line}: `{text}` is not taken: {reason}", path = path.display())]
+    Requirement {
+        path: PathBuf,
+        line: usize,
+        text: String,
+        reason: &'static str,
+    },
+
     #[error("{path} is missing: {advice}", path = path.display())]
     NoSource { path: PathBuf, advice: &'static str },
 
@@ -99,7 +107,7 @@ pub enum BuildError {
     NoArtefact { path: PathBuf },
 
     #[error(
-        "{path} has more than {limit} files, and is not watched: move what is no source out of it, or build it with \
+        "{path} has more than {limit} files and folders, and is not watched: move what is no source out of it, or build it with \
          `toolhold build`", path = path.display()
     )]
     TooManyFiles { path: PathBuf, limit: usize },

@@ -39,48 +39,68 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     let advice = "a Go module is a package `main` with a go.mod; `toolhold new-module NAME --lang go` makes one";
     job.source("go.mod", advice)?;
     let venv = GO.installed(job)?;
-    if !directory.join("vendor").is_dir() {
-        fetch(job, &venv)?;
+    let has_vendor = directory.join("vendor").is_dir();
+    if !has_vendor && directory.join("go.sum").is_file() {
+        fetch(job, &venv, "download")?;
     }
     job.compiling();
     let core = job.core_module()?;
-    let mut command = go(job, &venv);
-    command
-        .args(["build", "-buildmode=c-shared", "-trimpath"])
-        .args([
-            "-buildvcs=false",
-            "-ldflags=-s -w -buildid= -checklinkname=0",
-        ])
-        .arg("-o")
-        .arg(&core)
-        .arg(".")
-        // What it needs is there: the build itself fetches nothing.
-        .envs([("GOPROXY", "off"), ("GOENV", "off")]);
-    let component = job
-        .log
-        .run(
+    let compile = || {
+        let mut command = go(job, &venv);
+        command
+            .args(["build", "-buildmode=c-shared", "-trimpath"])
+            .args([
+                "-buildvcs=false",
+                "-ldflags=-s -w -buildid= -checklinkname=0",
+            ])
+            .arg("-o")
+            .arg(&core)
+            .arg(".")
+            // What it needs is there: the build itself fetches nothing.
+            .envs([("GOPROXY", "off"), ("GOENV", "off")]);
+        job.log.run(
             &mut command,
             GO.python(),
             "mend what the compiler reports, then build again; it has the standard library, and the packages \
              of `go.mod` or of `vendor/`",
         )
-        .and_then(|()| give_stack(&core))
-        .and_then(|()| wasi::publish(job, &core));
+    };
+    let component = match compile() {
+        Err(error) if !has_vendor && lacks_modules(&error) => {
+            fetch(job, &venv, "tidy").and_then(|()| compile())
+        }
+        compiled => compiled,
+    }
+    .and_then(|()| give_stack(&core))
+    .and_then(|()| wasi::publish(job, &core));
     // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);
     component
 }
 
-/// Fetches what `go.mod` requires, as `go.sum` pins it; without a `go.sum`, `go mod tidy` makes one, as npm and cargo
-/// make their locks. The user's own settings of Go (a proxy, private modules) count.
-fn fetch(job: &Job<'_>, venv: &Path) -> Result<(), BuildError> {
-    let has_sums = job.manifest.directory.join("go.sum").is_file();
-    let action = if has_sums { "download" } else { "tidy" };
+/// Whether Go says that the source imports a module that `go.mod` or `go.sum` lacks, as after each new dependency.
+fn lacks_modules(error: &BuildError) -> bool {
+    let BuildError::Command(failure) = error else {
+        return false;
+    };
+    [
+        "no required module provides package",
+        "missing go.sum entry",
+        "updates to go.mod needed",
+        "module lookup disabled by GOPROXY",
+    ]
+    .iter()
+    .any(|said| failure.tail.contains(said))
+}
+
+/// Fetches modules: `download` those that `go.mod` requires, as `go.sum` pins them; `tidy` writes both files anew from what
+/// the source imports, as npm and cargo write their locks. The user's own settings of Go (a proxy, private modules) count.
+fn fetch(job: &Job<'_>, venv: &Path, action: &str) -> Result<(), BuildError> {
     job.log.run(
         go(job, venv).args(["mod", action]),
         GO.python(),
-        "check `go.mod`, and that Go reaches its module proxy (network, GOPROXY); without a network, put the packages \
-         into `vendor/`, with `go mod vendor` where there is one",
+        "check the imports and `go.mod`, and that Go reaches its module proxy (network, GOPROXY); without a network, put \
+         the packages into `vendor/`, with `go mod vendor` where there is one",
     )
 }
 
@@ -91,7 +111,8 @@ fn go(job: &Job<'_>, venv: &Path) -> Command {
         .current_dir(&job.manifest.directory)
         .envs([("GOOS", "wasip1"), ("GOARCH", "wasm"), ("CGO_ENABLED", "0")])
         .envs([("GOTOOLCHAIN", "local"), ("GOWORK", "off")])
-        .env_remove("GOFLAGS")
+        // Otherwise Go makes what it fetches read-only, and the cache could not simply be deleted.
+        .env("GOFLAGS", "-modcacherw")
         .env_remove("GOROOT")
         .env("GOCACHE", job.toolchains.join("go-cache"))
         .env("GOPATH", job.toolchains.join("go-path"));

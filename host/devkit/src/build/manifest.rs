@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use toolhold_files::Links;
 use toolhold_policy::is_name;
 
 use super::sources::SourceArchives;
@@ -41,12 +42,21 @@ struct Build {
     c_compiler: bool,
 }
 
+/// Most bytes of a file that says what to build: a watch reads it at each change.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+
+/// The text of such a file.
+pub fn read_text(path: &Path) -> Result<String, BuildError> {
+    toolhold_files::read_text(path, MAX_TEXT_BYTES, Links::Follow)
+        .map_err(BuildError::io("read", path))
+}
+
 impl BuildManifest {
     pub fn read(module_dir: &Path) -> Result<Self, BuildError> {
         let directory =
             fs::canonicalize(module_dir).map_err(BuildError::io("open the module", module_dir))?;
         let path = directory.join("module.toml");
-        let text = fs::read_to_string(&path).map_err(BuildError::io("read", &path))?;
+        let text = read_text(&path)?;
         let document: Document = toml::from_str(&text).map_err(|source| BuildError::Manifest {
             path: path.clone(),
             source: Box::new(source),

@@ -20,6 +20,7 @@ mod manifest;
 mod mention;
 mod npm;
 mod python;
+mod requirements;
 mod rust;
 mod scratch;
 mod sources;

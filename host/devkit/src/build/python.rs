@@ -1,12 +1,13 @@
 //! Python: `componentize-py` links the source, its imports and CPython into one component.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use toolhold_policy::Digest;
 
+use super::manifest::read_text;
 use super::mention::{has_word, mention};
+use super::requirements::requirements;
 use super::scratch::Scratch;
 use super::venv::{self, PinnedPackage};
 use super::web::{self, Extension};
@@ -25,7 +26,7 @@ pub const SUPPORT: &[(&str, &str)] = &[("__init__.py", template!("python/toolhol
 /// The Python that is in the components which [`COMPONENTIZE`] makes.
 const PYTHON: &str = "3.14";
 
-/// The packages that a module needs, one a line, as pip reads it.
+/// The packages that a module needs, one a line ([`requirements`]).
 pub const REQUIREMENTS: &str = "requirements.txt";
 
 pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
@@ -34,7 +35,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     job.source("app.py", advice)?;
     let venv = COMPONENTIZE.installed(job)?;
     let scratch = Scratch::create(job)?;
-    let packages = packages(job, &venv)?;
+    let packages = packages(job, &venv, &scratch)?;
     // A world of its own says itself what it imports.
     let has_own_world = job.manifest.world.is_some();
     let has_http = !has_own_world && mention(&job.manifest.directory, &["py"], &opens_urls);
@@ -88,23 +89,33 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
     })
 }
 
-/// The folder of the packages in [`REQUIREMENTS`], which are installed once for each content of that file.
-fn packages(job: &Job<'_>, venv: &Path) -> Result<Option<PathBuf>, BuildError> {
+/// The folder of the packages in [`REQUIREMENTS`], which are installed once for each list of requirements: as they come from
+/// the index alone, modules with the same list have the same packages.
+fn packages(job: &Job<'_>, venv: &Path, scratch: &Scratch) -> Result<Option<PathBuf>, BuildError> {
     let path = job.manifest.directory.join(REQUIREMENTS);
     if !path.is_file() {
         return Ok(None);
     }
-    let text = fs::read(&path).map_err(BuildError::io("read", &path))?;
-    let digest = Digest::of(&text).to_string();
+    let text = read_text(&path)?;
+    let wanted = requirements(&text).map_err(|refused| BuildError::Requirement {
+        path: path.clone(),
+        line: refused.number,
+        text: refused.text,
+        reason: refused.reason,
+    })?;
+    let of = format!("{PYTHON} {}\n{wanted}", COMPONENTIZE.version);
+    let digest = Digest::of(of.as_bytes()).to_string();
     let key: String = digest
         .trim_start_matches("sha256:")
         .chars()
-        .take(16)
+        .take(32)
         .collect();
     let install = |folder: &Path| {
+        // In a folder with nothing else in it, so that no name is taken for a file of the module.
+        let list = scratch.write(&format!("packages/{REQUIREMENTS}"), &wanted)?;
         job.log.run(
             venv::interpreter(venv)
-                .current_dir(&job.manifest.directory)
+                .current_dir(scratch.path().join("packages"))
                 .args(["-m", "pip", "install", "--disable-pip-version-check"])
                 .args(["--quiet", "--no-compile", "--target"])
                 .arg(folder)
@@ -112,7 +123,8 @@ fn packages(job: &Job<'_>, venv: &Path) -> Result<Option<PathBuf>, BuildError> {
                 // own code to build itself.
                 .args(["--only-binary", ":all:", "--platform", "any"])
                 .args(["--implementation", "py", "--abi", "none"])
-                .args(["--python-version", PYTHON, "--requirement", REQUIREMENTS]),
+                .args(["--python-version", PYTHON, "--requirement"])
+                .arg(list),
             COMPONENTIZE.python(),
             "a component takes packages that are pure Python (a wheel `py3-none-any`): choose such versions in \
              requirements.txt, and check that pip reaches its package index (network, proxy, PIP_INDEX_URL)",

@@ -95,9 +95,7 @@ fn ensure_target(job: &Job<'_>) -> Result<(), BuildError> {
 /// cargo's cache: a component that is handed on should not say so, and should be the same bytes on
 /// every machine.
 fn without_local_paths() -> Option<String> {
-    let home = std::env::var_os("CARGO_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")))?;
+    let home = cargo_home()?;
     let sources = fs::read_dir(home.join("registry/src")).ok();
     let sources = sources
         .into_iter()
@@ -113,6 +111,40 @@ fn without_local_paths() -> Option<String> {
         "--config=target.{TARGET}.rustflags={}",
         toml::Value::Array(remaps)
     ))
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cargo")))
+}
+
+/// Whether settings of cargo hold for this folder that do not for every folder of the user: they can replace a source
+/// (`cargo vendor`), or the compiler.
+fn has_settings(module: &Path, cargo_home: Option<&Path>) -> bool {
+    let home = cargo_home.and_then(|home| fs::canonicalize(home).ok());
+    module
+        .ancestors()
+        .map(|folder| folder.join(".cargo"))
+        .filter(|folder| {
+            let folder = fs::canonicalize(folder).ok();
+            folder.is_some() && folder != home
+        })
+        .any(|folder| folder.join("config.toml").exists() || folder.join("config").exists())
+}
+
+impl Package {
+    /// Whether it lies where cargo puts what it fetches and checks, or is a folder, which [`SharedTarget`] takes care of.
+    fn is_known(&self, cargo_home: Option<&Path>) -> bool {
+        let lies_below = |part: &str| {
+            let folder = cargo_home.map(|home| home.join(part));
+            folder.is_some_and(|folder| {
+                self.manifest_path.starts_with(&folder)
+                    || fs::canonicalize(folder).is_ok_and(|it| self.manifest_path.starts_with(it))
+            })
+        };
+        self.source.is_none() || lies_below("registry/src") || lies_below("git/checkouts")
+    }
 }
 
 /// One target folder for all modules that have none of their own: what they depend on is compiled once for all of
@@ -134,10 +166,12 @@ struct Package {
     id: String,
     /// None: a folder.
     source: Option<String>,
+    manifest_path: PathBuf,
 }
 
 impl SharedTarget {
-    /// `None` for a crate of a workspace, and where the author's settings name a target folder.
+    /// `None` for a crate of a workspace, and where the folder's settings of cargo or its packages could make crates of one
+    /// name and version differ between modules: cargo would not compile the second one's.
     fn of(job: &Job<'_>) -> Result<Option<Self>, BuildError> {
         let answer = job.log.query(
             in_module(job, CARGO).args([
@@ -152,13 +186,22 @@ impl SharedTarget {
         let Ok(metadata) = serde_json::from_str::<Metadata>(&answer) else {
             return Ok(None);
         };
-        if metadata.target_directory != job.manifest.directory.join("target") {
+        let home = cargo_home();
+        let directory = &job.manifest.directory;
+        if metadata.target_directory != directory.join("target")
+            || has_settings(directory, home.as_deref())
+            || !metadata
+                .packages
+                .iter()
+                .all(|it| it.is_known(home.as_deref()))
+        {
             return Ok(None);
         }
         // Cargo creates it, with the mark that it is a cache.
         let folder = job.toolchains.join("rust-target");
         // Cargo's own lock ends before the component is copied.
         let lock = toolchain::locked(&job.toolchains.join("rust-target.lock"))?;
+        toolchain::used(&lock);
         let shared = Self {
             folder,
             _lock: lock,
@@ -244,6 +287,43 @@ fn artefact(messages: &str, manifest: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_share_only_what_cannot_differ_between_them() {
+        let home = tempfile::tempdir().unwrap();
+        let package = |source: Option<&str>, path: PathBuf| Package {
+            id: "x".to_owned(),
+            source: source.map(str::to_owned),
+            manifest_path: path,
+        };
+        let registry = Some("registry+https://github.com/rust-lang/crates.io-index");
+        let fetched = home
+            .path()
+            .join("registry/src/index/serde-1.0.0/Cargo.toml");
+        assert!(package(registry, fetched.clone()).is_known(Some(home.path())));
+        assert!(!package(registry, fetched).is_known(None));
+        // As `cargo vendor` does it.
+        let vendored = PathBuf::from("/modules/words/vendor/serde/Cargo.toml");
+        assert!(!package(registry, vendored.clone()).is_known(Some(home.path())));
+        assert!(package(None, vendored).is_known(Some(home.path())));
+    }
+
+    #[test]
+    fn settings_of_a_folder_count_and_those_of_the_user_do_not() {
+        let home = tempfile::tempdir().unwrap();
+        let module = home.path().join("modules/words");
+        fs::create_dir_all(&module).unwrap();
+        let user = home.path().join(".cargo");
+        fs::create_dir(&user).unwrap();
+        fs::write(user.join("config.toml"), "").unwrap();
+        assert!(!has_settings(&module, Some(&user)));
+        assert!(has_settings(&module, None));
+        let own = home.path().join("modules/.cargo");
+        fs::create_dir(&own).unwrap();
+        assert!(!has_settings(&module, Some(&user)));
+        fs::write(own.join("config"), "").unwrap();
+        assert!(has_settings(&module, Some(&user)));
+    }
 
     #[test]
     fn the_artefact_is_the_cdylib_of_the_package_itself() {

@@ -8,11 +8,17 @@ use std::time::SystemTime;
 use super::manifest::BuildManifest;
 use super::{BuildError, npm};
 
-/// Files of a module with its packages beside it; one with more is not watched, because each change lists them all.
+/// Files and folders of a module; one with more is not watched, because each change lists them all.
 const MAX_FILES: usize = 20_000;
 
-/// Folders that builds and interpreters fill.
-const MADE: [&str; 3] = ["target", npm::INSTALLED, "__pycache__"];
+/// Folders that builds fill, in the module's folder itself: deeper ones of these names are source.
+const MADE: [&str; 2] = ["target", npm::INSTALLED];
+
+/// What interpreters write beside each source.
+const CACHED: &str = "__pycache__";
+
+/// Files that builds write anew when what they list changed.
+const LOCKS: [&str; 4] = ["Cargo.lock", "go.mod", "go.sum", "package-lock.json"];
 
 /// Size and time of each source file of a module. It differs from another if a file changed, came or went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +35,10 @@ impl SourceStamp {
     /// # Errors
     /// `module.toml` or the folder cannot be read, or there are too many files.
     pub fn of(module_dir: &Path) -> Result<Option<Self>, BuildError> {
+        Self::of_at_most(module_dir, MAX_FILES)
+    }
+
+    fn of_at_most(module_dir: &Path, limit: usize) -> Result<Option<Self>, BuildError> {
         if !module_dir.join("module.toml").is_file() {
             return Ok(None);
         }
@@ -41,12 +51,21 @@ impl SourceStamp {
             component: manifest.component,
         };
         let mut folders = vec![manifest.directory.clone()];
+        let mut looked_at = 0_usize;
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).map_err(BuildError::io("list", &folder))? {
                 let entry = entry.map_err(BuildError::io("list", &folder))?;
                 let (name, path) = (entry.file_name(), entry.path());
                 let is_hidden = name.to_string_lossy().starts_with('.');
-                let is_made = MADE.iter().any(|made| name == *made);
+                let is_made = name == CACHED
+                    || (folder == manifest.directory && MADE.iter().any(|made| name == *made));
+                looked_at += 1;
+                if looked_at > limit {
+                    return Err(BuildError::TooManyFiles {
+                        path: manifest.directory,
+                        limit,
+                    });
+                }
                 // One that vanished meanwhile is none.
                 let Ok(metadata) = entry.metadata() else {
                     continue;
@@ -59,12 +78,6 @@ impl SourceStamp {
                 } else if let Ok(modified) = metadata.modified() {
                     stamp.files.insert(path, (modified, metadata.len()));
                 }
-                if stamp.files.len() + folders.len() > MAX_FILES {
-                    return Err(BuildError::TooManyFiles {
-                        path: manifest.directory,
-                        limit: MAX_FILES,
-                    });
-                }
             }
         }
         Ok(Some(stamp))
@@ -75,6 +88,22 @@ impl SourceStamp {
         let built = fs::metadata(&self.component).and_then(|file| file.modified());
         let newest = self.files.values().map(|(modified, _)| *modified).max();
         built.map_or(true, |built| newest.is_some_and(|newest| newest > built))
+    }
+
+    /// The files that changed, came or went since `before`, without the locks that builds write themselves.
+    pub fn changes_since<'a>(&'a self, before: &'a Self) -> Vec<&'a Path> {
+        let came = self.files.iter();
+        let came = came.filter(|(path, file)| before.files.get(*path) != Some(*file));
+        let went = before.files.keys();
+        let went = went.filter(|path| !self.files.contains_key(*path));
+        let paths = came.map(|(path, _)| path).chain(went);
+        paths
+            .map(PathBuf::as_path)
+            .filter(|path| {
+                let name = path.file_name().unwrap_or_default();
+                !LOCKS.iter().any(|lock| name == *lock)
+            })
+            .collect()
     }
 
     /// Whether it is the component, or one that is being written.
@@ -155,10 +184,44 @@ mod tests {
     #[test]
     fn a_folder_with_too_many_files_is_refused() {
         let (_parent, folder) = module();
-        for number in 0..MAX_FILES {
-            fs::File::create(folder.join(format!("{number}.h"))).unwrap();
+        // `module.toml`, `src`, and `a.h` in it.
+        assert!(SourceStamp::of_at_most(&folder, 3).is_ok());
+        // Empty folders count too, and so do those that are skipped.
+        for number in 0..3 {
+            fs::create_dir_all(folder.join(format!("src/{number}/.git"))).unwrap();
         }
-        let error = SourceStamp::of(&folder).unwrap_err().to_string();
-        assert!(error.contains("more than 20000 files"), "{error}");
+        assert!(SourceStamp::of_at_most(&folder, 9).is_ok());
+        let error = SourceStamp::of_at_most(&folder, 8).unwrap_err().to_string();
+        assert!(error.contains("more than 8 files and folders"), "{error}");
+    }
+
+    #[test]
+    fn folders_that_builds_fill_are_source_below_the_top() {
+        let (_parent, folder) = module();
+        fs::create_dir(folder.join("src/target")).unwrap();
+        let before = stamp(&folder);
+        fs::write(folder.join("src/target/mod.rs"), "").unwrap();
+        assert_ne!(stamp(&folder), before);
+        fs::create_dir(folder.join("src/__pycache__")).unwrap();
+        let before = stamp(&folder);
+        fs::write(folder.join("src/__pycache__/a.pyc"), "").unwrap();
+        assert_eq!(stamp(&folder), before);
+    }
+
+    #[test]
+    fn locks_are_no_change_of_the_author() {
+        let (_parent, folder) = module();
+        fs::write(folder.join("gone.h"), "").unwrap();
+        let before = stamp(&folder);
+        fs::write(folder.join("Cargo.lock"), "").unwrap();
+        let after = stamp(&folder);
+        assert_ne!(after, before);
+        assert!(after.changes_since(&before).is_empty());
+        fs::remove_file(folder.join("gone.h")).unwrap();
+        fs::write(folder.join("new.h"), "").unwrap();
+        let after = stamp(&folder);
+        let names: Vec<_> = after.changes_since(&before);
+        let names: Vec<_> = names.iter().filter_map(|path| path.file_name()).collect();
+        assert_eq!(names, ["new.h", "gone.h"]);
     }
 }

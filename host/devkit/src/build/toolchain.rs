@@ -3,6 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use toolhold_files::temporary_name;
 
 use super::{BuildError, Job, WIT, bundle, c, go, javascript, python, typescript};
@@ -25,12 +26,17 @@ pub fn folder(
 ) -> Result<PathBuf, BuildError> {
     let folder = job.toolchains.join(format!("{tool}-{version}"));
     let complete = folder.join(COMPLETE);
+    let lock_path = job.toolchains.join(format!("{tool}-{version}.lock"));
     if complete.exists() {
+        if let Ok(lock) = File::options().append(true).create(true).open(&lock_path) {
+            used(&lock);
+        }
         return Ok(folder);
     }
     // Two builds at once are ordinary (a watcher and a person): the second waits here, then finds
     // the work done.
-    let _lock = locked(&job.toolchains.join(format!("{tool}-{version}.lock")))?;
+    let lock = locked(&lock_path)?;
+    used(&lock);
     if complete.exists() {
         return Ok(folder);
     }
@@ -51,6 +57,12 @@ pub fn locked(path: &Path) -> Result<File, BuildError> {
     Ok(lock)
 }
 
+/// Notes on a folder's lock that the folder was used now, for [`remove_outdated`].
+pub fn used(lock: &File) {
+    // Without the note it is only removed, and made again, too early.
+    let _ = lock.set_modified(SystemTime::now());
+}
+
 /// What builds install, at the versions of this program.
 const INSTALLED: [(&str, &str); 6] = [
     (c::ZIG.name, c::ZIG.version),
@@ -61,7 +73,13 @@ const INSTALLED: [(&str, &str); 6] = [
     ("esbuild", bundle::VERSION),
 ];
 
-/// Tools of other versions than those that builds install.
+/// What builds of any version use, and only as long as a module needs it.
+const KEPT_WHILE_USED: [&str; 2] = ["python-packages-", "rust-target"];
+
+/// After this time, they are removed.
+const MAX_UNUSED: Duration = Duration::from_hours(30 * 24);
+
+/// Tools of other versions than those that builds install, and what builds left that is not used any more.
 #[derive(Debug, Default)]
 pub struct OutdatedTools {
     /// The names of the folders that were removed.
@@ -70,7 +88,7 @@ pub struct OutdatedTools {
     pub busy: Vec<String>,
 }
 
-/// Removes the tools of other versions from the cache directory. Blocks, but waits for no other process.
+/// Removes the tools of other versions, and what no build used for 30 days, from the cache directory. Blocks, but waits for no other process.
 ///
 /// # Errors
 /// The directory cannot be read, or a folder cannot be removed.
@@ -85,11 +103,12 @@ pub fn remove_outdated(toolchains: &Path) -> io::Result<OutdatedTools> {
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        if !entry.file_type()?.is_dir() || !is_outdated(&name) {
+        let lock_path = toolchains.join(format!("{name}.lock"));
+        let is_of_no_use = is_outdated(&name) || is_unused(&name, &lock_path);
+        if !entry.file_type()?.is_dir() || !is_of_no_use {
             continue;
         }
         // A build of an older program may be installing it.
-        let lock_path = toolchains.join(format!("{name}.lock"));
         let lock = File::create(&lock_path)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -110,6 +129,13 @@ pub fn remove_outdated(toolchains: &Path) -> io::Result<OutdatedTools> {
     tools.removed.sort();
     tools.busy.sort();
     Ok(tools)
+}
+
+/// Whether it is of [`KEPT_WHILE_USED`] and was not used for a long time.
+fn is_unused(name: &str, lock: &Path) -> bool {
+    let used = || fs::metadata(lock).and_then(|lock| lock.modified());
+    KEPT_WHILE_USED.iter().any(|kept| name.starts_with(kept))
+        && used().is_ok_and(|used| used.elapsed().is_ok_and(|unused| unused > MAX_UNUSED))
 }
 
 /// Whether a folder is of a tool that builds install, at another version.
@@ -186,8 +212,25 @@ mod tests {
         fs::create_dir(&installing).unwrap();
         let lock = File::create(root.path().join("componentize-qjs-0.0.1.lock")).unwrap();
         lock.lock().unwrap();
+        for (name, hours) in [
+            ("python-packages-1", 0),
+            ("python-packages-2", 31 * 24),
+            ("rust-target", 31 * 24),
+        ] {
+            fs::create_dir(root.path().join(name)).unwrap();
+            let lock = File::create(root.path().join(format!("{name}.lock"))).unwrap();
+            let used = SystemTime::now() - Duration::from_hours(hours);
+            lock.set_modified(used).unwrap();
+        }
         let tools = remove_outdated(root.path()).unwrap();
-        assert_eq!(tools.removed, ["esbuild-0.1.2", "ziglang-0.16.0"]);
+        let removed = [
+            "esbuild-0.1.2",
+            "python-packages-2",
+            "rust-target",
+            "ziglang-0.16.0",
+        ];
+        assert_eq!(tools.removed, removed);
+        assert!(root.path().join("python-packages-1").is_dir());
         assert_eq!(tools.busy, ["componentize-qjs-0.0.1"]);
         assert!(installing.is_dir());
         assert!(!root.path().join("ziglang-0.16.0.lock").exists());

@@ -5,6 +5,7 @@ mod call;
 mod grant;
 mod inspect;
 mod list;
+mod sources;
 mod test;
 mod watch;
 
@@ -101,15 +102,21 @@ pub enum ModulesCommand {
     /// Build and load modules whenever they change, and report the result; meant for authors of modules.
     #[command(long_about = watch::ABOUT)]
     Watch {
-        /// Modules to watch, which are also built at once if their source is newer than their component [default: all
-        /// of the modules folder].
+        /// Modules to build and load, also at once if their source is newer than their component [default: load what
+        /// changes in the modules folder, and build nothing].
         names: Vec<String>,
     },
 }
 
 pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
     let mut loaded = loaded.clone();
-    loaded.configuration.compile_alone();
+    // Here an author waits for the compiler.
+    if let ModulesCommand::Call { .. }
+    | ModulesCommand::Test { .. }
+    | ModulesCommand::Watch { .. } = &command
+    {
+        loaded.configuration.compile_alone();
+    }
     let loaded = &loaded;
     let config = &loaded.configuration;
     match command {

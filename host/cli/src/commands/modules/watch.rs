@@ -1,26 +1,26 @@
 //! `toolhold modules watch`: builds and loads what an author changes.
 
 use super::list;
+use super::sources::Sources;
 use crate::commands::{build, serving};
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bad, bytes, chain, good, line, warn};
-use anyhow::{Result, bail};
-use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use anyhow::Result;
+use std::path::Path;
 use std::time::Instant;
-use toolhold_devkit::build::SourceStamp;
 use toolhold_runtime::host;
+use toolhold_runtime::watch::ConfigWatch;
 use toolhold_sandbox::{LoadEvent, Registry};
 
 pub const ABOUT: &str = "Build and load modules whenever they change, and report the result; meant for authors of \
 modules.
 
-When a file of a module's source changes, the module is built as `toolhold build` does it, which runs its toolchain \
-outside of the sandbox, and loaded again. Where that fails, the reason is printed and the component from before stays in \
-use. A changed module waits for your approval as ever; --trust-all runs it.";
+When a file of a named module's source changes, the module is built as `toolhold build` does it, which runs its \
+toolchain outside of the sandbox, and loaded again. Where that fails, the reason is printed and the component from \
+before stays in use. Without names, nothing is built: components that change are loaded. A changed module waits for \
+your approval as ever; --trust-all runs it.";
 
 /// Runs until Ctrl-C.
 pub async fn watch(loaded: &Loaded, names: &[String]) -> Result<Exit> {
@@ -32,27 +32,47 @@ pub async fn watch(loaded: &Loaded, names: &[String]) -> Result<Exit> {
 
 async fn watched(loaded: &Loaded, names: &[String]) -> Result<Exit> {
     let config = &loaded.configuration;
-    let only = (!names.is_empty()).then_some(names);
-    let mut sources = Sources::begin(config.modules_folder().to_owned(), names).await?;
-    let mut changes = serving::watch(loaded);
-    let build = async |sources: &mut Sources| {
-        for folder in sources.changed().await? {
-            rebuilt(loaded, &folder).await;
-        }
-        anyhow::Ok(())
-    };
-    build(&mut sources).await?;
     let registry = host::registry(config)?;
-    let say = |event: LoadEvent| tell(&event);
-    host::load(&registry, config, only, &say).await?;
+    let mut sources = Sources::begin(config, &registry, names).await?;
+    let (edits, changes) = (serving::watch(loaded), serving::watch(loaded));
+    build_changed(loaded, &mut sources).await?;
+    let only = sources.names();
+    host::load(&registry, config, only.as_deref(), &|event| tell(&event)).await?;
     list::list(&registry, false)?;
     output::remark("watching; Ctrl-C ends it");
-    let mut told = troubles(&registry);
+    // A build takes as long as its toolchain, and other modules are loaded meanwhile. A finished build is a change.
+    tokio::select! {
+        ended = building(loaded, sources, edits) => ended,
+        ended = loading(loaded, &registry, only.as_deref(), changes) => ended,
+    }
+}
+
+async fn building(loaded: &Loaded, mut sources: Sources, mut edits: ConfigWatch) -> Result<Exit> {
+    loop {
+        edits.changed().await;
+        build_changed(loaded, &mut sources).await?;
+    }
+}
+
+async fn build_changed(loaded: &Loaded, sources: &mut Sources) -> Result<()> {
+    for folder in sources.changed().await? {
+        rebuilt(loaded, &folder).await;
+        sources.built(&folder).await?;
+    }
+    Ok(())
+}
+
+async fn loading(
+    loaded: &Loaded,
+    registry: &Registry,
+    only: Option<&[String]>,
+    mut changes: ConfigWatch,
+) -> Result<Exit> {
+    let mut told = troubles(registry);
     loop {
         changes.changed().await;
-        build(&mut sources).await?;
-        host::load(&registry, config, only, &say).await?;
-        let now = troubles(&registry);
+        host::load(registry, &loaded.configuration, only, &|event| tell(&event)).await?;
+        let now = troubles(registry);
         for trouble in now.iter().filter(|trouble| !told.contains(trouble)) {
             eprintln!("{trouble}");
         }
@@ -77,89 +97,6 @@ async fn rebuilt(loaded: &Loaded, folder: &Path) {
             line(&folder.display().to_string()),
             chain(&error)
         ),
-    }
-}
-
-/// The modules that have a source, each with the state in which it was last seen.
-struct Sources {
-    modules: PathBuf,
-    /// Empty: all of the folder.
-    names: Vec<String>,
-    /// `None`: what is wrong with it was told.
-    seen: HashMap<PathBuf, Option<SourceStamp>>,
-}
-
-impl Sources {
-    /// What is there is taken for built. Of the modules that were named, those whose component is missing or older
-    /// than their source have changed.
-    async fn begin(modules: PathBuf, names: &[String]) -> Result<Self> {
-        let mut sources = Self {
-            modules,
-            names: names.to_vec(),
-            seen: HashMap::new(),
-        };
-        for name in names {
-            let folder = sources.modules.join(name);
-            if !folder.is_dir() {
-                bail!(
-                    "there is no module {name:?}: {} is not there",
-                    folder.display()
-                );
-            }
-        }
-        for (folder, stamp) in sources.now().await? {
-            let is_due = !names.is_empty()
-                && stamp
-                    .as_ref()
-                    .is_some_and(SourceStamp::is_newer_than_component);
-            if !is_due {
-                sources.seen.insert(folder, stamp);
-            }
-        }
-        Ok(sources)
-    }
-
-    /// The folders whose source changed since this was asked.
-    async fn changed(&mut self) -> Result<Vec<PathBuf>> {
-        let now = self.now().await?;
-        let mut changed = Vec::new();
-        for (folder, stamp) in &now {
-            if stamp.is_some() && self.seen.get(folder) != Some(stamp) {
-                changed.push(folder.clone());
-            }
-        }
-        changed.sort();
-        self.seen = now;
-        Ok(changed)
-    }
-
-    async fn now(&self) -> Result<HashMap<PathBuf, Option<SourceStamp>>> {
-        let (modules, names) = (self.modules.clone(), self.names.clone());
-        let had: Vec<_> = self.seen.keys().cloned().collect();
-        let listed = tokio::task::spawn_blocking(move || {
-            let mut listed = HashMap::new();
-            for entry in fs::read_dir(&modules).into_iter().flatten().flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if !names.is_empty() && !names.contains(&name) {
-                    continue;
-                }
-                let folder = modules.join(&name);
-                match SourceStamp::of(&folder) {
-                    Ok(None) => {}
-                    Ok(stamp) => {
-                        listed.insert(folder, stamp);
-                    }
-                    Err(error) => {
-                        if !had.contains(&folder) {
-                            eprintln!("{} {}", bad("not watched:"), line(&error.to_string()));
-                        }
-                        listed.insert(folder, None);
-                    }
-                }
-            }
-            listed
-        });
-        Ok(listed.await?)
     }
 }
 

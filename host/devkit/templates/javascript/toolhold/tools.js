@@ -61,9 +61,10 @@ export const offer = (...offered) => ({
       throw correctable(`no tool \`${invocation.tool}\` here; there is: ${names}`);
     }
     const failed = (thrown) => {
-      // An error with a class, as those of `fetch`, is told as it is.
-      if (!(thrown instanceof Error) || thrown.class) throw thrown;
+      // What has a class, as the errors of `fetch` and those below, is told as it is.
+      if (classes.includes(thrown?.class) && typeof thrown.message === "string") throw thrown;
       // Otherwise the instance would end with a trap, which says nothing.
+      if (!(thrown instanceof Error)) throw fatal(`${found.name} threw ${inWords(thrown)}`);
       const place = thrown.stack?.split("\n")[0]?.trim();
       throw fatal(`${found.name} threw ${thrown.name}: ${thrown.message}${place ? ` (${place})` : ""}`);
     };
@@ -76,6 +77,16 @@ export const offer = (...offered) => ({
     }
   },
 });
+
+const classes = ["correctable", "retryable", "fatal"];
+
+const inWords = (thrown) => {
+  try {
+    return typeof thrown === "object" ? JSON.stringify(thrown) : String(thrown);
+  } catch {
+    return "an object that is no error";
+  }
+};
 
 const ended = (result) => ({ tag: "value", val: JSON.stringify(result ?? null) });
 
