@@ -80,6 +80,9 @@ pub enum BuildError {
         reason: String,
     },
 
+    #[error("{path} compiled, but its imports cannot be used: {reason}", path = path.display())]
+    Imports { path: PathBuf, reason: String },
+
     #[error(
         "{path}: {compiler} {version} laid this module out in a way that is not known here; this is a \
          fault of toolhold: please report it with the module", path = path.display()

@@ -18,6 +18,12 @@ impl Scratch {
         folder.map(Self).map_err(BuildError::io("create", &parent))
     }
 
+    /// Any folder, which is removed too.
+    #[cfg(test)]
+    pub fn at(folder: PathBuf) -> Self {
+        Self(folder)
+    }
+
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -8,11 +8,30 @@ import { poll } from "wasi:io/poll@9.2.11";
 const MOST = 16 << 20;
 /** Bytes of a body that are asked for at a time. */
 const READ = 64 << 10;
+/**
+ * Requests at a time, sent and not read to the end: fewer than the 8 that the host allows a call by default
+ * (`http_concurrent`).
+ */
+const AT_ONCE = 6;
 /** Methods whose requests may be sent again (RFC 9110, 9.2.2). */
 const REPEATABLE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"]);
 
 const dispose = (resource) => resource[Symbol.dispose]();
+
+/** How many requests have no response yet, and what sends those that wait for their turn. */
+let sent = 0;
+const queue = [];
+/** Responses that hold their request, because nothing has read them: each reads its body into memory. */
+const unread = [];
+
+/** Sends what waits as far as there is room, for which the oldest responses are read. */
+function sendQueued() {
+  while (queue.length > 0 && sent < AT_ONCE) {
+    while (unread.length > 0 && sent + unread.length >= AT_ONCE) unread[0]();
+    queue.shift()();
+  }
+}
 
 waitForOne = () => {
   const ready = new Set(poll(waiting.map(({ pollable }) => pollable)));
@@ -77,7 +96,13 @@ class Headers {
   }
 
   *entries() {
-    for (const name of this.keys()) yield [name, this.get(name)];
+    for (const name of this.keys()) {
+      if (name === "set-cookie") {
+        for (const value of this.getSetCookie()) yield [name, value];
+      } else {
+        yield [name, this.get(name)];
+      }
+    }
   }
 
   *values() {
@@ -110,7 +135,7 @@ class Response {
     this.statusText = statusText;
     this.headers = new Headers(headers);
     this.url = "";
-    this.#read = () => bodyBytes(body).bytes ?? new Uint8Array();
+    this.#read = () => bodyBytes(body).bytes?.slice() ?? new Uint8Array();
   }
 
   /** What a server answered; `read` reads its body. */
@@ -159,17 +184,37 @@ class Response {
 /** UTF-8 as text; what is not UTF-8 becomes U+FFFD. */
 function textOf(bytes) {
   if (bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf) bytes = bytes.subarray(3);
+  // In parts, because what decodes one takes many times its size.
   const parts = [];
-  for (let at = 0; at < bytes.length; at += 8192) {
-    parts.push(String.fromCharCode.apply(null, bytes.subarray(at, at + 8192)));
+  for (let at = 0, end; at < bytes.length; at = end) {
+    end = partEnd(bytes, at + 8192);
+    const part = bytes.subarray(at, end);
+    const latin = String.fromCharCode.apply(null, part);
+    if (!/[^\0-\x7f]/.test(latin)) {
+      parts.push(latin);
+      continue;
+    }
+    try {
+      parts.push(decodeURIComponent(escape(latin)));
+    } catch {
+      parts.push(lossy(part));
+    }
   }
-  const latin = parts.join("");
-  if (!/[^\0-\x7f]/.test(latin)) return latin;
-  try {
-    return decodeURIComponent(escape(latin));
-  } catch {
-    return lossy(bytes);
+  return parts.join("");
+}
+
+/** The end of a part at `end` or before it, where no character is cut. */
+function partEnd(bytes, end) {
+  if (end >= bytes.length) return bytes.length;
+  for (let back = 1; back <= 3; back++) {
+    const byte = bytes[end - back];
+    if (byte < 0x80) break;
+    if (byte >= 0xc0) {
+      const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+      return back < length ? end - back : end;
+    }
   }
+  return end;
 }
 
 /** The decoder of the Encoding Standard, for bytes that are not all UTF-8. */
@@ -240,7 +285,8 @@ function failed(method, url, code) {
       const origin = /^[^/]*\/\/[^/?#]*/.exec(url)[0];
       return failure(
         "fatal",
-        `${what} was not granted to this module; an operator can: toolhold modules grant MODULE --with-http ${origin}`,
+        `${what} was not granted to this module, or redirects to what was not; an operator can: toolhold modules ` +
+          `grant MODULE --with-http ${origin} (toolhold modules call names what was refused)`,
       );
     }
     case "destination-IP-prohibited":
@@ -256,11 +302,16 @@ function failed(method, url, code) {
         "correctable",
         `${url} redirects more often than the grant allows; ask for the address that it leads to`,
       );
+    case "connection-limit-reached":
+      return failure(
+        "fatal",
+        `${what} was not sent: this call reached its limit of requests (\`http_requests\`) or of requests at once ` +
+          "(`http_concurrent`)",
+      );
     case "DNS-timeout":
     case "destination-unavailable":
     case "connection-refused":
     case "connection-timeout":
-    case "connection-limit-reached":
       return failure("retryable", `${url} did not answer: ${said}`);
     case "connection-terminated":
     case "connection-read-timeout":
@@ -282,8 +333,14 @@ function brokeOff(method, url, why) {
   );
 }
 
-function fetch(input, init = {}) {
+function fetch(input, init) {
+  if (!isBuilt) throw new TypeError("fetch works within a call; the top level of a module runs during its build");
   return new Promise((resolve, reject) => {
+    init ??= {};
+    if ((init.redirect ?? "follow") !== "follow") {
+      throw new TypeError("fetch follows redirects as far as the module's grant says; `redirect` cannot change it");
+    }
+    if (init.signal) throw new TypeError("fetch takes no `signal`: a request ends with its call or by `http_timeout_ms`");
     const url = `${input}`;
     const { scheme, authority, path } = target(url);
     const method = `${init.method ?? "GET"}`.toUpperCase();
@@ -295,17 +352,25 @@ function fetch(input, init = {}) {
       // Without it the body is sent in chunks, which some servers do not read.
       headers.set("content-length", bytes.length);
     }
-    const pending = send(method, url, { scheme, authority, path, headers, bytes });
-    waiting.push({
-      pollable: pending.subscribe(),
-      ready: () => {
-        const answer = pending.get();
-        dispose(pending);
-        if (answer?.tag !== "ok") return reject(failure("fatal", `${method} ${url}: the host gave no response`));
-        if (answer.val.tag !== "ok") return reject(failed(method, url, answer.val.val));
-        resolve(received(method, url, answer.val.val));
-      },
+    const ready = (pending) => {
+      sent -= 1;
+      const answer = pending.get();
+      dispose(pending);
+      if (answer?.tag !== "ok") reject(failure("fatal", `${method} ${url}: the host gave no response`));
+      else if (answer.val.tag !== "ok") reject(failed(method, url, answer.val.val));
+      else resolve(received(method, url, answer.val.val));
+      sendQueued();
+    };
+    queue.push(() => {
+      try {
+        const pending = send(method, url, { scheme, authority, path, headers, bytes });
+        waiting.push({ pollable: pending.subscribe(), ready: () => ready(pending) });
+        sent += 1;
+      } catch (error) {
+        reject(error);
+      }
     });
+    sendQueued();
   });
 }
 
@@ -351,11 +416,41 @@ function received(method, url, incoming) {
   const fields = incoming.headers();
   const headers = fields.entries().map(([name, value]) => [name, textOf(value)]);
   dispose(fields);
-  return Response.received(incoming.status(), headers, url, () => {
+  const status = incoming.status();
+  if (method === "HEAD" || status === 204 || status === 304) {
+    dispose(incoming);
+    return Response.received(status, headers, url, () => new Uint8Array());
+  }
+  let result;
+  const load = () => {
+    if (result !== undefined) return;
+    unread.splice(unread.indexOf(load), 1);
+    try {
+      result = { bytes: bodyOf(method, url, incoming) };
+    } catch (error) {
+      result = { error };
+    }
+  };
+  unread.push(load);
+  return Response.received(status, headers, url, () => {
+    load();
+    const { bytes, error } = result;
+    result = {};
+    if (error !== undefined) throw error;
+    return bytes;
+  });
+}
+
+/** The whole body. The host counts the request as open until the last of these resources is gone. */
+function bodyOf(method, url, incoming) {
+  const chunks = [];
+  let size = 0;
+  const open = [incoming];
+  try {
     const body = incoming.consume();
+    open.unshift(body);
     const stream = body.stream();
-    const chunks = [];
-    let size = 0;
+    open.unshift(stream);
     for (;;) {
       let chunk;
       try {
@@ -371,17 +466,18 @@ function received(method, url, incoming) {
       }
       chunks.push(chunk);
     }
-    dispose(stream);
-    dispose(body);
-    dispose(incoming);
-    const bytes = new Uint8Array(size);
-    let at = 0;
-    for (const chunk of chunks) {
-      bytes.set(chunk, at);
-      at += chunk.length;
-    }
-    return bytes;
-  });
+  } finally {
+    // Children before their parents.
+    open.forEach(dispose);
+  }
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const [index, chunk] of chunks.entries()) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+    chunks[index] = undefined;
+  }
+  return bytes;
 }
 
 Object.assign(globalThis, { fetch, Headers, Response });

@@ -2,8 +2,11 @@
 //! for; `fetch`, `console` and promises in JavaScript; and `urllib.request` in Python.
 
 use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use wit_parser::{Resolve, WorldItem, WorldKey};
 
 use super::mention::mention;
@@ -41,9 +44,20 @@ const VERSION: &str = "@0.2.12";
 const UNKNOWN: &str = "@9.2.11";
 /// `wasi:http/types` for Python, whose bindings would give two interfaces `types` other names than modules import.
 const TYPES: &str = "httpt";
-/// What becomes of these names in the finished component, each as long as it was. The version is not the one that
-/// the interpreters import.
-const FINAL: [(&str, &str); 2] = [("@9.2.11", "@0.2.11"), ("/httpt@", "/types@")];
+/// What becomes of our imports in the finished component: names that are as long. The version is not one that the
+/// interpreters import.
+const FINAL: [(&str, &str); 7] = [
+    ("wasi:cli/stderr@9.2.11", "wasi:cli/stderr@0.2.11"),
+    ("wasi:http/httpt@9.2.11", "wasi:http/types@0.2.11"),
+    (
+        "wasi:http/outgoing-handler@9.2.11",
+        "wasi:http/outgoing-handler@0.2.11",
+    ),
+    ("wasi:http/types@9.2.11", "wasi:http/types@0.2.11"),
+    ("wasi:io/error@9.2.11", "wasi:io/error@0.2.11"),
+    ("wasi:io/poll@9.2.11", "wasi:io/poll@0.2.11"),
+    ("wasi:io/streams@9.2.11", "wasi:io/streams@0.2.11"),
+];
 
 /// What a world gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +73,7 @@ pub enum Extension {
 /// Writes the module's WIT and a world [`WORLD`] into the folder `wit` of `scratch`.
 pub fn wit(job: &Job<'_>, scratch: &Scratch, extension: Extension) -> Result<PathBuf, BuildError> {
     let folder = scratch.path().join("wit");
-    copy(&toolchain::wit(job)?, &folder, 0)?;
+    copy(&toolchain::wit(job)?, scratch)?;
     let (version, types) = match extension {
         Extension::Http => (VERSION, "types"),
         Extension::Python => (UNKNOWN, TYPES),
@@ -97,20 +111,58 @@ pub fn wit(job: &Job<'_>, scratch: &Scratch, extension: Extension) -> Result<Pat
     Ok(folder)
 }
 
-/// Deeper folders are no WIT: `deps` and a package's folder in it.
-const DEPTH: usize = 4;
+/// Most files and folders of a module's WIT, and most bytes of its texts together.
+const MOST_ENTRIES: usize = 1000;
+const MOST_BYTES: u64 = 8 << 20;
 
-fn copy(from: &Path, to: &Path, depth: usize) -> Result<(), BuildError> {
-    fs::create_dir_all(to).map_err(BuildError::io("create", to))?;
-    for path in Job::listed(from, "")? {
-        let Some(name) = path.file_name() else {
-            continue;
-        };
-        let target = to.join(name);
-        if path.is_file() {
-            fs::copy(&path, &target).map_err(BuildError::io("copy", &path))?;
-        } else if path.is_dir() && depth < DEPTH {
-            copy(&path, &target, depth + 1)?;
+/// Copies the texts of WIT in `from` (`*.wit`, `deps/*.wit`, `deps/*/*.wit`) to the folder `wit` of `scratch`. A link is
+/// an error: a module that others wrote could name any file of this machine.
+fn copy(from: &Path, scratch: &Scratch) -> Result<(), BuildError> {
+    let (Some(module), Some(name)) = (from.parent(), from.file_name()) else {
+        return Ok(());
+    };
+    let folder = Dir::open_ambient_dir(module, ambient_authority())
+        .and_then(|module| module.open_dir(name))
+        .map_err(BuildError::io("open", from))?;
+    let mut open = vec![(folder, PathBuf::new())];
+    let (mut entries, mut left) = (0, MOST_BYTES);
+    while let Some((folder, place)) = open.pop() {
+        let here = from.join(&place);
+        for entry in folder.entries().map_err(BuildError::io("list", &here))? {
+            let entry = entry.map_err(BuildError::io("list", &here))?;
+            entries += 1;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
+                continue;
+            };
+            let (path, place) = (here.join(name), place.join(name));
+            let refused = |why: String| BuildError::io("copy", &path)(io::Error::other(why));
+            if entries > MOST_ENTRIES {
+                return Err(refused(format!(
+                    "the WIT of a module has at most {MOST_ENTRIES} files and folders"
+                )));
+            }
+            let kind = entry.file_type().map_err(BuildError::io("read", &path))?;
+            let depth = place.components().count();
+            if kind.is_symlink() {
+                let why = "links are not followed; put the file or folder itself in its place";
+                return Err(refused(why.to_owned()));
+            } else if kind.is_dir() {
+                if name == "deps" || depth == 2 {
+                    let inner = entry.open_dir().map_err(BuildError::io("open", &path))?;
+                    open.push((inner, place));
+                }
+            } else if kind.is_file() && path.extension().is_some_and(|end| end == "wit") {
+                let file = entry.open().map_err(BuildError::io("open", &path))?;
+                let mut text = String::new();
+                let read = file.take(left + 1).read_to_string(&mut text);
+                let size = read.map_err(BuildError::io("read", &path))? as u64;
+                left = left.checked_sub(size).ok_or_else(|| {
+                    let most = MOST_BYTES >> 20;
+                    refused(format!("the WIT of a module has at most {most} MiB"))
+                })?;
+                scratch.write(&format!("wit/{}", place.display()), &text)?;
+            }
         }
     }
     Ok(())
@@ -141,6 +193,7 @@ pub fn entry(job: &Job<'_>, wit: &Path, has_fetch: bool) -> Result<String, Build
         ];
         text.extend(lines);
     }
+    text.push_str("isBuilt = true;\n");
     Ok(text)
 }
 
@@ -178,36 +231,61 @@ fn lower_camel(name: &str) -> String {
     camel
 }
 
-/// Gives the imports of a component that was built with [`UNKNOWN`] their [`FINAL`] names.
+/// Gives our imports in a component that was built with [`UNKNOWN`] their [`FINAL`] names.
 pub fn finish(component: &Path) -> Result<(), BuildError> {
     let mut bytes = fs::read(component).map_err(BuildError::io("read", component))?;
-    rename(&mut bytes);
+    rename(&mut bytes)
+        .and_then(|()| match wit_component::decode(&bytes) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{error:#}")),
+        })
+        .map_err(|reason| BuildError::Imports {
+            path: component.to_owned(),
+            reason,
+        })?;
     fs::write(component, bytes).map_err(BuildError::io("write", component))
 }
 
-/// Nothing of a component's own but the names of its imports is in the sections that are changed.
-fn rename(component: &mut [u8]) {
+/// Changes whole names in the sections of a component's own imports, and nothing else.
+fn rename(component: &mut [u8]) -> Result<(), String> {
     const HEADER: usize = 8;
     const IMPORTS: u8 = 10;
+    let cut = || "its sections cannot be read".to_owned();
     let mut at = HEADER;
     while let Some((&id, rest)) = component.get(at..).and_then(<[u8]>::split_first) {
-        let Some((size, length)) = leb128(rest) else {
-            return;
-        };
+        let (size, length) = leb128(rest).ok_or_else(cut)?;
         let start = at + 1 + length;
-        let Some(section) = start
-            .checked_add(size)
-            .and_then(|end| component.get_mut(start..end))
-        else {
-            return;
-        };
+        let end = start.checked_add(size).ok_or_else(cut)?;
+        let section = component.get_mut(start..end).ok_or_else(cut)?;
         if id == IMPORTS {
+            for (_, to) in FINAL {
+                if find(section, to).is_some() {
+                    return Err(format!(
+                        "its world imports `{to}` itself, which the build adds: import another version of 0.2"
+                    ));
+                }
+            }
             for (from, to) in FINAL {
-                replace(section, from.as_bytes(), to.as_bytes());
+                while let Some(place) = find(section, from) {
+                    let name = section.get_mut(place..place + to.len()).ok_or_else(cut)?;
+                    name.copy_from_slice(to.as_bytes());
+                }
             }
         }
-        at = start + size;
+        at = end;
     }
+    Ok(())
+}
+
+/// Where a whole name begins: its length stands before it, which no name contains.
+fn find(section: &[u8], name: &str) -> Option<usize> {
+    let length = u8::try_from(name.len()).ok()?;
+    let is_name = |bytes: &[u8]| {
+        let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
+        *first == length && rest == name.as_bytes()
+    };
+    let found = section.windows(name.len() + 1).position(is_name);
+    found.map(|at| at + 1)
 }
 
 /// A number and how many bytes it takes.
@@ -222,44 +300,106 @@ fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-fn replace(bytes: &mut [u8], from: &[u8], to: &[u8]) {
-    for at in 0..bytes.len() {
-        if let Some(found) = bytes.get_mut(at..at + from.len())
-            && found == from
-        {
-            found.copy_from_slice(to);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_the_versions_of_imports_are_changed() {
-        // A custom section, an import and a custom section, each with the same text.
-        let text = b"wasi:io/httpt@9.2.11";
-        let section = |id: u8| {
-            let mut bytes = vec![id, u8::try_from(text.len()).unwrap()];
-            bytes.extend(text);
-            bytes
-        };
-        let mut component = b"\0asm\x0d\0\x01\0".to_vec();
+    /// A custom section, imports and a custom section, each with the same names.
+    fn component(names: &[&str]) -> Vec<u8> {
+        let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
         for id in [0, 10, 0] {
-            component.extend(section(id));
+            let mut section = Vec::new();
+            for name in names {
+                section.push(u8::try_from(name.len()).unwrap());
+                section.extend(name.as_bytes());
+            }
+            bytes.extend([id, u8::try_from(section.len()).unwrap()]);
+            bytes.extend(section);
         }
-        rename(&mut component);
-        let changed = String::from_utf8_lossy(&component);
-        let found: Vec<_> = changed
-            .match_indices("io/")
-            .map(|(at, _)| &changed[at + 3..at + 15])
-            .collect();
-        assert_eq!(found, ["httpt@9.2.11", "types@0.2.11", "httpt@9.2.11"]);
-        // What is cut off is left as it is.
-        let mut cut = component[..component.len() - 3].to_vec();
-        rename(&mut cut);
-        assert_eq!(cut, component[..component.len() - 3]);
+        bytes
+    }
+
+    #[test]
+    fn only_the_names_of_our_own_imports_are_changed() {
+        let names = [
+            "wasi:http/httpt@9.2.11",
+            "acme:lib/httpt@1.0.0",
+            "acme:x/y@9.2.11",
+            "wasi:io/poll@9.2.110",
+        ];
+        let mut renamed = component(&names);
+        rename(&mut renamed).unwrap();
+        let text = String::from_utf8_lossy(&renamed);
+        assert_eq!(text.matches("wasi:http/types@0.2.11").count(), 1);
+        assert_eq!(text.matches(names[0]).count(), 2);
+        for kept in &names[1..] {
+            assert_eq!(text.matches(kept).count(), 3, "{kept}");
+        }
+        // What is cut off, or has a final name already, is no component that is published.
+        let cut = renamed.len() - 3;
+        assert!(rename(&mut renamed[..cut]).is_err());
+        let twice = rename(&mut component(&[
+            "wasi:io/poll@0.2.11",
+            "wasi:io/poll@9.2.11",
+        ]));
+        assert!(twice.unwrap_err().contains("`wasi:io/poll@0.2.11` itself"));
+    }
+
+    #[test]
+    fn only_texts_of_wit_are_copied_and_no_link_is_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("outside/secret.wit", "secret");
+        for path in ["w.wit", "deps/a.wit", "deps/b/b.wit"] {
+            write(&format!("module/wit/{path}"), path);
+        }
+        for path in ["notes.txt", ".hidden.wit", "other/o.wit", "deps/b/c/c.wit"] {
+            write(&format!("module/wit/{path}"), path);
+        }
+        let wit = root.path().join("module/wit");
+        let copied = || {
+            let scratch = Scratch::at(root.path().join("refused"));
+            copy(&wit, &scratch).map_err(|error| error.to_string())
+        };
+        let scratch = Scratch::at(root.path().join("scratch"));
+        copy(&wit, &scratch).unwrap();
+        let mut found = Vec::new();
+        let mut open = vec![scratch.path().to_owned()];
+        while let Some(folder) = open.pop() {
+            for path in fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+            {
+                if path.is_dir() {
+                    open.push(path);
+                } else {
+                    found.push(path.strip_prefix(scratch.path()).unwrap().to_owned());
+                }
+            }
+        }
+        found.sort();
+        let expected = ["wit/deps/a.wit", "wit/deps/b/b.wit", "wit/w.wit"];
+        assert_eq!(found, expected.map(PathBuf::from));
+
+        // A sparse file of any size.
+        let large = wit.join("large.wit");
+        fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+        assert!(copied().unwrap_err().contains("at most 8 MiB"));
+        fs::remove_file(&large).unwrap();
+        for place in ["wit/x.wit", "wit/deps/x", "wit/deps/b/x.wit"] {
+            let link = root.path().join("module").join(place);
+            std::os::unix::fs::symlink(root.path().join("outside"), &link).unwrap();
+            let error = copied().unwrap_err();
+            assert!(error.contains("links are not followed"), "{place}: {error}");
+            fs::remove_file(&link).unwrap();
+        }
+        fs::rename(&wit, root.path().join("module/w")).unwrap();
+        std::os::unix::fs::symlink(root.path().join("outside"), &wit).unwrap();
+        assert!(copied().unwrap_err().contains("cannot open"));
     }
 
     #[test]

@@ -12,6 +12,11 @@ const jobs = [];
 const waiting = [];
 let isCalled = false;
 let isScheduled = false;
+/** Whether the top level has run, which it does during the build. */
+let isBuilt = false;
+/** Rejected promises that nothing handles yet, with their reasons; no more than a person reads. */
+const unhandled = new Map();
+const MOST_UNHANDLED = 20;
 
 function enqueue(job) {
   jobs.push(job);
@@ -25,16 +30,16 @@ function enqueue(job) {
 }
 
 function runJobs() {
-  for (let index = 0; index < jobs.length; index++) {
-    const job = jobs[index];
-    jobs[index] = undefined;
-    try {
-      job();
-    } catch (error) {
-      console.error(error);
+  while (jobs.length > 0) {
+    // Taken out before they run: each may add others without end.
+    for (const job of jobs.splice(0)) {
+      try {
+        job();
+      } catch (error) {
+        console.error(error);
+      }
     }
   }
-  jobs.length = 0;
 }
 
 globalThis.queueMicrotask = (job) => {
@@ -65,6 +70,9 @@ class Promise {
     const settle = (state, value) => {
       this.#state = state;
       this.#value = value;
+      if (state === "rejected" && this.#reactions.length === 0 && unhandled.size < MOST_UNHANDLED) {
+        unhandled.set(this, value);
+      }
       for (const reaction of this.#reactions) enqueue(() => reaction(state, value));
       this.#reactions = [];
     };
@@ -113,6 +121,7 @@ class Promise {
         reject(error);
       }
     };
+    unhandled.delete(this);
     if (this.#state === "pending") this.#reactions.push(reaction);
     else enqueue(() => reaction(this.#state, this.#value));
     return promise;
@@ -162,18 +171,18 @@ class Promise {
   }
 
   static all(promises) {
-    return this.#gather(promises, (place) => [place]);
+    return Promise.#gather.call(this, promises, (place) => [place]);
   }
 
   static allSettled(promises) {
-    return this.#gather(promises, (place) => [
+    return Promise.#gather.call(this, promises, (place) => [
       (value) => place({ status: "fulfilled", value }),
       (reason) => place({ status: "rejected", reason }),
     ]);
   }
 
   static any(promises) {
-    return this.#gather(promises, (place, resolve) => [resolve, place], (reasons, _, reject) => {
+    return Promise.#gather.call(this, promises, (place, resolve) => [resolve, place], (reasons, _, reject) => {
       reject(new AggregateError(reasons, "all promises were rejected"));
     });
   }
@@ -211,8 +220,24 @@ class Promise {
 }
 globalThis.Promise = Promise;
 
-/** The result of a call: if it is a promise, what it settles to once everything that it waits for has happened. */
+/**
+ * The result of a call: if it is a promise, what it settles to. Requests that were not awaited are waited for too, or
+ * they would end with the call, perhaps before they were sent.
+ */
 function settled(result) {
+  try {
+    return awaited(result);
+  } finally {
+    while (jobs.length > 0 || waiting.length > 0) {
+      runJobs();
+      if (waiting.length > 0) waitForOne();
+    }
+    for (const reason of unhandled.values()) console.error("a rejected promise was not awaited:", reason);
+    unhandled.clear();
+  }
+}
+
+function awaited(result) {
   if (typeof result?.then !== "function") return result;
   let state;
   let value;
