@@ -60,6 +60,8 @@ pub struct ToolOutput {
     pub value: Value,
     /// Which of the call's output paths it picked, by returning a message instead of a value.
     pub output_path: Option<String>,
+    /// Whether this is only the name of its message: a result whose name is no place that is allowed is still a result.
+    pub is_named: bool,
 }
 
 impl From<Value> for ToolOutput {
@@ -67,6 +69,7 @@ impl From<Value> for ToolOutput {
         Self {
             value,
             output_path: None,
+            is_named: false,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Saved Requests at addresses that the operator granted (`requests.http`; docs/protocol.md, 6.1).
 //!
-//! A Request is fetched when a tool that names it is composed, before a model is asked. The record of the run has it
-//! as it was fetched, so a run that is replayed or resumed fetches nothing.
+//! A Request is fetched when a tool that names it is composed: for the tools of a run before its model is asked, and for
+//! those of a sub-agent when the call begins that starts it. What was composed is in the record, so a run that is
+//! replayed fetches nothing, and one that is resumed fetches only for sub-agents that had not begun, with new bounds of
+//! time and number. A digest pins one document and none of the addresses in it.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

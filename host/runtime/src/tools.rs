@@ -471,9 +471,11 @@ fn message_of(mut message: Value) -> Result<ToolOutput, ToolFailure> {
         (None, Some(Value::String(kind))) => Some(format!("†{kind}")),
         (None, _) => None,
     };
+    let is_named = path.is_none() && output_path.is_some();
     match message.get_mut("data") {
         Some(data) => Ok(ToolOutput {
             value: data.take(),
+            is_named,
             output_path,
         }),
         None => Err(wrong("it has no data")),

@@ -80,6 +80,7 @@ struct KeptContent {
     /// The value as JSON text, whose size is known.
     value: String,
     output_path: Option<String>,
+    is_named: bool,
     module: Option<String>,
     run: Uuid,
     call: String,
@@ -275,6 +276,7 @@ impl KeptContent {
             outcome: Ok(ToolOutput {
                 value: serde_json::from_str(&self.value).ok()?,
                 output_path: self.output_path.clone(),
+                is_named: self.is_named,
             }),
             usage: ToolUsage::default(),
             printed: Vec::new(),
@@ -407,6 +409,7 @@ impl ReadInProgress {
             at: Instant::now(),
             value: output.value.to_string(),
             output_path: output.output_path.clone(),
+            is_named: output.is_named,
             module: result.module.clone(),
             run: by.run,
             call: by.call.clone(),

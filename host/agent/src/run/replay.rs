@@ -313,6 +313,7 @@ fn input(event: &EventKind) -> Option<Input> {
                             [only] => Some(only.to_string()),
                             _ => None,
                         },
+                        is_named: false,
                     }),
                     ToolOutcome::Error(failure) => Err(failure.clone()),
                 },

@@ -337,13 +337,25 @@ async fn faults_are_rejected_and_told_to_the_model_in_all_contracts() {
         ] {
             let told = run(
                 request(contract, json!([advisor("first", "start")])),
-                [with(said.clone(), add()), output("done")],
+                match sum {
+                    // Without any vote, the reply goes back once.
+                    0.0 => vec![
+                        with(said.clone(), add()),
+                        with(said.clone(), add()),
+                        output("done"),
+                    ],
+                    _ => vec![with(said.clone(), add()), output("done")],
+                },
             )
             .await;
             let what = format!("{contract:?} {said}");
             let asked = told.asked(1);
+            let words = match sum {
+                0.0 => "no advisor voted",
+                _ => "Of the advisors: ",
+            };
             assert!(
-                asked.contains("Of the advisors: ") && asked.contains(fault),
+                asked.contains(words) && asked.replace('\\', "").contains(&fault.replace('\\', "")),
                 "{what}: {asked}"
             );
             let (_, council, tallies, _) = councils(&told)[0];
@@ -355,7 +367,7 @@ async fn faults_are_rejected_and_told_to_the_model_in_all_contracts() {
         // Nothing said at all.
         let told = run(
             request(contract, json!([advisor("first", "start")])),
-            [add(), output("done")],
+            [add(), add(), output("done")],
         )
         .await;
         assert!(told.asked(1).contains("gave no opinion"), "{contract:?}");

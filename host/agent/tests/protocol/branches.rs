@@ -292,4 +292,33 @@ fn a_returned_message_is_appended_where_its_author_opened_a_place() {
         assert_eq!(done.outcomes()[0].1, Ok(json!(1)), "{place}");
         assert_eq!(done.data("†inbox", None), json!({}), "{place}");
     }
+    // A restriction that any place satisfies opens none.
+    for restriction in [
+        json!({"pattern": "^†."}),
+        json!({"pattern": "†"}),
+        json!({"pattern": "^†.*"}),
+        json!({"pattern": "^†[a-z]+$"}),
+        json!({"maxLength": 200}),
+        json!({"minLength": 2}),
+    ] {
+        let mut context = fixture["context"].clone();
+        context[2]["tool"]["pick"]["properties"]["_outputPath"] = restriction.clone();
+        let replies = [
+            calls(json!([{"_tool": "pick", "to": "rules"}])),
+            output("filed"),
+        ];
+        let done = Play::new(&context, replies).run().unwrap();
+        assert_eq!(done.outcomes()[0].1, Ok(json!(1)), "{restriction}");
+        let rules = json!({"refunds": "ask first"});
+        assert_eq!(done.data("†rules", None), rules, "{restriction}");
+    }
+    // A message that has a name and asks for no place is a result all the same.
+    let replies = [
+        calls(json!([{"_tool": "pick", "name": "message"}])),
+        output("filed"),
+    ];
+    let mut context = fixture["context"].clone();
+    context[2]["tool"]["pick"]["properties"]["name"] = json!({"type": "string"});
+    let done = Play::new(&context, replies).run().unwrap();
+    assert_eq!(done.outcomes()[0].1, Ok(json!(1)));
 }

@@ -143,7 +143,7 @@ async fn a_call_waits_for_the_votes_while_the_reply_streams() {
     }
 }
 
-/// What the votes hold in one instance holds nothing up in another.
+/// What the votes hold in one instance holds no call of another.
 #[tokio::test]
 async fn each_instance_is_held_on_its_own() {
     let mut fixture = fixture();
@@ -330,13 +330,13 @@ async fn advisors_that_vote_first_make_no_call_and_leave_a_step_for_the_choice()
     // The only Request that there may be has the votes and the choice.
     let script = Script::new([Reply::of(
         Contract::Schema,
-        &json!({"advisors": fixture["opinions"], "calls": [], "output": "done"}),
+        &decided(&fixture, &json!([fixture["against"]])),
     )]);
     let mut request = asked(&fixture, Contract::Schema);
     request.settings.council = CouncilMode::TwoPhases;
     request.settings.max_steps = 1;
     let events = run(&driver(&script, cellar(&echo)), request).await;
-    assert_eq!(end(&events), ("output".into(), json!("done")));
+    assert_eq!(starts(&events), ["decant"]);
     assert_eq!(held(&events), [false]);
 }
 
@@ -404,4 +404,193 @@ async fn a_reply_that_breaks_off_before_its_votes_made_no_call() {
     .await;
     assert!(starts(&events).is_empty(), "{}", lines(&events));
     assert_eq!(end(&events), ("output".into(), json!("done")));
+    assert_eq!(held(&events), [false], "the vote was asked for again");
+}
+
+/// A call that the advisors favour and that cannot be made frees no other call.
+#[tokio::test]
+async fn a_favoured_call_that_cannot_be_made_frees_no_other() {
+    let fixture = fixture();
+    let against = &fixture["against"];
+    for broken in [
+        json!({"_tool": "taste"}),
+        json!({"_tool": "taste", "bottle": "†nothing"}),
+        json!({"_tool": "taste", "bottle": "1961", "_instance": "nobody's"}),
+        json!({"_tool": "taste", "bottle": "1961", "_outputPath": "†a ||"}),
+    ] {
+        for made in [json!([broken, against]), json!([against, broken])] {
+            let echo = Echo::default();
+            let script = Script::new([
+                Reply::of(Contract::Schema, &decided(&fixture, &made)),
+                Reply::of(Contract::Schema, &output("done")),
+            ]);
+            let asked = asked(&fixture, Contract::Schema);
+            let events = run(&driver(&script, cellar(&echo)), asked).await;
+            assert!(starts(&events).is_empty(), "{made}: {}", lines(&events));
+            assert_eq!(held(&events), [true], "{made}");
+            let told = script.told(1).replace('\\', "");
+            let decant = "the call of \"decant\" goes against the advisors";
+            assert!(told.contains(decant), "{made}: {told}");
+        }
+    }
+}
+
+/// Without an instance a call works on the data of all, so the votes of all instances judge it.
+#[tokio::test]
+async fn a_call_without_an_instance_does_not_escape_the_votes_of_the_instances() {
+    let mut fixture = fixture();
+    let context = fixture["context"].as_array_mut().unwrap();
+    context[0]["isInstanced"] = true.into();
+    context.remove(1);
+    for instance in ["red", "white"] {
+        context.push(
+            json!({"type": "data", "kind": "bottle", "data": instance, "_instance": instance}),
+        );
+    }
+    let says = |instance: &str| json!({"id": "cellar", "_instance": instance, "opinion": "o", "calls": "{\"taste\": 9, \"decant\": 1}"});
+    let first = json!({"advisors": [says("red"), says("white")], "calls": [fixture["against"]], "output": null});
+    let echo = Echo::default();
+    let script = Script::new([
+        Reply::of(Contract::Schema, &first),
+        Reply::of(Contract::Schema, &output("done")),
+    ]);
+    let asked = asked(&fixture, Contract::Schema);
+    let events = run(&driver(&script, cellar(&echo)), asked).await;
+    assert_eq!(outcomes(&events), ["decant: council"], "{}", lines(&events));
+    let told = script.told(1).replace('\\', "");
+    assert!(told.contains("\"taste\" 18, \"decant\" 2"), "{told}");
+}
+
+/// A call that is held was not tried: its step stays open, and the saved context has no error of it.
+#[tokio::test]
+async fn the_step_of_a_held_call_stays_open_in_the_plan() {
+    let mut fixture = fixture();
+    let plan = json!({"type": "plan", "plan": [fixture["against"]], "mode": "eager"});
+    fixture["context"].as_array_mut().unwrap().push(plan);
+    let echo = Echo::default();
+    let first = decided(&fixture, &json!([fixture["against"]]));
+    let script = Script::new([
+        Reply::of(Contract::Schema, &first),
+        Reply::of(Contract::Schema, &output("done")),
+    ]);
+    let asked = asked(&fixture, Contract::Schema);
+    let events = run(&driver(&script, cellar(&echo)), asked).await;
+    assert_eq!(held(&events), [true], "{}", lines(&events));
+    let told = script.told(1).replace('\\', "");
+    assert!(told.contains("open: {"), "{told}");
+    assert!(!told.contains("failed: {"), "{told}");
+}
+
+/// Where the model cannot be asked again, its call is made and recorded as one against the votes.
+#[tokio::test]
+async fn in_the_last_step_nothing_is_held() {
+    let fixture = fixture();
+    for finished in [Value::Null, json!("opened")] {
+        let mut only = decided(&fixture, &json!([fixture["against"]]));
+        only["output"] = finished.clone();
+        let echo = Echo::default();
+        let script = Script::new([Reply::of(Contract::Schema, &only)]);
+        let mut request = asked(&fixture, Contract::Schema);
+        request.settings.max_steps = 1;
+        request.settings.shape = toolhold_protocol::compose::Shape::Both;
+        let events = run(&driver(&script, cellar(&echo)), request).await;
+        assert_eq!(starts(&events), ["decant"], "{}", lines(&events));
+        assert_eq!(held(&events), [false]);
+        let flagged = |event: &Event| matches!(&event.kind, EventKind::Notice { message, .. } if message.contains("goes against the advisors"));
+        assert!(events.iter().any(flagged), "{}", lines(&events));
+        let reason = if finished.is_null() {
+            "max_steps"
+        } else {
+            "output"
+        };
+        assert_eq!(end(&events).0, reason);
+    }
+}
+
+/// Leaving the votes out does not switch the council off: the reply goes back once.
+#[tokio::test]
+async fn calls_without_votes_go_back_once() {
+    let fixture = fixture();
+    let spoilt = json!([
+        {"id": "cellar", "opinion": "o", "calls": "none"},
+        {"id": "guests", "opinion": "o", "calls": "none"},
+    ]);
+    for silent in [Value::Null, json!([]), spoilt] {
+        let first = json!({"advisors": silent, "calls": [fixture["against"]], "output": null});
+        let last = json!({"advisors": null, "calls": [], "output": "done"});
+        for second in [&decided(&fixture, &json!([fixture["favoured"]])), &first] {
+            let echo = Echo::default();
+            let replies = [&first, second, &last];
+            let script = Script::new(replies.map(|reply| Reply::of(Contract::Schema, reply)));
+            let asked = asked(&fixture, Contract::Schema);
+            let events = run(&driver(&script, cellar(&echo)), asked).await;
+            let told = script.told(1).replace('\\', "");
+            assert!(told.contains("no advisor voted"), "{silent}: {told}");
+            let made = if *second == first { "decant" } else { "taste" };
+            assert_eq!(starts(&events), [made], "{silent}: {}", lines(&events));
+            assert_eq!(held(&events), [false], "{silent}");
+            assert_eq!(end(&events), ("output".into(), json!("done")));
+        }
+    }
+}
+
+/// In two phases, an output that holds no opinion is no vote.
+#[tokio::test]
+async fn a_vote_without_an_opinion_is_asked_for_again() {
+    let fixture = fixture();
+    let echo = Echo::default();
+    let script = Script::new([
+        Reply::of(Contract::Schema, &output("done")),
+        Reply::of(Contract::Schema, &output(fixture["opinions"].clone())),
+        Reply::of(Contract::Schema, &output("done")),
+    ]);
+    let mut request = asked(&fixture, Contract::Schema);
+    request.settings.council = CouncilMode::TwoPhases;
+    let events = run(&driver(&script, cellar(&echo)), request).await;
+    assert!(script.told(1).contains("the advisors vote first"));
+    assert!(script.told(2).contains("The advisors have voted"));
+    assert_eq!(held(&events), [false], "{}", lines(&events));
+}
+
+/// What began before a reply broke off began by votes, or was chosen with them: the record has both.
+#[tokio::test]
+async fn a_reply_that_breaks_off_after_a_call_leaves_its_council_in_the_record() {
+    let fixture = fixture();
+    for mode in [CouncilMode::Hold, CouncilMode::TwoPhases] {
+        let again = json!({"_tool": "taste", "bottle": "1962"});
+        let vote = Reply::of(Contract::Schema, &output(fixture["opinions"].clone()));
+        let (first, chosen) = match mode {
+            CouncilMode::Hold => (
+                None,
+                decided(&fixture, &json!([fixture["favoured"], again])),
+            ),
+            CouncilMode::TwoPhases => (
+                Some(vote),
+                calls(json!([fixture["against"], fixture["against"]])),
+            ),
+        };
+        let broken = Reply::of(Contract::Schema, &chosen);
+        let deltas = broken.pieces();
+        let replies = first.into_iter().chain([
+            broken.breaking_after(deltas - 1),
+            Reply::of(Contract::Schema, &output("done")),
+        ]);
+        let script = Script::new(replies);
+        let echo = Echo::default();
+        let mut request = asked(&fixture, Contract::Schema);
+        request.settings.council = mode;
+        let events = run(&driver(&script, cellar(&echo)), request).await;
+        // Of the first reply that was used as a whole, advisors of the start are heard, too.
+        let councils = if mode == CouncilMode::Hold { 2 } else { 1 };
+        assert_eq!(held(&events), vec![false; councils], "{}", lines(&events));
+        let flagged = |event: &Event| matches!(&event.kind, EventKind::Notice { message, .. } if message.contains("goes against the advisors"));
+        let is_against = mode == CouncilMode::TwoPhases;
+        assert_eq!(
+            events.iter().any(flagged),
+            is_against,
+            "{mode:?}: {}",
+            lines(&events)
+        );
+        assert!(!starts(&events).is_empty(), "{}", lines(&events));
+    }
 }

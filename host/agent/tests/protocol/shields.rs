@@ -869,8 +869,13 @@ fn bodies(script: &Script) -> String {
 async fn names_of_instances_are_hidden_and_meant() {
     for contract in Contract::ALL {
         let call = json!({"_tool": "echo", "_instance": "<email_2>", "of": "<email_1>"});
+        let said = ["<email_2>", "<email_3>"]
+            .map(|name| json!({"id": "eye", "_instance": name, "opinion": "o", "calls": "{}"}));
         let script = Script::new([
-            Reply::of(contract, &json!({"calls": [call], "output": null})),
+            Reply::of(
+                contract,
+                &json!({"advisors": said, "calls": [call], "output": null}),
+            ),
             Reply::of(contract, &json!({"calls": [], "output": "done"})),
         ]);
         let echo = Echo::default();

@@ -86,11 +86,22 @@ impl Council {
     /// The votes for `instance`: those of the advisors that spoke for it, and of those that spoke
     /// for all, because what is said of all holds for each.
     pub fn tally(&self, instance: Option<&str>) -> Tally {
+        self.tally_of(instance, |own| own.is_none() || own == instance)
+    }
+
+    /// The votes that a call for `instance` is judged by. A call without an instance works on the data of all, so all
+    /// votes count.
+    fn call_tally(&self, instance: Option<&str>) -> Tally {
+        match instance {
+            Some(_) => self.tally(instance),
+            None => self.tally_of(None, |_| true),
+        }
+    }
+
+    fn tally_of(&self, instance: Option<&str>, counts: impl Fn(Option<&str>) -> bool) -> Tally {
         let mut ballots: BTreeMap<&str, Vec<Ballot>> = BTreeMap::new();
-        let heard = self.opinions.iter().filter(|opinion| {
-            opinion.instance.is_none() || opinion.instance.as_deref() == instance
-        });
-        for opinion in heard {
+        let opinions = self.opinions.iter();
+        for opinion in opinions.filter(|opinion| counts(opinion.instance.as_deref())) {
             for vote in &opinion.votes {
                 ballots.entry(&vote.tool).or_default().push(Ballot {
                     advisor: opinion.advisor.clone(),
@@ -126,9 +137,20 @@ impl Council {
         instances.into_iter().map(|one| self.tally(one)).collect()
     }
 
-    /// Whether another tool has a higher sum than `tool`, for `instance`.
-    pub fn is_against(&self, tool: &str, instance: Option<&str>) -> bool {
-        self.tally(instance).against(&[tool]).is_some()
+    /// The decision to call `tool`, if another tool has a higher sum, for `instance`.
+    pub fn against(&self, tool: &str, instance: Option<&str>) -> Option<DissentingChoice> {
+        self.call_tally(instance).against(&[tool])
+    }
+
+    /// The sums by which a call for `instance` is judged, in words.
+    pub fn sums(&self, instance: Option<&str>) -> String {
+        self.call_tally(instance).sums()
+    }
+
+    /// Whether no vote counts although the advisors should have voted, and did not say that they have no preference.
+    pub fn is_silent(&self) -> bool {
+        let mut opinions = self.opinions.iter();
+        !self.faults.is_empty() && opinions.all(|opinion| opinion.votes.is_empty())
     }
 
     /// Whether `calls`, each a tool and its instance, go against the votes: in some instance the
@@ -145,7 +167,7 @@ impl Council {
         }
         let against: Vec<_> = chosen
             .iter()
-            .filter_map(|(instance, tools)| self.tally(*instance).against(tools))
+            .filter_map(|(instance, tools)| self.call_tally(*instance).against(tools))
             .collect();
         let sentence = match against.as_slice() {
             [] => return None,
@@ -384,6 +406,26 @@ mod tests {
         assert_eq!(
             council.tally(Some("z")).outcome,
             council.tally(None).outcome
+        );
+    }
+
+    #[test]
+    fn a_call_for_all_instances_is_judged_by_all_votes() {
+        let council = council(&[
+            ("i", Some("x"), &[("a", 5.0), ("b", 1.0)]),
+            ("i", Some("y"), &[("a", 4.0)]),
+        ]);
+        let against = council.against("b", None).unwrap();
+        assert_eq!((against.sum, against.favoured.sum()), (1.0, Some(9.0)));
+        assert_eq!(council.against("a", None), None);
+        assert_eq!(council.dissent(&[("b", None)]).unwrap().against, [against]);
+        assert_eq!(council.sums(None), "\"a\" 9, \"b\" 1");
+        // The record has the sums of those who spoke for all on their own.
+        assert!(
+            council
+                .tallies()
+                .iter()
+                .all(|tally| tally.instance.is_some())
         );
     }
 

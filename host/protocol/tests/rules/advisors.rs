@@ -336,14 +336,15 @@ fn a_single_call_is_held_against_the_sums_and_many_sums_are_cut() {
         ("q", Some("x"), &[("b", 50.5)]),
     ]);
     for (tool, instance, is_against) in [
-        ("a", None, false),
-        ("b", None, true),
+        // Of all instances together, "b" got 90.5.
+        ("a", None, true),
+        ("b", None, false),
         ("none", None, true),
         ("a", Some("x"), true),
         ("b", Some("x"), false),
         ("b", Some("y"), true),
     ] {
-        let found = council.is_against(tool, instance);
+        let found = council.against(tool, instance).is_some();
         assert_eq!(found, is_against, "10.4: {tool} {instance:?}");
     }
     assert_eq!(council.tally(Some("x")).sums(), "\"b\" 90.5, \"a\" 70");
@@ -353,5 +354,5 @@ fn a_single_call_is_held_against_the_sums_and_many_sums_are_cut() {
     let sums = many.tally(None).sums();
     assert!(sums.ends_with("\"t19\" 1 and 10 more"), "{sums}");
     assert_eq!(self::council(&[]).tally(None).sums(), "none");
-    assert!(!self::council(&[]).is_against("a", None));
+    assert!(self::council(&[]).against("a", None).is_none());
 }

@@ -95,6 +95,28 @@ impl Machine {
         }
     }
 
+    /// Whether the call passes its checks as things stand: it waits for no reference, and its arguments fit. Shields and
+    /// people are asked later.
+    pub(super) fn can_be_made(&self, call: &Call) -> bool {
+        let (true, Some(bound)) = (self.wiring(call).is_ok(), self.tools.find(&call.tool)) else {
+            return false;
+        };
+        let checks = &self.tools.checks;
+        if bound.tool.is_latent() {
+            let references = reference::references(&call.arguments).unwrap_or_default();
+            let open: Vec<&str> = references.iter().map(|(at, _)| at.as_str()).collect();
+            let checked = checks.check_latent(&call.tool, &call.arguments, &open);
+            return call.output.is_some() && checked.is_ok();
+        }
+        let instance = call.instance.as_deref();
+        let Ok(arguments) = self.context.data.fill(&call.arguments, instance) else {
+            return false;
+        };
+        let repair = self.request.settings.repair;
+        let fitting = checks.fitting(&call.tool, arguments, repair);
+        fitting.is_ok_and(|(arguments, _)| checks.not_repeated(call, &arguments).is_ok())
+    }
+
     /// Begins every call that nothing holds up any more.
     pub(super) fn begin_unblocked(&mut self, effects: &mut Effects) {
         loop {

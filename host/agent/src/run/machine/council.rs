@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use toolhold_json::validate::cut;
-use toolhold_protocol::advisor::{self, CONSULT_ADVISOR, Council, Dissent, DissentingChoice};
+use toolhold_protocol::advisor::{self, CONSULT_ADVISOR, Council, Dissent};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::{Call, Solution};
@@ -28,8 +28,11 @@ const MAX_OPINION_CHARS: usize = 2_000;
 /// What is kept of councils from one reply to the next.
 #[derive(Debug, Default)]
 pub(super) struct CouncilState {
-    /// What was held, since the last reply of which nothing was. It is made if the model chooses it again.
+    /// What was held of the last reply. It is made if the model chooses it again.
     held: BTreeSet<Key>,
+    /// A reply was sent back because none of its advisors voted, and none has voted since. Then calls are made without
+    /// votes, so that a model that gives none can go on.
+    was_silent: bool,
     /// The votes that were cast in a Request of their own, until the model chose with them.
     counted: Option<Council>,
 }
@@ -47,27 +50,30 @@ pub(super) enum HeldDecision {
     Calls,
     /// A plan, as a whole, with the reason.
     Plan(String),
+    /// Everything, because no advisor voted, with the reason.
+    Votes(String),
 }
 
 /// The votes of a reply, and what of its calls they are against so far.
 #[derive(Debug)]
 pub(super) struct ReplyVotes {
     council: Council,
-    /// Instances of which a call has the highest sum: no later call changes that.
+    /// Instances of which a call that can be made has the highest sum: no later call changes that.
     agreed: BTreeSet<Option<String>>,
-    /// Instances of which every call has a lower sum than another tool.
+    /// Instances of which a call has a lower sum than another tool, and none has agreed so far.
     against: BTreeSet<Option<String>>,
 }
 
 impl ReplyVotes {
-    fn weigh(&mut self, call: &Call) {
+    /// A call that cannot be made frees no other call: otherwise one broken call would switch the council off.
+    fn weigh(&mut self, call: &Call, can_be_made: bool) {
         let instance = &call.instance;
         if self.agreed.contains(instance) {
             return;
         }
-        if self.council.is_against(&call.tool, instance.as_deref()) {
+        if is_against(&self.council, call) {
             self.against.insert(instance.clone());
-        } else {
+        } else if can_be_made {
             self.against.remove(instance);
             self.agreed.insert(instance.clone());
         }
@@ -78,10 +84,9 @@ impl Machine {
     /// Takes the next call of a reply in which advisors take part. It is opened when the votes are known and are
     /// against no call that waits.
     pub(super) fn await_votes(&mut self, call: Call, effects: &mut Effects) {
-        if self.is_weighed(&call)
-            && let Some(votes) = &mut self.step.votes
-        {
-            votes.weigh(&call);
+        let can_be_made = self.is_weighed(&call).then(|| self.can_be_made(&call));
+        if let (Some(can_be_made), Some(votes)) = (can_be_made, &mut self.step.votes) {
+            votes.weigh(&call, can_be_made);
         }
         self.step.awaiting.push(call);
         self.open_agreed(effects);
@@ -110,16 +115,17 @@ impl Machine {
         };
         let awaiting = self.step.awaiting.iter();
         for call in awaiting.filter(|call| self.is_weighed(call)) {
-            votes.weigh(call);
+            votes.weigh(call, self.can_be_made(call));
         }
         votes
     }
 
     /// Opens the calls that wait, if the votes are known and are against none of them. More calls of an instance
-    /// cannot make its decision worse, so what the model writes next does not change that.
+    /// cannot make its decision worse, so what the model writes next does not change that. All calls wait for all
+    /// instances, because calls begin in the order in which they are written.
     fn open_agreed(&mut self, effects: &mut Effects) {
         let votes = self.step.votes.as_ref();
-        if votes.is_some_and(|votes| votes.against.is_empty()) {
+        if votes.is_some_and(|votes| votes.against.is_empty() && !self.lacks_votes(votes)) {
             for call in std::mem::take(&mut self.step.awaiting) {
                 self.open(call, effects);
             }
@@ -129,6 +135,11 @@ impl Machine {
     /// Whether the votes can hold this call: it is a decision, and was not held before.
     fn is_weighed(&self, call: &Call) -> bool {
         self.is_decision(call) && !self.council.held.contains(&choice(call))
+    }
+
+    /// Whether the calls of a reply wait because no advisor voted, and the model can be told so.
+    fn lacks_votes(&self, votes: &ReplyVotes) -> bool {
+        votes.council.is_silent() && !self.council.was_silent && self.exhausted().is_none()
     }
 
     /// Whether votes are about such a call. One of the host's own tools only shows the model more, and one of a tool
@@ -142,7 +153,9 @@ impl Machine {
     /// Where the calls of this reply go against the votes.
     fn dissent(&self, council: &Council) -> Option<Dissent> {
         let calls = self.step.calls.calls();
-        let calls = calls.chain(&self.step.awaiting).chain(&self.step.planned);
+        let awaiting = self.step.awaiting.iter();
+        let awaiting = awaiting.filter(|call| is_against(council, call) || self.can_be_made(call));
+        let calls = calls.chain(awaiting).chain(&self.step.planned);
         let decisions = calls.filter(|call| self.is_decision(call));
         let chosen: Vec<(&str, Option<&str>)> = decisions
             .map(|call| (call.tool.as_str(), call.instance.as_deref()))
@@ -160,49 +173,71 @@ impl Machine {
         let votes = self.step.votes.take();
         let mut votes = votes.unwrap_or_else(|| self.votes(said));
         let planned = self.step.planned.iter();
+        // What of a plan cannot be made is found when it is checked as a whole.
         for call in planned.filter(|call| self.is_weighed(call)) {
-            votes.weigh(call);
+            votes.weigh(call, true);
         }
+        let mut calls = self.step.awaiting.iter().chain(&self.step.planned);
+        if self.lacks_votes(&votes) && calls.any(|call| self.is_decision(call)) {
+            self.council.was_silent = true;
+            return HeldDecision::Votes(unvoted(&votes.council));
+        }
+        self.council.was_silent &= votes.council.is_silent();
         let dissent = self.dissent(&votes.council);
-        let choices = dissent.iter().flat_map(|dissent| &dissent.against);
-        let reasons: BTreeMap<Option<String>, String> = choices
-            .filter(|choice| votes.against.contains(&choice.instance))
-            .map(|choice| (choice.instance.clone(), reason(&votes.council, choice)))
-            .collect();
+        // In the last Request the model cannot choose again: its calls are made, and recorded as against the votes.
+        let may_hold = self.exhausted().is_none();
         let awaiting = std::mem::take(&mut self.step.awaiting);
         let reason_of = |call: &Call| {
-            let reason = reasons.get(&call.instance)?;
-            self.is_weighed(call).then_some(reason)
+            let is_held =
+                may_hold && votes.against.contains(&call.instance) && self.is_weighed(call);
+            is_held.then(|| reason(&votes.council, call)).flatten()
         };
-        let planned = self.step.planned.iter();
-        let planned: Vec<Key> = planned
-            .filter(|call| reason_of(call).is_some())
-            .map(choice)
-            .collect();
+        let mut reasons = BTreeMap::new();
+        let mut held = BTreeSet::new();
+        for call in &self.step.planned {
+            if let Some(reason) = reason_of(call) {
+                reasons.entry(&call.instance).or_insert(reason);
+                held.insert(choice(call));
+            }
+        }
         let awaiting: Vec<(Call, Option<ToolFailure>)> = awaiting
             .into_iter()
             .map(|call| {
-                let refusal = reason_of(&call).map(|reason| refusal(reason));
+                let refusal = reason_of(&call).map(|reason| refusal(&reason));
                 (call, refusal)
             })
             .collect();
-        let held = awaiting.iter().filter(|(_, refusal)| refusal.is_some());
-        let held: Vec<Key> = held.map(|(call, _)| choice(call)).collect();
-        let told = match (planned.is_empty(), held.is_empty()) {
+        let refused = awaiting.iter().filter(|(_, refusal)| refusal.is_some());
+        held.extend(refused.map(|(call, _)| choice(call)));
+        let told = match (reasons.is_empty(), held.is_empty()) {
             (false, _) => HeldDecision::Plan(some_of(reasons.into_values())),
             (true, false) => HeldDecision::Calls,
             (true, true) => HeldDecision::Nothing,
         };
-        if matches!(told, HeldDecision::Nothing) {
-            self.council.held.clear();
-        }
-        self.council.held.extend(held.into_iter().chain(planned));
-        let is_held = !matches!(told, HeldDecision::Nothing);
-        self.tell_council(votes.council, dissent, is_held, effects);
+        self.tell_council(votes.council, dissent, !held.is_empty(), effects);
+        self.council.held = held;
         for (call, refusal) in awaiting {
             self.open_or_refuse(call, refusal, effects);
         }
         told
+    }
+
+    /// Only the calls of the reply that have begun are made. The votes by which they began are recorded, and calls that
+    /// still waited are not made.
+    pub(super) fn hear_part(&mut self, effects: &mut Effects) {
+        let waiting = std::mem::take(&mut self.step.awaiting).len();
+        if let Some(votes) = self.step.votes.take() {
+            let dissent = self.dissent(&votes.council);
+            self.tell_council(votes.council, dissent, false, effects);
+        } else if self.step.advisors.is_none() {
+            self.choose_with_votes(effects);
+        }
+        if waiting > 0 {
+            let note = format!(
+                "{waiting} more calls of that reply waited for the advisors' votes and were not made."
+            );
+            self.step.notes.push(note);
+        }
     }
 
     fn tell_council(
@@ -262,7 +297,9 @@ impl Machine {
 
     /// The advisors voted in a Request of their own: the next one has their opinions and the sums.
     pub(super) fn voted(&mut self, reply: &str, solution: Solution, effects: &mut Effects) {
-        let Some(said) = solution.output.or(solution.advisors) else {
+        let said = [solution.output, solution.advisors].into_iter().flatten();
+        let mut read = said.map(|said| self.votes(Some(&said)).council);
+        let Some(council) = read.find(|council| !council.opinions.is_empty()) else {
             let reason = "the advisors vote first: give the list of their opinions as your output, and no calls yet";
             return self.reject(reply, reason.into(), effects);
         };
@@ -270,7 +307,6 @@ impl Machine {
             let note = "The calls in that reply were not made, because the advisors vote first.";
             self.step.notes.push(note.into());
         }
-        let ReplyVotes { council, .. } = self.votes(Some(&said));
         let mut text = String::from("The advisors have voted.");
         for opinion in &council.opinions {
             let fields = Value::from(opinion.fields.clone()).to_string();
@@ -296,7 +332,8 @@ impl Machine {
     /// The reply that the votes of the Request before it were for: a decision against them is the model's, and is
     /// recorded.
     fn choose_with_votes(&mut self, effects: &mut Effects) {
-        if self.is_aside() {
+        // A candidate for the whole reply chooses as the run's own model would; one for a tool's call has no choice.
+        if self.forced().is_some() {
             return;
         }
         self.council.held.clear();
@@ -313,9 +350,25 @@ fn choice(call: &Call) -> Key {
     (call.tool.clone(), call.instance.clone())
 }
 
-fn reason(council: &Council, choice: &DissentingChoice) -> String {
-    let sums = council.tally(choice.instance.as_deref()).sums();
-    format!("{}. The sums of all votes: {sums}", choice.words())
+fn is_against(council: &Council, call: &Call) -> bool {
+    let against = council.against(&call.tool, call.instance.as_deref());
+    against.is_some()
+}
+
+/// Why the votes are against this very call.
+fn reason(council: &Council, call: &Call) -> Option<String> {
+    let choice = council.against(&call.tool, call.instance.as_deref())?;
+    let sums = council.sums(call.instance.as_deref());
+    Some(format!("{}. The sums of all votes: {sums}", choice.words()))
+}
+
+fn unvoted(council: &Council) -> String {
+    let faults: Vec<String> = council.faults.iter().map(ToString::to_string).collect();
+    format!(
+        "none of its calls was made, because no advisor voted ({}). Give the reply again with the opinions of the \
+         advisors, each with its votes in \"calls\"",
+        faults.join("; ")
+    )
 }
 
 /// Reasons of instances, as many as a message can hold.
@@ -330,8 +383,8 @@ fn some_of(reasons: impl ExactSizeIterator<Item = String>) -> String {
 
 fn refusal(reason: &str) -> ToolFailure {
     let message = format!(
-        "this call is held and was not made: {reason}. Make a call that the advisors favour; or make this one again if \
-         it is right all the same, and it is made then"
+        "this call is held and was not made: {reason}. Make a call that the advisors favour; or, if a call of this tool \
+         is right all the same, make it again, and it is made then"
     );
     ToolFailure::correctable(HELD, message)
 }

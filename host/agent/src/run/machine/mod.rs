@@ -158,6 +158,8 @@ struct StepState {
     votes: Option<council::ReplyVotes>,
     /// Calls that wait for it.
     awaiting: Vec<Call>,
+    /// Ids of the calls that they hold.
+    held: Vec<String>,
     moment: Moment,
     /// Whether the meta that this reply needs was read and accepted.
     has_meta: bool,

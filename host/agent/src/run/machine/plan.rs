@@ -166,7 +166,9 @@ impl Machine {
         if self.context.plan.is_none() {
             return;
         }
-        for one in answered {
+        // What is held was not tried: its step stays open.
+        let held = std::mem::take(&mut self.step.held);
+        for one in answered.iter().filter(|one| !held.contains(&one.call.id)) {
             let bound = self.tools.find(&one.call.tool);
             let execution = bound.map(|bound| &bound.tool.execution);
             // A question is no step, and neither is an unknown tool.

@@ -111,6 +111,7 @@ impl Machine {
             Err(reason) if self.has_acted() => {
                 let notice = self.unusable_reply(true, &reason);
                 effects.events.push(notice);
+                self.hear_part(effects);
                 self.count_partly_used(&completion.content, &reason, effects);
                 self.step.notes.push(format!(
                     "Of that reply only the calls above were made, because {reason}."
@@ -175,6 +176,7 @@ impl Machine {
         if !self.has_acted() || (is_last && !self.step.calls.hands_over()) {
             return self.finish(StopReason::Model, Value::Null, Some(failure), effects);
         }
+        self.hear_part(effects);
         let calls = self.step.calls.calls();
         let called: Vec<&str> = calls.map(|call| call.tool.as_str()).collect();
         let called = format!("calls of {}", called.join(", "));
@@ -326,8 +328,10 @@ impl Machine {
             HeldDecision::Plan(reason) => {
                 return self.hold_plan(&completion.content, &reason, effects);
             }
-            // The model gives it again, unless it cannot be asked again.
-            HeldDecision::Calls if self.step.output.is_some() && self.exhausted().is_none() => {
+            HeldDecision::Votes(reason) => {
+                return self.reject(&completion.content, reason, effects);
+            }
+            HeldDecision::Calls if self.step.output.is_some() => {
                 self.step.output = None;
                 let note = "Your output was not accepted, because calls beside it are held.";
                 self.step.notes.push(note.into());

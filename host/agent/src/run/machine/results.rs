@@ -20,6 +20,9 @@ use toolhold_protocol::turn::{Exchange, Turn};
 /// Maximum instances that a message names.
 const MAX_NAMED_INSTANCES: usize = 20;
 
+/// Places that no author names: a restriction that allows one of them opens none.
+const ANY_PLACES: [&str; 3] = ["†zzzz", "†zz9.zz9", "†zzzz.zzzz.zzzz"];
+
 /// The kind of failure of a call whose result cannot be written where the model wants it.
 pub(super) const WRITE: &str = "write";
 
@@ -116,8 +119,10 @@ impl Machine {
             Ok(ToolOutput { value, ..output })
         });
         let (outcome, written) = self.write(index, checked);
-        if let Err(failure) = &outcome {
-            self.context.write_failure(&call, failure);
+        match &outcome {
+            Err(failure) if failure.kind == HELD => self.step.held.push(call.id.clone()),
+            Err(failure) => self.context.write_failure(&call, failure),
+            Ok(_) => {}
         }
         let max = self.request.settings.result_chars;
         // Whose it is, before any of it is shown.
@@ -201,7 +206,11 @@ impl Machine {
         let picked = match &outcome {
             Ok(output) => match (own.wiring.target.as_ref(), output.output_path.as_deref()) {
                 (Some(target), Some(picked)) => pick(target, picked).map(Some),
-                (None, Some(picked)) => self.append(&own.call, picked),
+                (None, Some(picked)) => match self.append(&own.call, picked) {
+                    // The tool gave its message a name and asked for no place: the result stands.
+                    Err(_) if output.is_named => Ok(None),
+                    appended => appended,
+                },
                 (_, None) => Ok(None),
             },
             Err(_) => Ok(None),
@@ -248,12 +257,21 @@ impl Machine {
             return Ok(None);
         }
         let path = place(picked)?;
-        let call = Call {
-            output_path: Some(path.to_string()),
-            ..call.clone()
+        let allows = |place: String| {
+            let call = Call {
+                output_path: Some(place),
+                ..call.clone()
+            };
+            self.tools.checks.place(&call)
         };
-        let allowed = self.tools.checks.place(&call);
-        allowed.map_err(|failure| {
+        // A restriction that any place satisfies, such as a length, names no place that the tool may write to.
+        if ANY_PLACES
+            .iter()
+            .any(|place| allows((*place).to_owned()).is_ok())
+        {
+            return Ok(None);
+        }
+        allows(path.to_string()).map_err(|failure| {
             format!(
                 "the tool chose {path}, which its definition does not allow: {}",
                 failure.message

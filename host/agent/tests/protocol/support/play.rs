@@ -240,7 +240,16 @@ impl Activity for Pick {
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         let output_path = call.arguments["to"].as_str().map(|to| format!("†{to}"));
         let value = json!(1);
-        Box::pin(async move { result(Ok(ToolOutput { value, output_path })) })
+        // A message that has a name and no place.
+        let name = call.arguments["name"]
+            .as_str()
+            .map(|name| format!("†{name}"));
+        let output = ToolOutput {
+            value,
+            is_named: name.is_some(),
+            output_path: name.or(output_path),
+        };
+        Box::pin(async move { result(Ok(output)) })
     }
 }
 

@@ -99,6 +99,11 @@ impl Reply {
         self
     }
 
+    /// The number of its pieces.
+    pub fn pieces(&self) -> usize {
+        self.beats.len()
+    }
+
     /// Breaks off in the middle, after so many of its pieces.
     pub fn breaking_after(mut self, pieces: usize) -> Self {
         self.beats.truncate(pieces);
