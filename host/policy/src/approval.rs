@@ -113,6 +113,11 @@ impl Approval {
         }
     }
 
+    /// Whether it is the record of an approval that was taken back.
+    pub fn is_revoked(&self) -> bool {
+        self.digest == REVOKED
+    }
+
     /// One text for everything that an approval pins, so that a person approves exactly what was shown.
     /// SHA-256 in hex.
     pub fn etag(&self) -> String {
@@ -140,7 +145,7 @@ impl Approval {
     /// What differs in `now`; grants are compared if `grants_too`. Empty: it is what was approved.
     pub fn changes(&self, now: &Self, grants_too: bool) -> Vec<GrantChange> {
         let mut changes = Vec::new();
-        if self.digest == REVOKED {
+        if self.is_revoked() {
             return vec![GrantChange {
                 what: "its approval was revoked".into(),
                 before: None,
