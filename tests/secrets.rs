@@ -33,7 +33,7 @@ fn run(host: &Host, endpoint: &Endpoint, variables: &[(&str, &str)]) -> Finished
     // An address of one's own takes nothing from the preset, so the key and the dialect are said, too.
     host.write(
         ".config/toolhold/config.toml",
-        &format!(
+        format!(
             "[endpoints.openai]\nbase_url = {:?}\napi_key_env = \"OPENAI_API_KEY\"\ncontract = \"schema\"\n\
              fields = {{ max_tokens = \"max_completion_tokens\", temperature = \"\" }}\n",
             endpoint.base_url()

@@ -94,7 +94,7 @@ pub fn remove_unused(cache: &Path, unused_for: Duration) -> io::Result<Vec<Strin
 }
 
 /// After this long, nobody is making a folder any more.
-const UNFINISHED: Duration = Duration::from_secs(3600);
+const UNFINISHED: Duration = Duration::from_hours(1);
 
 /// Puts the modules at `folder` in one step, in place of what is there.
 fn make(all: &Path, folder: &Path) -> io::Result<()> {

@@ -304,7 +304,13 @@ fn a_decision_against_the_votes_is_flagged() {
         ("10.4", &plain, vec![("ConsultAdvisor", None)], None),
         ("10.4", &silent, vec![("d", None)], None),
         ("10.4", &instanced, vec![("a", x), ("b", y)], None),
-        ("10.4", &instanced, vec![("b", None)], None),
+        // It works on the data of all instances.
+        (
+            "10.4",
+            &instanced,
+            vec![("b", None)],
+            Some("the call of \"b\" goes against the advisors: it got 8, and \"a\" got 10.5"),
+        ),
         (
             "10.4",
             &instanced,

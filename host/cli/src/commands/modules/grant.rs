@@ -110,14 +110,13 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         Standing::Pending { changes }
             if changes.iter().all(|c| c.what.raw().starts_with("grant: ")) =>
         {
-            let fresh = changes.is_empty();
             let draft = Draft::module_approved("", &now.slot, &now.digest.to_string());
             store.audit(draft).await?;
             registry
                 .approve(&now, &now.etag())
                 .await
                 .context("it was granted, and not approved")?;
-            let with = if fresh {
+            let with = if now.grant().is_empty() {
                 "approved as it is"
             } else {
                 "approved with this grant"
