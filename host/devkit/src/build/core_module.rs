@@ -9,6 +9,9 @@ pub const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
 const CUSTOM: u8 = 0;
 /// How the names of DWARF's sections begin.
 const DEBUG: &[u8] = b".debug_";
+/// The section of names, and the part of it that has those of functions.
+const NAMES: &[u8] = b"name";
+const FUNCTION_NAMES: u8 = 1;
 
 /// The sections of a module, each with its id; none if it is not one.
 pub fn sections(module: &[u8]) -> Option<Vec<(u8, &[u8])>> {
@@ -45,14 +48,35 @@ fn without_debug(module: &[u8]) -> Option<Vec<u8>> {
     let mut out = MAGIC.to_vec();
     for (id, section) in sections(module)? {
         if id == CUSTOM {
-            let (_length, named) = unsigned(section)?;
-            if named.starts_with(DEBUG) {
+            let (length, named) = unsigned(section)?;
+            let (name, content) = named.split_at_checked(usize::try_from(length).ok()?)?;
+            if name.starts_with(DEBUG) {
+                continue;
+            }
+            if name == NAMES {
+                append(&mut out, id, &function_names(content)?)?;
                 continue;
             }
         }
         append(&mut out, id, section)?;
     }
     Some(out)
+}
+
+/// The section of names with those of functions alone. The module's own name is that of the file it was linked as, another
+/// one in each build.
+fn function_names(mut content: &[u8]) -> Option<Vec<u8>> {
+    let mut section = leb(u32::try_from(NAMES.len()).ok()?);
+    section.extend(NAMES);
+    while let Some((&id, after)) = content.split_first() {
+        let (size, after) = unsigned(after)?;
+        let (names, following) = after.split_at_checked(usize::try_from(size).ok()?)?;
+        if id == FUNCTION_NAMES {
+            append(&mut section, id, names)?;
+        }
+        content = following;
+    }
+    Some(section)
 }
 
 /// An unsigned LEB128 number of at most 32 bits, and what follows it.
@@ -82,27 +106,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_information_goes_and_names_stay() {
-        let custom = |name: &[u8]| {
+    fn debug_information_goes_and_names_of_functions_stay() {
+        let custom = |name: &[u8], content: &[u8]| {
             let mut section = leb(u32::try_from(name.len()).unwrap());
             section.extend(name);
-            section.extend([7; 200]);
+            section.extend(content);
             section
         };
-        let module = |names: &[&[u8]]| {
+        let module = |customs: &[(&[u8], &[u8])]| {
             let mut out = MAGIC.to_vec();
             append(&mut out, 5, &[1, 0, 1]).unwrap();
-            for name in names {
-                append(&mut out, CUSTOM, &custom(name)).unwrap();
+            for (name, content) in customs {
+                append(&mut out, CUSTOM, &custom(name, content)).unwrap();
             }
             out
         };
-        let built = module(&[b".debug_info", b"name", b".debug_line", b"producers"]);
-        assert_eq!(
-            without_debug(&built),
-            Some(module(&[b"name", b"producers"]))
-        );
+        let long = [7; 200];
+        let functions = [1, 4, 1, 0, 1, b'f'];
+        // The module's name, those of functions and those of locals.
+        let names = [&[0, 2, 1, b'm'][..], &functions, &[2, 1, 0]].concat();
+        let built = module(&[
+            (b".debug_info", &long),
+            (NAMES, &names),
+            (b".debug_line", &long),
+            (b"producers", &long),
+        ]);
+        let kept = module(&[(NAMES, &functions), (b"producers", &long)]);
+        assert_eq!(without_debug(&built), Some(kept));
         assert_eq!(without_debug(b"\0asm\x0d\0\x01\0"), None);
         assert_eq!(without_debug(&built[..built.len() - 1]), None);
+        assert_eq!(without_debug(&module(&[(NAMES, &[1, 9])])), None);
     }
 }
