@@ -240,7 +240,7 @@ fn a_module_that_cannot_be_loaded_is_not_tested() {
     );
 }
 
-/// Every module that ships, and the same tool in every language.
+/// Every module that ships, and the same tools in every language.
 #[test]
 fn shipped_modules_pass_their_tests() {
     let (mut tested, mut missing) = (0, Vec::new());
@@ -260,6 +260,10 @@ fn shipped_modules_pass_their_tests() {
             let place = place.to_str().expect("a path");
             let done: Finished = Host::new().run(&["--modules", place, "modules", "test", &name]);
             assert_eq!(done.code, Some(0), "{name}: {}{}", done.stdout, done.stderr);
+            // They show how requests are sent, to whatever server they are told: there is no example that holds.
+            if name.starts_with("fetch_") {
+                continue;
+            }
             // A test gives no HTTP.
             let mark = if ["http", "search"].contains(&&*name) {
                 "–"
