@@ -6,7 +6,8 @@
 //!
 //! Read [`FairQueue`] first, then [`FairRate`] (one rate that keys share), [`KeyedRate`] (a rate for each key) and
 //! [`SlidingWindow`] (an exact minute);
-//! [`Backoff`] is how long to wait between attempts, and [`MemoryCeiling`] what may be kept in memory at a time.
+//! [`Backoff`] is how long to wait between attempts, and [`MemoryCeiling`] what may be kept in memory at a time,
+//! which keys share.
 //!
 //! ```
 //! use std::time::Duration;
@@ -40,7 +41,7 @@ mod window;
 
 pub use backoff::Backoff;
 pub use fair_rate::FairRate;
-pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation};
+pub use memory::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
 pub use queue::{FairQueue, Lane, LaneKey, Permit, QueueRefusal};
 pub use rate::KeyedRate;
 pub use window::{SlidingWindow, WindowCharge};

@@ -7,7 +7,8 @@
 //! read it. A web page of another site cannot reach a local server through its user's browser.
 //!
 //! Read `server` first: [`serve`] accepts connections and applies everything else to them. `settings`
-//! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each.
+//! holds the bounds. `places` decides who is served; `body_timeout`, `write_timeout`, `lingering` and `unread` enforce one each;
+//! `kept_body` reads a body as a whole and counts its memory.
 //! `guard` is the check of `Host` and `Origin`, which a server calls itself, and `websocket` sends
 //! events over a WebSocket that counts as its connection. `source` tells clients apart by their
 //! addresses.
@@ -30,6 +31,7 @@
 mod body_timeout;
 mod busy_body;
 mod guard;
+mod kept_body;
 mod lingering;
 mod places;
 mod server;
@@ -42,5 +44,6 @@ mod write_timeout;
 
 pub use body_timeout::{BodyTooSlow, is_too_slow};
 pub use guard::{ForeignHeader, PageGuard, bearer};
+pub use kept_body::{KeptBody, KeptBodyError};
 pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, Settings};

@@ -11,5 +11,5 @@ mod regular;
 mod temporary;
 
 pub use directory::{Directory, DirectoryId, Resolution, open_folder};
-pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text};
+pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text, read_to_end};
 pub use temporary::{replace_in, temporary_folder, temporary_name};

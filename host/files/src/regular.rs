@@ -113,7 +113,11 @@ fn checked(file: File) -> io::Result<File> {
     }
 }
 
-fn read_to_end(file: File, most: u64) -> Result<Vec<u8>, ReadError> {
+/// Reads the rest of a file of at most `most` bytes, which [`open`] opened.
+///
+/// # Errors
+/// What the file system says; it has more bytes, or grew to more while it was read.
+pub fn read_to_end(file: File, most: u64) -> Result<Vec<u8>, ReadError> {
     let size = file.metadata()?.len();
     if size > most {
         return Err(ReadError::TooLarge { size, most });

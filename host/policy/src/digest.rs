@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use std::fmt;
+use std::{fmt, io};
 
 /// The SHA-256 of a component's bytes: what a module *is*.
 ///
@@ -22,6 +22,23 @@ impl Digest {
     /// The digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// The digest of all that `reader` gives, of which a piece at a time is in memory.
+    ///
+    /// # Errors
+    /// As the reader's.
+    pub fn of_reader(mut reader: impl io::Read) -> io::Result<Self> {
+        let mut hasher = Sha256::new();
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok(Self(hasher.finalize().into())),
+                Ok(read) => hasher.update(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// The 32 bytes of the digest.

@@ -65,7 +65,8 @@ pub enum CallError {
     KeptBytes { limit: u64 },
     /// The host keeps as much for all calls together as it may.
     #[error(
-        "the calls that run now keep all {ceiling} bytes of the host's memory that they may; try again later"
+        "calls and requests keep all of the host's memory that they may, which is {ceiling} bytes and a part of them for \
+         each caller; try again later"
     )]
     HostFull { ceiling: u64 },
     /// A file, directory or connection could not be opened, and the call failed after that.

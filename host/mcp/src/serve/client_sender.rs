@@ -3,7 +3,7 @@
 use super::mask::Mask;
 use super::revision::{RequestMetadata, level_name};
 use super::unread::{Outgoing, UnreadAnswers};
-use crate::rpc;
+use crate::rpc::{self, RpcError};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::future::Future;
@@ -39,6 +39,14 @@ impl ClientSender {
         let (queue, receiver) = mpsc::channel(messages);
         let answers = answers.clone();
         (Self { queue, answers }, receiver)
+    }
+
+    /// Waits until work on a request of the client may begin.
+    ///
+    /// # Errors
+    /// The client does not read.
+    pub async fn room(&self) -> Result<(), RpcError> {
+        self.answers.room().await
     }
 
     /// Sends a message that no request waits for; waits for room in the queue.
@@ -225,7 +233,7 @@ mod tests {
 
     async fn told(metadata: RequestMetadata, say: impl Fn(&dyn Listener)) -> Vec<Value> {
         let (client_sender, mut told) =
-            ClientSender::new(1_000, &UnreadAnswers::new(MemoryCeiling::new(1 << 20)));
+            ClientSender::new(1_000, &UnreadAnswers::new(&MemoryCeiling::new(1 << 20)));
         let (ear, heard) = guest_listener(&metadata).unwrap();
         let mask = Mask::default();
         forward_notes(
@@ -286,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn progress_that_does_not_grow_is_not_told() {
         let (client_sender, mut told) =
-            ClientSender::new(1_000, &UnreadAnswers::new(MemoryCeiling::new(1 << 20)));
+            ClientSender::new(1_000, &UnreadAnswers::new(&MemoryCeiling::new(1 << 20)));
         let metadata = metadata(None, Some(json!(1)));
         let (ear, heard) = guest_listener(&metadata).unwrap();
         let call = async {

@@ -70,7 +70,7 @@ impl Service {
     ) -> Self {
         let tools = modules.tools();
         let catalog = Catalog::new(tools, requests, allowed.as_deref(), &rules.mask, 1);
-        let answers = UnreadAnswers::new(modules.kept());
+        let answers = UnreadAnswers::new(&modules.kept());
         Self {
             modules,
             records,
@@ -159,7 +159,7 @@ impl Service {
         session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
     ) -> Result<Value, RpcError> {
-        self.answers.room().await?;
+        client_sender.room().await?;
         let RpcRequest { id, method, params } = request;
         let result = match (metadata.era, method.as_str()) {
             (_, "tools/list") => self.list(metadata.era, &params),

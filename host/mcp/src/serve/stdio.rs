@@ -409,7 +409,7 @@ mod tests {
                 Ok(())
             }
         }
-        let answers = UnreadAnswers::new(MemoryCeiling::new(1 << 20));
+        let answers = UnreadAnswers::new(&MemoryCeiling::new(1 << 20));
         let (client_sender, messages) = ClientSender::new(8, &answers);
         for message in ["a", "b", "c"] {
             client_sender.note(Bytes::from(message));

@@ -3,13 +3,16 @@
 //! A client that sends requests and reads no answer would have the server keep all of them. So work on a request
 //! begins only while there is room, and an answer for which there is none is replaced by an error that says so. What is
 //! kept counts with what the host keeps for calls (`modules.kept_bytes`), and so do requests while they are worked on.
+//! Clients, told apart by their addresses, have shares of both: one that reads nothing holds up itself.
 
+use super::revision::HERE;
 use crate::rpc::{self, INTERNAL_ERROR, Id, RpcError};
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use serde_json::Value;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,12 +20,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use toolhold_admission::{MemoryCeiling, MemoryReservation};
+use toolhold_admission::{MemoryCeiling, MemoryFull, MemoryReservation, MemoryShare};
 use toolhold_json::bounded;
 
 /// Most bytes of unread answers of all clients: enough for the largest results of a dozen calls.
 const MAX_UNREAD_BYTES: u64 = 64 << 20;
-/// No work begins beyond this: what is under way needs room, too.
+/// Beyond this no work begins for a client of which more is unread than it leaves free: what is under way needs room,
+/// too.
 const CROWDED_BYTES: u64 = MAX_UNREAD_BYTES / 2;
 /// How long a request waits for the clients to read.
 const ROOM_TIME: Duration = Duration::from_secs(20);
@@ -31,12 +35,13 @@ const SMALL_BYTES: usize = 4 << 10;
 /// What is passed on to a connection at a time; it asks for more when it has written that.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The unread answers of a server.
+/// The unread answers of a server's clients at one address.
 #[derive(Debug, Clone)]
 pub struct UnreadAnswers {
-    bytes: MemoryCeiling,
-    /// What the process keeps for all calls and clients.
-    kept: MemoryCeiling,
+    /// Of [`MAX_UNREAD_BYTES`].
+    bytes: MemoryShare,
+    /// Of what the process keeps for all calls and clients.
+    kept: MemoryShare,
     read: Arc<Notify>,
 }
 
@@ -58,13 +63,29 @@ struct UnreadBytes {
 }
 
 impl UnreadAnswers {
-    /// Answers that count in `kept`, too.
-    pub fn new(kept: MemoryCeiling) -> Self {
+    /// Answers to clients on this machine, that count in `kept`, too.
+    pub fn new(kept: &MemoryCeiling) -> Self {
+        let here = party(HERE);
         Self {
-            bytes: MemoryCeiling::new(MAX_UNREAD_BYTES),
-            kept,
+            bytes: MemoryCeiling::new(MAX_UNREAD_BYTES).of(here.clone()),
+            kept: kept.of(here),
             read: Arc::default(),
         }
+    }
+
+    /// Those to clients at `source`, with a share of their own.
+    pub fn of(&self, source: IpAddr) -> Self {
+        let source = party(source);
+        Self {
+            bytes: self.bytes.ceiling().of(source.clone()),
+            kept: self.kept.ceiling().of(source),
+            read: self.read.clone(),
+        }
+    }
+
+    /// The share of these clients of what the process keeps.
+    pub fn kept(&self) -> &MemoryShare {
+        &self.kept
     }
 
     /// The memory of a request's value, before it is read, until the work on it ends.
@@ -74,14 +95,10 @@ impl UnreadAnswers {
     pub fn reserve(&self, message: &[u8]) -> Result<RequestMemory, RpcError> {
         // What is too heavy for any request is refused by its reader.
         let weight = bounded::weigh(message).unwrap_or_default();
-        let reserved = self.kept.reserve(weight).map_err(|full| {
-            let reason = format!(
-                "nothing was done, because requests and calls take all {} bytes of memory that they may \
-                 (modules.kept_bytes); try again in a while",
-                full.ceiling
-            );
-            RpcError::new(INTERNAL_ERROR, reason)
-        })?;
+        let reserved = self
+            .kept
+            .reserve(weight)
+            .map_err(|full| RpcError::new(INTERNAL_ERROR, no_memory(full)))?;
         Ok(Arc::new(reserved))
     }
 
@@ -106,12 +123,12 @@ impl UnreadAnswers {
     /// Waits until work on a request may begin.
     ///
     /// # Errors
-    /// The clients do not read.
+    /// These clients do not read.
     pub async fn room(&self) -> Result<(), RpcError> {
         let read = async {
             loop {
                 let read = self.read.notified();
-                if self.bytes.taken() <= CROWDED_BYTES {
+                if self.bytes.ceiling().taken() <= CROWDED_BYTES || self.bytes.leaves_room() {
                     return;
                 }
                 read.await;
@@ -120,7 +137,7 @@ impl UnreadAnswers {
         timeout(ROOM_TIME, read).await.map_err(|_| {
             let reason = format!(
                 "nothing was done, because clients have not read {} bytes of answers; read them, and try again",
-                self.bytes.taken()
+                self.bytes.ceiling().taken()
             );
             RpcError::new(INTERNAL_ERROR, reason)
         })
@@ -148,6 +165,20 @@ impl UnreadAnswers {
             }
         }
     }
+}
+
+/// Names of keys contain no colon, so it is never a key.
+fn party(source: IpAddr) -> Arc<str> {
+    format!("mcp:{source}").into()
+}
+
+/// Why a request is not worked on, for its client.
+pub fn no_memory(full: MemoryFull) -> String {
+    format!(
+        "nothing was done, because requests and calls take all of {} bytes of memory that they may, or that those of one \
+         client may (modules.kept_bytes); try again in a while",
+        full.ceiling
+    )
 }
 
 impl Outgoing {
@@ -252,11 +283,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_read_is_bounded_and_said() {
-        let unread = UnreadAnswers::new(MemoryCeiling::new(1 << 30));
+        let unread = UnreadAnswers::new(&MemoryCeiling::new(1 << 30));
         let large = Ok(json!({"text": "x".repeat(10 << 20)}));
         let mut kept: Vec<_> = (0..3).map(|n| unread.reply(&id(n), &large)).collect();
         unread.room().await.unwrap();
-        kept.extend((3..6).map(|n| unread.reply(&id(n), &large)));
+        kept.extend((3..5).map(|n| unread.reply(&id(n), &large)));
+        assert!(unread.bytes.ceiling().taken() > 50 << 20);
         let refused = unread.room().await.unwrap_err();
         assert!(refused.message.contains("nothing was done"), "{refused:?}");
 
@@ -269,7 +301,7 @@ mod tests {
         );
         // What is small is always said.
         assert_eq!(text(&unread.reply(&id(7), &Ok(json!({}))))["id"], 7);
-        assert!(unread.bytes.taken() <= MAX_UNREAD_BYTES);
+        assert!(unread.bytes.ceiling().taken() <= MAX_UNREAD_BYTES);
 
         let waits = tokio::spawn({
             let unread = unread.clone();
@@ -280,15 +312,34 @@ mod tests {
         waits.await.unwrap().unwrap();
         assert_eq!(text(&unread.reply(&id(8), &large))["id"], 8);
         drop(kept);
-        assert_eq!(unread.bytes.taken(), 0);
+        assert_eq!(unread.bytes.ceiling().taken(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_holds_up_itself() {
+        let here = UnreadAnswers::new(&MemoryCeiling::new(1 << 30));
+        let greedy = here.of([192, 0, 2, 1].into());
+        let large = Ok(json!({"text": "x".repeat(1 << 20)}));
+        let kept: Vec<_> = (0..100).map(|n| greedy.reply(&id(n), &large)).collect();
+        assert!(here.bytes.ceiling().taken() > 50 << 20);
+        assert!(greedy.room().await.is_err());
+        // Another one, which reads, gets its answers as if there were no other.
+        let polite = here.of([192, 0, 2, 2].into());
+        for n in 0..20 {
+            polite.room().await.unwrap();
+            assert_eq!(text(&polite.reply(&id(n), &large))["id"], n);
+        }
+        drop(kept);
+        greedy.room().await.unwrap();
+        assert_eq!(here.bytes.ceiling().taken(), 0);
     }
 
     #[test]
     fn answers_and_requests_share_what_the_process_keeps() {
         let kept = MemoryCeiling::new(3 << 20);
-        let unread = UnreadAnswers::new(kept.clone());
+        let unread = UnreadAnswers::new(&kept);
         let large = Ok(json!({"text": "x".repeat(2 << 20)}));
-        let calls = kept.reserve(2 << 20).unwrap();
+        let calls = kept.of(party(HERE)).reserve(2 << 20).unwrap();
         assert!(unread.reply(&id(1), &large).len() < SMALL_BYTES);
         assert!(unread.message(vec![b'x'; 2 << 20].into()).is_none());
         // A small text may be the beginning of a large value.
@@ -309,25 +360,25 @@ mod tests {
         let worked_on = unread.reserve(&request.as_bytes()[..20_000]).unwrap();
         assert!(kept.taken() > 1 << 20);
         drop(worked_on);
-        assert_eq!((kept.taken(), unread.bytes.taken()), (0, 0));
+        assert_eq!((kept.taken(), unread.bytes.ceiling().taken()), (0, 0));
     }
 
     #[tokio::test]
     async fn an_answer_counts_until_it_was_taken() {
-        let unread = UnreadAnswers::new(MemoryCeiling::new(1 << 30));
+        let unread = UnreadAnswers::new(&MemoryCeiling::new(1 << 30));
         let large = Ok(json!({"text": "x".repeat(1 << 20)}));
         let replies = vec![unread.reply(&id(1), &large), unread.reply(&id(2), &large)];
         let one = replies[0].len();
         let batch = Outgoing::batch(replies).unwrap();
         assert_eq!(batch.len(), 2 * one + 3);
-        assert_eq!(unread.bytes.taken(), 2 * one as u64);
+        assert_eq!(unread.bytes.ceiling().taken(), 2 * one as u64);
         let event = batch.map(|message| [b"data: ", &message[..]].concat().into());
         let whole = event.len();
         let body = event.into_body();
         assert_eq!(body.size_hint().exact(), Some(whole as u64));
-        assert_eq!(unread.bytes.taken(), 2 * one as u64);
+        assert_eq!(unread.bytes.ceiling().taken(), 2 * one as u64);
         assert_eq!(to_bytes(body, usize::MAX).await.unwrap().len(), whole);
-        assert_eq!(unread.bytes.taken(), 0);
+        assert_eq!(unread.bytes.ceiling().taken(), 0);
         assert!(Outgoing::batch(Vec::new()).is_none());
     }
 }

@@ -148,7 +148,7 @@ mod tests {
             })),
         );
         assert!(batch.is_worked_on());
-        let answers = UnreadAnswers::new(MemoryCeiling::new(1 << 20));
+        let answers = UnreadAnswers::new(&MemoryCeiling::new(1 << 20));
         assert!(
             timeout(Duration::from_millis(1), batch.replies(&answers))
                 .await

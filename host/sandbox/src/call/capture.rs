@@ -162,7 +162,7 @@ mod tests {
             capture_bytes: 5,
             ..Limits::default()
         };
-        let gauge = Gauge::new(&limits, MemoryCeiling::new(0));
+        let gauge = Gauge::new(&limits, MemoryCeiling::new(0).of(""));
         let pipe = CapturePipe::new(&gauge, PrintStream::Stderr);
         pipe.accept(b"abc").unwrap();
         pipe.accept(b"defg").unwrap();

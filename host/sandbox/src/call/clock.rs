@@ -60,6 +60,11 @@ impl Clock {
         }
     }
 
+    /// For whom the call is made.
+    pub fn tenant(&self) -> Arc<str> {
+        self.tenant.clone()
+    }
+
     pub fn started(&self) -> Instant {
         self.started
     }

@@ -62,7 +62,7 @@ mod tests {
             kept_bytes: 100,
             ..Limits::default()
         };
-        let gauge = Gauge::new(&limits, ceiling.clone());
+        let gauge = Gauge::new(&limits, ceiling.of(""));
         let mut memory = HttpMemory::default();
         memory.made(&gauge, 1, 10).unwrap();
         memory.grown(1, 100, 30).unwrap();

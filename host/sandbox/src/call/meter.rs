@@ -4,7 +4,7 @@ use super::capture::Printed;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use toolhold_admission::{MemoryCeiling, MemoryFull, MemoryReservation};
+use toolhold_admission::{MemoryFull, MemoryReservation, MemoryShare};
 use toolhold_policy::CallError;
 use toolhold_policy::limits::Limits;
 use wasmtime::{ResourceLimiter, Result};
@@ -33,8 +33,8 @@ struct GaugeInner {
     moved: AtomicU64,
     kept_limit: u64,
     kept: AtomicU64,
-    /// Of all calls together.
-    ceiling: MemoryCeiling,
+    /// Of what all calls may keep together.
+    share: MemoryShare,
     refused: Mutex<Option<RefusedResource>>,
     /// Here, so that a call allocates once for all that it shares.
     printed: Printed,
@@ -68,7 +68,7 @@ pub struct TooMuchRandomness;
 pub enum KeptTooMuch {
     #[error("the host keeps more than {limit} bytes for the call")]
     Call { limit: u64 },
-    #[error("the host keeps all {ceiling} bytes that it may for calls")]
+    #[error("the host keeps all that it may for this caller, of {ceiling} bytes for all")]
     Host { ceiling: u64 },
 }
 
@@ -82,15 +82,15 @@ impl From<KeptTooMuch> for CallError {
 }
 
 impl Gauge {
-    /// For a call that may move `limits.host_bytes` and keep `limits.kept_bytes`, the latter under the `ceiling`
-    /// of all calls.
-    pub fn new(limits: &Limits, ceiling: MemoryCeiling) -> Self {
+    /// For a call that may move `limits.host_bytes` and keep `limits.kept_bytes`, the latter of its caller's and
+    /// module's `share` of what all calls may keep.
+    pub fn new(limits: &Limits, share: MemoryShare) -> Self {
         Self(Arc::new(GaugeInner {
             limit: limits.host_bytes,
             moved: AtomicU64::new(0),
             kept_limit: limits.kept_bytes,
             kept: AtomicU64::new(0),
-            ceiling,
+            share,
             refused: Mutex::default(),
             printed: Printed::new(limits.capture_bytes),
         }))
@@ -102,7 +102,7 @@ impl Gauge {
     /// The host may not keep so much more, for this call or for all.
     pub fn keep(&self, bytes: u64) -> Result<KeptBytes, KeptTooMuch> {
         self.take(bytes)?;
-        let reservation = self.0.ceiling.reserve(bytes).map_err(|full| {
+        let reservation = self.0.share.reserve(bytes).map_err(|full| {
             self.0.kept.fetch_sub(bytes, Ordering::Relaxed);
             self.full(full)
         })?;
@@ -268,6 +268,7 @@ impl ResourceLimiter for Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toolhold_admission::MemoryCeiling;
 
     fn limits(kept_bytes: u64) -> Limits {
         Limits {
@@ -278,26 +279,30 @@ mod tests {
 
     #[test]
     fn a_call_keeps_what_it_may_and_all_calls_what_they_may() {
-        let ceiling = MemoryCeiling::new(150);
-        let first = Gauge::new(&limits(100), ceiling.clone());
+        // Of 168 bytes, a caller that keeps much is left seven eighths.
+        let ceiling = MemoryCeiling::new(168);
+        let first = Gauge::new(&limits(100), ceiling.of("a"));
         let mut kept = first.keep(60).unwrap();
         kept.grow(30).unwrap();
         assert_eq!(kept.grow(11), Err(KeptTooMuch::Call { limit: 100 }));
         let refused = RefusedResource::KeptBytes { limit: 100 };
         assert_eq!(first.refused(), Some(refused));
-        let second = Gauge::new(&limits(100), ceiling.clone());
-        let mut other = second.keep(60).unwrap();
-        let full = KeptTooMuch::Host { ceiling: 150 };
+        let second = Gauge::new(&limits(100), ceiling.of("a"));
+        let mut other = second.keep(57).unwrap();
+        let full = KeptTooMuch::Host { ceiling: 168 };
         assert_eq!(other.grow(1), Err(full));
         assert_eq!(second.keep(1).unwrap_err(), full);
-        let refused = RefusedResource::HostFull { ceiling: 150 };
+        let refused = RefusedResource::HostFull { ceiling: 168 };
         assert_eq!(second.refused(), Some(refused));
         assert_eq!(
             (kept.bytes(), other.bytes(), ceiling.taken()),
-            (90, 60, 150)
+            (90, 57, 147)
         );
+        // Another caller's call goes on meanwhile.
+        let third = Gauge::new(&limits(100), ceiling.of("b"));
+        assert!(third.keep(10).is_ok());
         drop(kept);
-        other.grow(40).unwrap();
+        other.grow(43).unwrap();
         assert_eq!(ceiling.taken(), 100);
         drop(other);
         assert_eq!(ceiling.taken(), 0);

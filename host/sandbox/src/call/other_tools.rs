@@ -1,7 +1,8 @@
 //! Calls from one module to another's tools: what the sandbox checks before [`NestedCalls`] executes one.
 
-use super::meter::Gauge;
+use super::meter::{Gauge, KeptBytes};
 use serde_json::Value;
+use std::io;
 use std::sync::Arc;
 use toolhold_json::bounded;
 use toolhold_policy::restrictions::GrantRestrictions;
@@ -58,14 +59,14 @@ impl OtherTools {
     }
 
     /// Calls `tool` within what is left on the calling call's `clock`; the result as JSON text. The `gauge` of the
-    /// calling call counts the arguments.
+    /// calling call counts the arguments while the other tool runs, and then the text of the result.
     pub async fn call(
         &self,
         tool: &str,
         arguments: &str,
         clock: Arc<dyn CallClock>,
         gauge: &Gauge,
-    ) -> Result<String, CallError> {
+    ) -> Result<(String, KeptBytes), CallError> {
         let granted = self.granted(tool).ok_or_else(|| CallError::Denied {
             reason: format!("this module was not granted the tool {tool:?}"),
         })?;
@@ -77,7 +78,7 @@ impl OtherTools {
         let wrong = |reason| CallError::Arguments { reason };
         // Counted before it is read, and while the other tool runs.
         let weight = bounded::weigh(arguments.as_bytes()).map_err(|e| wrong(e.to_string()))?;
-        let _kept = gauge.keep(weight)?;
+        let held = gauge.keep(weight)?;
         let arguments: Value =
             serde_json::from_str(arguments).map_err(|error| wrong(error.to_string()))?;
         // The context and the reserved properties of the calling call stay with it: its scopes let values in for
@@ -97,9 +98,30 @@ impl OtherTools {
                 reason: format!("{} calls no other tools here", granted.tool),
             });
         };
-        let output = executor.call(call).await?;
-        Ok(output.into_value().to_string())
+        let output = executor.call(call).await?.into_value();
+        drop(held);
+        let kept = gauge.keep(text_bytes(&output))?;
+        Ok((output.to_string(), kept))
     }
+}
+
+/// The bytes of a value's JSON text, of which none is made.
+fn text_bytes(value: &Value) -> u64 {
+    struct Count(u64);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Cannot fail: a value is JSON, and counting takes all.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 #[cfg(test)]
@@ -133,7 +155,7 @@ mod tests {
             kept_bytes: 10_000,
             ..Limits::default()
         };
-        Gauge::new(&limits, MemoryCeiling::new(20_000))
+        Gauge::new(&limits, MemoryCeiling::new(20_000).of(""))
     }
 
     fn clock() -> Arc<dyn CallClock> {
@@ -163,7 +185,8 @@ mod tests {
         let text = tools
             .call("calculator.add", r#"{"a": 1}"#, clock(), &gauge())
             .await;
-        assert_eq!(text.unwrap(), r#"{"a":1}"#);
+        let (text, kept) = text.unwrap();
+        assert_eq!((text.as_str(), kept.bytes()), (r#"{"a":1}"#, 7));
         let calls = echo.0.lock().unwrap();
         let [call] = calls.as_slice() else {
             panic!("{calls:?}")

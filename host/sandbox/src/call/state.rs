@@ -2,7 +2,7 @@
 
 use super::capture::{CapturePipe, PrintStream};
 use super::http_memory::HttpMemory;
-use super::meter::{Gauge, Meter};
+use super::meter::{Gauge, KeptBytes, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
 use crate::denial_log::DenialLog;
@@ -33,6 +33,9 @@ pub struct CallState {
     pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
+    /// The host's memory of the last answer that the guest was given, until it surely has it: its own code finds the
+    /// place for it, and may take as long for that as the call does.
+    answer: Option<KeptBytes>,
     pub logs: LogBook,
     pub(crate) denials: DenialLog,
     pub(crate) clock: Arc<Clock>,
@@ -57,9 +60,11 @@ impl CallState {
             log_sink,
             descriptors,
             revocation,
+            module: (number, _),
             ..
         } = context;
-        let gauge = Gauge::new(limits, engine.kept().clone());
+        let share = engine.kept().of(clock.tenant()).for_module(number);
+        let gauge = Gauge::new(limits, share);
         let mut wasi = WasiCtxBuilder::new();
         wasi.stdout(CapturePipe::new(&gauge, PrintStream::Stdout))
             .stderr(CapturePipe::new(&gauge, PrintStream::Stderr))
@@ -84,6 +89,7 @@ impl CallState {
             current,
             meter: Meter::new(limits, gauge.clone()),
             gauge,
+            answer: None,
             logs: LogBook {
                 room: limits.capture_bytes,
                 least: granted.grant.log_level,
@@ -94,6 +100,18 @@ impl CallState {
             clock,
             revocation,
         })
+    }
+}
+
+impl CallState {
+    /// The guest gets an answer, which is counted until it makes the next host call that gives one.
+    pub fn answers(&mut self, kept: KeptBytes) {
+        self.answer = Some(kept);
+    }
+
+    /// The guest makes a host call, so it has the last answer.
+    pub fn answer_taken(&mut self) {
+        self.answer = None;
     }
 }
 

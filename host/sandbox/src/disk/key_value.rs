@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
-use toolhold_files::read_in;
+use toolhold_files::{open_in, read_to_end};
 
 /// Maximum bytes of a key: longer ones would not fit a file name.
 pub const MAX_KEY_BYTES: usize = 100;
@@ -24,6 +24,8 @@ const ENTRY_OVERHEAD_BYTES: u64 = 64;
 const MAX_KEYS_PER_NAMESPACE: usize = 10_000;
 /// How long a write waits for other writes to its namespace: each takes milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// A key in a listing besides its name: a place in a list that grows, and an allocation.
+const LISTED_KEY_BYTES: u64 = 64;
 /// Time between two tries to take the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(1);
 /// What is being written, no key's name. Only the holder of the lock writes it, and removes what a host that was
@@ -37,6 +39,8 @@ pub(crate) enum KeyValueError {
     Key,
     #[error("the namespace may hold {limit} bytes and {MAX_KEYS_PER_NAMESPACE} keys")]
     Quota { limit: u64 },
+    #[error("there is no room for what would be read")]
+    NoRoom,
     #[error("the host could not read or write it: {0}")]
     Io(#[from] io::Error),
 }
@@ -57,13 +61,28 @@ impl Namespace {
         Self { folder, limit }
     }
 
-    pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, KeyValueError> {
+    /// The value. It is read if there is `room` for its bytes.
+    pub fn get(
+        &self,
+        key: &str,
+        room: impl FnOnce(u64) -> bool,
+    ) -> Result<Option<Vec<u8>>, KeyValueError> {
         let name = file_name(key)?;
-        match read_in(&self.open()?, name.as_ref(), self.limit).map_err(io::Error::from) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
+        let file = match open_in(&self.open()?, name.as_ref()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let size = file.metadata()?.len();
+        if size > self.limit {
+            return Err(KeyValueError::Quota { limit: self.limit });
         }
+        if !room(size) {
+            return Err(KeyValueError::NoRoom);
+        }
+        // No more than was counted: a value is replaced as a whole, by another file.
+        let value = read_to_end(file, size).map_err(io::Error::from)?;
+        Ok(Some(value))
     }
 
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
@@ -73,7 +92,8 @@ impl Namespace {
         let full = KeyValueError::Quota { limit: self.limit };
         let mut total = cost(key.len(), value.len() as u64);
         let mut keys = 1;
-        for (other, bytes) in entries(&folder)? {
+        for entry in entries(&folder)? {
+            let (other, bytes) = entry?;
             if other != key {
                 total += cost(other.len(), bytes);
                 keys += 1;
@@ -102,13 +122,22 @@ impl Namespace {
         }
     }
 
-    /// The keys that begin with `prefix`, sorted.
-    pub fn keys(&self, prefix: &str) -> Result<Vec<String>, KeyValueError> {
-        let mut keys: Vec<_> = entries(&self.open()?)?
-            .into_iter()
-            .map(|(key, _)| key)
-            .filter(|key| key.starts_with(prefix))
-            .collect();
+    /// The keys that begin with `prefix`, sorted. They are read as far as there is `room` for their bytes.
+    pub fn keys(
+        &self,
+        prefix: &str,
+        mut room: impl FnMut(u64) -> bool,
+    ) -> Result<Vec<String>, KeyValueError> {
+        let mut keys = Vec::new();
+        for entry in entries(&self.open()?)? {
+            let (key, _) = entry?;
+            if key.starts_with(prefix) {
+                if !room(LISTED_KEY_BYTES + key.len() as u64) {
+                    return Err(KeyValueError::NoRoom);
+                }
+                keys.push(key);
+            }
+        }
         keys.sort();
         Ok(keys)
     }
@@ -143,20 +172,19 @@ fn cost(key: usize, value: u64) -> u64 {
     key as u64 + value + ENTRY_OVERHEAD_BYTES
 }
 
-/// Keys and the sizes of their values.
-fn entries(folder: &Dir) -> io::Result<Vec<(String, u64)>> {
-    let mut found = Vec::new();
-    for entry in folder.entries()? {
-        let entry = entry?;
-        let name = entry.file_name();
+/// Keys and the sizes of their values, as they are read.
+fn entries(folder: &Dir) -> io::Result<impl Iterator<Item = io::Result<(String, u64)>>> {
+    let entries = folder.entries()?;
+    Ok(entries.filter_map(|entry| {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
         // Anything else is a write under way.
-        if let Some(key) = name.to_str().and_then(key_of)
-            && let Ok(metadata) = entry.metadata()
-        {
-            found.push((key, metadata.len()));
-        }
-    }
-    Ok(found)
+        let key = entry.file_name().to_str().and_then(key_of)?;
+        let metadata = entry.metadata().ok()?;
+        Some(Ok((key, metadata.len())))
+    }))
 }
 
 fn file_name(key: &str) -> Result<String, KeyValueError> {
@@ -191,18 +219,49 @@ fn key_of(name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn all(_: u64) -> bool {
+        true
+    }
+
     #[test]
     fn values_are_kept_listed_and_deleted() {
         let root = tempfile::tempdir().unwrap();
         let space = Namespace::new(root.path(), "t", "notes", 1_000);
-        assert_eq!(space.get("a/../b").unwrap(), None);
+        assert_eq!(space.get("a/../b", all).unwrap(), None);
         space.set("a/../b", b"one").unwrap();
         space.set("a/../b", b"two").unwrap();
         space.set("ä", b"").unwrap();
-        assert_eq!(space.get("a/../b").unwrap().as_deref(), Some(&b"two"[..]));
-        assert_eq!(space.keys("").unwrap(), ["a/../b", "ä"]);
-        assert_eq!(space.keys("a").unwrap(), ["a/../b"]);
+        assert_eq!(
+            space.get("a/../b", all).unwrap().as_deref(),
+            Some(&b"two"[..])
+        );
+        assert_eq!(space.keys("", all).unwrap(), ["a/../b", "ä"]);
+        assert_eq!(space.keys("a", all).unwrap(), ["a/../b"]);
         assert!(space.delete("ä").unwrap() && !space.delete("ä").unwrap());
+    }
+
+    #[test]
+    fn nothing_is_read_that_there_is_no_room_for() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 2_000);
+        space.set("a", &[7; 300]).unwrap();
+        space.set("b", b"").unwrap();
+        let mut asked = Vec::new();
+        let refused = space.get("a", |bytes| {
+            asked.push(bytes);
+            false
+        });
+        assert!(matches!(refused, Err(KeyValueError::NoRoom)));
+        assert_eq!(asked, [300]);
+        assert_eq!(space.get("b", |bytes| bytes == 0).unwrap().unwrap(), b"");
+        assert_eq!(space.get("none", |_| false).unwrap(), None);
+        let mut left = 1;
+        let refused = space.keys("", |_| {
+            left -= 1;
+            left >= 0
+        });
+        assert!(matches!(refused, Err(KeyValueError::NoRoom)));
+        assert_eq!(space.keys("b", all).unwrap(), ["b"]);
     }
 
     #[test]
@@ -210,14 +269,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let space = |tenant| Namespace::new(root.path(), tenant, "n", 300);
         space("a").set("k", b"secret").unwrap();
-        assert_eq!(space("b").get("k").unwrap(), None);
+        assert_eq!(space("b").get("k", all).unwrap(), None);
         let full = space("a").set("l", &[0; 200]).unwrap_err();
         assert!(matches!(full, KeyValueError::Quota { limit: 300 }));
         space("b").set("l", &[0; 200]).unwrap();
         // Replacing a value frees the old one.
         space("b").set("l", &[1; 200]).unwrap();
         assert!(matches!(space("a").set("", b""), Err(KeyValueError::Key)));
-        assert!(space("a").get(&"k".repeat(101)).is_err());
+        assert!(space("a").get(&"k".repeat(101), all).is_err());
     }
 
     #[test]
@@ -231,8 +290,12 @@ mod tests {
                 writes.map(|write| write.join().unwrap())
             });
             let kept = kept.into_iter().filter(|kept| *kept).count();
-            assert_eq!((kept, space.keys("").unwrap().len()), (1, 1), "{round}");
-            for key in space.keys("").unwrap() {
+            assert_eq!(
+                (kept, space.keys("", all).unwrap().len()),
+                (1, 1),
+                "{round}"
+            );
+            for key in space.keys("", all).unwrap() {
                 assert!(space.delete(&key).unwrap());
             }
         }
@@ -246,10 +309,10 @@ mod tests {
         let path = space.folder.join(UNFINISHED);
         let mode = rustix::fs::Mode::RUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert_eq!(space.keys("").unwrap(), ["k"]);
+        assert_eq!(space.keys("", all).unwrap(), ["k"]);
         space.set("l", b"other").unwrap();
         assert!(!path.exists());
-        assert_eq!(space.keys("").unwrap(), ["k", "l"]);
+        assert_eq!(space.keys("", all).unwrap(), ["k", "l"]);
     }
 
     #[test]
@@ -274,6 +337,6 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let mode = rustix::fs::Mode::RUSR;
         rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        assert!(matches!(space.get("k"), Err(KeyValueError::Io(_))));
+        assert!(matches!(space.get("k", all), Err(KeyValueError::Io(_))));
     }
 }

@@ -88,6 +88,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
                 let at = fd.rep();
                 let length = buffer.len() as u64;
                 state.gauge.moved(length)?;
+                let _kept = state.gauge.keep(length)?;
                 let Some(quota) = state.files.quota(&fd) else {
                     let written =
                         HostDescriptor::write(&mut state.filesystem(), fd, buffer, offset).await;

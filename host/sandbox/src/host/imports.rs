@@ -4,6 +4,7 @@
 
 use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
 use crate::call::CallState;
+use crate::call::meter::KeptBytes;
 use crate::disk::key_value::{KeyValueError, Namespace};
 use key_value::KeyValueError as Denial;
 use toolhold_policy::{CallError, ErrorClass};
@@ -46,24 +47,34 @@ impl progress::Host for CallState {
 
 impl key_value::Host for CallState {
     async fn get(&mut self, key: String) -> Result<Option<Vec<u8>>, Denial> {
-        let value = self.with_namespace(move |space| space.get(&key)).await?;
+        let value = self
+            .with_namespace(move |space, kept| space.get(&key, |bytes| kept.grow(bytes).is_ok()))
+            .await?;
         self.count(value.as_ref().map_or(0, Vec::len))?;
         Ok(value)
     }
 
     async fn set(&mut self, key: String, value: Vec<u8>) -> Result<(), Denial> {
-        self.count(key.len() + value.len())?;
-        self.with_namespace(move |space| space.set(&key, &value))
-            .await
+        let bytes = key.len() + value.len();
+        self.count(bytes)?;
+        self.with_namespace(move |space, kept| {
+            // While other writes are waited for.
+            kept.grow(bytes as u64).map_err(|_| KeyValueError::NoRoom)?;
+            space.set(&key, &value)
+        })
+        .await
     }
 
     async fn delete(&mut self, key: String) -> Result<bool, Denial> {
-        self.with_namespace(move |space| space.delete(&key)).await
+        self.with_namespace(move |space, _| space.delete(&key))
+            .await
     }
 
     async fn keys(&mut self, prefix: String) -> Result<Vec<String>, Denial> {
         let keys = self
-            .with_namespace(move |space| space.keys(&prefix))
+            .with_namespace(move |space, kept| {
+                space.keys(&prefix, |bytes| kept.grow(bytes).is_ok())
+            })
             .await?;
         self.count(keys.iter().map(String::len).sum())?;
         Ok(keys)
@@ -71,22 +82,32 @@ impl key_value::Host for CallState {
 }
 
 impl CallState {
-    /// Runs `work` on the module's namespace, off the async threads.
+    /// Runs `work` on the module's namespace, off the async threads. What it counts as kept stays counted until the
+    /// guest has taken it.
     async fn with_namespace<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&Namespace) -> Result<T, KeyValueError> + Send + 'static,
+        work: impl FnOnce(&Namespace, &mut KeptBytes) -> Result<T, KeyValueError> + Send + 'static,
     ) -> Result<T, Denial> {
         self.revocation.check().map_err(|_| Denial::Denied)?;
         let Some(space) = self.key_value.clone() else {
             self.denials.key_value();
             return Err(Denial::Denied);
         };
-        tokio::task::spawn_blocking(move || work(&space))
+        self.answer_taken();
+        let kept = self.gauge.keep(0);
+        let mut kept = kept.map_err(|full| Denial::Other(full.to_string()))?;
+        let work = move || work(&space, &mut kept).map(|done| (done, kept));
+        tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| Denial::Other(error.to_string()))?
+            .map(|(done, kept)| {
+                self.answers(kept);
+                done
+            })
             .map_err(|error| match error {
                 KeyValueError::Key => Denial::InvalidKey,
                 KeyValueError::Quota { .. } => Denial::Quota,
+                full @ KeyValueError::NoRoom => Denial::Other(full.to_string()),
                 // The host's own paths are none of the guest's business.
                 KeyValueError::Io(error) => Denial::Other(error.kind().to_string()),
             })
@@ -112,6 +133,7 @@ impl secrets::Host for CallState {
 
 impl other_tools::Host for CallState {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
+        self.answer_taken();
         let (other_tools, clock) = (self.other_tools.clone(), self.clock.clone());
         let called = match self.revocation.check() {
             Ok(()) => {
@@ -126,7 +148,11 @@ impl other_tools::Host for CallState {
                 reason: revoked.to_string(),
             }),
         };
-        called.map_err(|error| types::ToolError {
+        let text = called.map(|(text, kept)| {
+            self.answers(kept);
+            text
+        });
+        text.map_err(|error| types::ToolError {
             class: match error.class() {
                 ErrorClass::Correctable => types::ErrorClass::Correctable,
                 ErrorClass::Retryable => types::ErrorClass::Retryable,

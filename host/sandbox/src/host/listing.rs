@@ -143,7 +143,7 @@ mod tests {
             kept_bytes,
             ..Limits::default()
         };
-        Gauge::new(&limits, ceiling.clone())
+        Gauge::new(&limits, ceiling.of(""))
     }
 
     #[test]

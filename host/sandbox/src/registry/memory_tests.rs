@@ -133,11 +133,11 @@ async fn fields_that_a_guest_holds_are_counted() {
 
 #[tokio::test]
 async fn all_calls_together_have_a_ceiling() {
-    let (registry, engine) = registry("web", FIELDS, 1 << 20, 500_000).await;
+    let (registry, engine) = registry("web", FIELDS, 1 << 20, 571_428).await;
     assert_eq!(call(&registry, "web.keep", 8).await.unwrap(), json!(0));
     let error = call(&registry, "web.keep", 9).await.unwrap_err();
     assert!(
-        matches!(error, CallError::HostFull { ceiling: 500_000 }),
+        matches!(error, CallError::HostFull { ceiling: 571_428 }),
         "{error}"
     );
     assert_eq!(error.kind(), "host_full");

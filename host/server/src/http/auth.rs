@@ -1,6 +1,7 @@
 //! Identifies the client of a request, and its rights.
 
 use crate::http::App;
+use crate::http::body::KeyName;
 use crate::http::error::ApiError;
 use crate::settings::Keys;
 use axum::extract::FromRequestParts;
@@ -92,6 +93,9 @@ impl FromRequestParts<App> for Client {
             let what = "more requests than this key may make in a minute";
             ApiError::too_many_in_a_minute(what, wait)
         })?;
+        parts
+            .extensions
+            .insert(KeyName(client.name.as_str().into()));
         Ok(client)
     }
 }

@@ -3,13 +3,14 @@
 use crate::http::App;
 use crate::http::error::ApiError;
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::Extensions;
 use axum::http::request::Parts;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
-use toolhold_admission::MemoryReservation;
+use std::sync::Arc;
+use toolhold_admission::{MemoryReservation, MemoryShare};
+use toolhold_connections::{KeptBody, KeptBodyError, source};
 use toolhold_json::bounded;
 
 /// A JSON body.
@@ -27,20 +28,13 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
 
     async fn from_request(request: Request, state: &App) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let request = Request::from_parts(parts.clone(), body);
-        let text = Bytes::from_request(request, state).await;
-        let text = text.map_err(JsonRejection::from)?;
+        let share = share(&parts.extensions, state);
+        let KeptBody { bytes, mut kept } = KeptBody::read(body, state.body_bytes, &share).await?;
         // Before it is read: the value of a small text may need a lot of memory.
-        let weight = bounded::weigh(&text);
+        let weight = bounded::weigh(&bytes);
         let weight = weight.map_err(|error| ApiError::payload_too_large(error.to_string()))?;
-        let kept = state.dispatcher.agents().registry().kept();
-        let kept = kept.reserve(weight).map_err(|full| {
-            ApiError::unavailable(format!(
-                "requests and calls take all {} bytes of memory that they may (modules.kept_bytes); try again in a while",
-                full.ceiling
-            ))
-        })?;
-        let request = Request::from_parts(parts, text.into());
+        kept.grow(weight).map_err(KeptBodyError::Full)?;
+        let request = Request::from_parts(parts, bytes.into());
         let Json(raw) = Json::<Value>::from_request(request, state).await?;
         let said = T::deserialize(&raw).map_err(|error| ApiError::invalid(error.to_string()))?;
         Ok(Self {
@@ -48,6 +42,38 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             raw,
             _kept: kept,
         })
+    }
+}
+
+/// The name of the key that a request came with, among the request's extensions once it is known.
+#[derive(Debug, Clone)]
+pub struct KeyName(pub Arc<str>);
+
+/// The memory that the process may keep for who sent a request: the share of its key, or of its address as long as no
+/// key is known.
+pub fn share(extensions: &Extensions, app: &App) -> MemoryShare {
+    let kept = app.dispatcher.agents().registry().kept();
+    match extensions.get::<KeyName>() {
+        Some(KeyName(name)) => kept.of(name.clone()),
+        // Names of keys contain no colon.
+        None => kept.of(format!("from:{}", source(extensions))),
+    }
+}
+
+impl From<KeptBodyError> for ApiError {
+    fn from(error: KeptBodyError) -> Self {
+        match error {
+            KeptBodyError::TooLong { most } => {
+                Self::payload_too_large(format!("the body has more than {most} bytes"))
+            }
+            KeptBodyError::TooSlow => Self::too_slow(),
+            KeptBodyError::Full(full) => Self::unavailable(format!(
+                "requests and calls take all of {} bytes of memory that they may, or that those of one key may \
+                 (modules.kept_bytes); try again in a while",
+                full.ceiling
+            )),
+            KeptBodyError::BrokeOff(error) => Self::invalid(format!("the body broke off: {error}")),
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub struct App {
     /// Requests of each key, by its name.
     pub key_rate: Arc<KeyedRate<String>>,
     pub keys: Keys,
+    /// Most bytes of a body that is JSON.
+    pub body_bytes: u64,
     /// The server listens on loopback only.
     pub is_local: bool,
     pub auth_throttle: Arc<AuthThrottle>,
@@ -75,6 +77,7 @@ impl App {
             uploads: serve.module_upload.then(uploads),
             key_rate: Arc::new(KeyedRate::per_minute(serve.key_requests_per_minute.into())),
             keys: serve.keys,
+            body_bytes: serve.body_bytes as u64,
             is_local: serve.listen.ip().is_loopback(),
             auth_throttle: Arc::new(AuthThrottle::new()),
             guard: Arc::new(PageGuard {

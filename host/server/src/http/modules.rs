@@ -2,12 +2,12 @@
 
 use crate::http::App;
 use crate::http::auth::Client;
-use crate::http::body::{Body, PathParam};
+use crate::http::body::{Body, PathParam, share};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::upload;
 use axum::Json;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -147,14 +147,15 @@ async fn bring(
     State(app): State<App>,
     client: Client,
     PathParam(slot): PathParam<String>,
-    headers: HeaderMap,
-    body: axum::body::Body,
+    request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     client.may(Scope::Admin)?;
     let uploads = app.uploads.as_ref().ok_or_else(|| {
         ApiError::forbidden("modules cannot be brought here; the operator allows it with serve.module_upload = true")
     })?;
-    let upload = upload::read(&app, &slot, &headers, body).await?;
+    let (parts, body) = request.into_parts();
+    let share = share(&parts.extensions, &app);
+    let upload = upload::read(&app, &slot, &parts.headers, body, &share).await?;
     let (module, is_new) = uploads.take(&app, &client, upload).await?;
     let status = if is_new {
         StatusCode::CREATED

@@ -4,13 +4,14 @@
 use crate::http::App;
 use crate::http::auth::Client;
 use crate::http::error::ApiError;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, header};
-use futures_util::StreamExt as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use toolhold_connections::is_too_slow;
+use toolhold_admission::{MemoryReservation, MemoryShare};
+use toolhold_connections::{KeptBody, KeptBodyError};
 use toolhold_files::Links;
 use toolhold_policy::Digest;
 use toolhold_runtime::install;
@@ -23,7 +24,9 @@ use toolhold_storage::Draft;
 pub struct Upload {
     /// `NAME` or `NAME@VERSION`
     slot: String,
-    component: Vec<u8>,
+    component: Bytes,
+    /// The memory of the component.
+    kept: MemoryReservation,
     /// Digest (hex) of the component that the upload replaces.
     replaces: Option<String>,
 }
@@ -38,6 +41,7 @@ pub async fn read(
     slot: &str,
     headers: &HeaderMap,
     body: Body,
+    share: &MemoryShare,
 ) -> Result<Upload, ApiError> {
     if !is_slot(slot) {
         return Err(ApiError::invalid(
@@ -59,33 +63,17 @@ pub async fn read(
         .registry()
         .policy()
         .component_bytes(name);
-    let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let too_large = || {
-        ApiError::payload_too_large(format!(
+    let read = KeptBody::read(body, most, share).await;
+    let KeptBody { bytes, kept } = read.map_err(|error| match error {
+        KeptBodyError::TooLong { most } => ApiError::payload_too_large(format!(
             "a component may have {most} bytes; the operator may raise component_bytes under [limits] or [module.{name}.limits]"
-        ))
-    };
-    if said.is_some_and(|said: u64| said > most) {
-        return Err(too_large());
-    }
-    let mut component = Vec::new();
-    let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| {
-            if is_too_slow(&error) {
-                ApiError::too_slow()
-            } else {
-                ApiError::invalid(format!("the body broke off: {error}"))
-            }
-        })?;
-        if (component.len() + piece.len()) as u64 > most {
-            return Err(too_large());
-        }
-        component.extend_from_slice(&piece);
-    }
+        )),
+        error => error.into(),
+    })?;
     Ok(Upload {
         slot: slot.to_owned(),
-        component,
+        component: bytes,
+        kept,
         replaces,
     })
 }
@@ -139,6 +127,7 @@ impl Uploads {
         let Upload {
             slot,
             component,
+            mut kept,
             replaces,
         } = upload;
         let _turn = self.turn.lock().await;
@@ -149,7 +138,10 @@ impl Uploads {
 
         let registry = app.dispatcher.agents().registry();
         let log = |event: LoadEvent| tracing::info!(?event, "modules");
-        let examined = registry.examine(&self.folder, &slot, component.clone(), &log);
+        // Loading keeps the component that it is given.
+        kept.grow(component.len() as u64)
+            .map_err(KeptBodyError::Full)?;
+        let examined = registry.examine(&self.folder, &slot, component.to_vec(), &log);
         let digest = examined.await.map_err(refused)?.digest;
         let draft = Draft::module_uploaded(owner, &slot, &digest.to_string(), replaces.as_deref());
         // Logged first: the audit log has every stored component.
@@ -202,6 +194,16 @@ fn free(folder: &Path, slot: &str, replaces: Option<&str>) -> Result<PathBuf, Ap
 /// Maximum bytes of a component that is replaced: its digest is that of all of it. Much larger than one that loads.
 const MAX_REPLACED_BYTES: u64 = 1 << 30;
 
+/// The digest of a file, of which a piece at a time is in memory.
+fn digest_of(path: &Path) -> io::Result<Digest> {
+    let file = toolhold_files::open(path, Links::Refuse)?;
+    if file.metadata()?.len() > MAX_REPLACED_BYTES {
+        let reason = format!("it has more than {MAX_REPLACED_BYTES} bytes");
+        return Err(io::Error::other(reason));
+    }
+    Digest::of_reader(file.take(MAX_REPLACED_BYTES))
+}
+
 /// The target of the component, and the digest of the present file.
 fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiError> {
     match install::place(folder, slot) {
@@ -211,10 +213,9 @@ fn found(folder: &Path, slot: &str) -> Result<(PathBuf, Option<Digest>), ApiErro
         ))),
         InstallPlace::Taken(place) => {
             let is_file = place.symlink_metadata().is_ok_and(|it| it.is_file());
-            let read = || toolhold_files::read(&place, MAX_REPLACED_BYTES, Links::Refuse);
-            let bytes = is_file.then(read).transpose();
-            match bytes.map_err(|error| ApiError::internal(&error))? {
-                Some(bytes) => Ok((place, Some(Digest::of(&bytes)))),
+            let digest = is_file.then(|| digest_of(&place)).transpose();
+            match digest.map_err(|error| ApiError::internal(&error))? {
+                Some(digest) => Ok((place, Some(digest))),
                 None => Err(ApiError::conflict(format!(
                     "{slot}.wasm of the modules folder is no plain file, and is not replaced"
                 ))),

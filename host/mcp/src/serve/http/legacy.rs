@@ -70,7 +70,7 @@ pub async fn batch(
     if let Err(error) = Batch::may_come(Some(&held.session)) {
         return reply::error(StatusCode::BAD_REQUEST, None, error);
     }
-    let answers = &endpoint.service.answers;
+    let answers = &endpoint.answers(head);
     let (client_sender, said) = reply::message_channel(answers);
     let mut batch = Batch::default();
     for message in messages {
@@ -143,7 +143,7 @@ async fn request_of(
         Err(error) => return reply::error(StatusCode::OK, Some(&id), error),
     };
     let streams = accepts(&head.headers, "text/event-stream");
-    let answers = &endpoint.service.answers;
+    let answers = &endpoint.answers(head);
     let work = RequestWork::begin(id, answers, streams, false, |client_sender| {
         begun.work(client_sender)
     });

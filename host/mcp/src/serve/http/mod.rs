@@ -15,9 +15,10 @@ pub use connections::{Bound, serve};
 
 use super::revision::RequestMetadata;
 use super::service::Service;
+use super::unread::{UnreadAnswers, no_memory};
 use crate::rpc::{self, INVALID_REQUEST, RpcError, Transmission};
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
@@ -28,7 +29,7 @@ use guard::HttpGuard;
 use opentelemetry::trace::TraceContextExt as _;
 use sessions::Sessions;
 use std::sync::Arc;
-use toolhold_connections::{is_too_slow, source};
+use toolhold_connections::{KeptBody, KeptBodyError, source};
 use toolhold_telemetry as telemetry;
 
 /// The process is alive. It needs no token and tells nothing else.
@@ -48,6 +49,13 @@ struct HttpEndpoint {
     id: Arc<str>,
 }
 
+impl HttpEndpoint {
+    /// The answers to the clients of a request's address.
+    fn answers(&self, head: &Parts) -> UnreadAnswers {
+        self.service.answers.of(source(&head.extensions))
+    }
+}
+
 fn router(endpoint: Arc<HttpEndpoint>) -> Router {
     Router::new()
         .route("/mcp", any(answer))
@@ -63,8 +71,8 @@ async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> 
         return refused.into_response();
     }
     match head.method {
-        Method::POST => match read(&endpoint, headers, body).await {
-            Ok(body) => post(&endpoint, &head, &body).await,
+        Method::POST => match read(&endpoint, &head, body).await {
+            Ok(body) => post(&endpoint, &head, &body.bytes).await,
             Err(refused) => refused.into_response(),
         },
         Method::GET => legacy::stream(&endpoint, headers).into_response(),
@@ -79,9 +87,10 @@ async fn answer(State(endpoint): State<Arc<HttpEndpoint>>, request: Request) -> 
 /// The body of a message, if it has an accepted type and size.
 async fn read(
     endpoint: &HttpEndpoint,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Body,
-) -> Result<Bytes, HttpRejection> {
+) -> Result<KeptBody, HttpRejection> {
+    let headers = &head.headers;
     let kind = headers
         .get(CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
@@ -102,24 +111,26 @@ async fn read(
         let reason = format!("a message has at most {most} bytes (mcp_server.message_bytes)");
         HttpRejection::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     };
-    // Refused from the length header, without reading the body.
-    if body.size_hint().lower() > u64::try_from(most).unwrap_or(u64::MAX) {
-        return Err(too_long());
-    }
-    to_bytes(body, most).await.map_err(|error| {
-        if is_too_slow(&error) {
+    let answers = endpoint.answers(head);
+    let bytes = u64::try_from(most).unwrap_or(u64::MAX);
+    let read = KeptBody::read(body, bytes, answers.kept()).await;
+    read.map_err(|error| match error {
+        KeptBodyError::TooSlow => {
             let reason = "the message came too slowly";
-            return HttpRejection::new(StatusCode::REQUEST_TIMEOUT, reason);
+            HttpRejection::new(StatusCode::REQUEST_TIMEOUT, reason)
         }
-        // Too long; or broken off, and then the client does not read the reply.
-        too_long()
+        KeptBodyError::Full(full) => {
+            HttpRejection::new(StatusCode::SERVICE_UNAVAILABLE, no_memory(full))
+        }
+        // The client does not read the reply to one that broke off.
+        KeptBodyError::TooLong { .. } | KeptBodyError::BrokeOff(_) => too_long(),
     })
 }
 
 /// The era of a message is in its header or in its `_meta`.
 async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Response {
     let takes = |tool: &str, bytes| endpoint.service.takes(tool, bytes);
-    let memory = match endpoint.service.answers.reserve(body) {
+    let memory = match endpoint.answers(head).reserve(body) {
         Ok(memory) => memory,
         Err(error) => {
             let id = rpc::id_of(body);

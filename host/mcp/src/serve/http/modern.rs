@@ -73,7 +73,7 @@ pub async fn post(
         return reply::error(StatusCode::NOT_ACCEPTABLE, Some(&request.id), error);
     }
     let (service, id) = (endpoint.service.clone(), request.id.clone());
-    let answers = &endpoint.service.answers;
+    let answers = &endpoint.answers(head);
     let work = RequestWork::begin(id, answers, streams, true, |client_sender| async move {
         let outcome = service
             .answer(request, metadata, None, &client_sender)
