@@ -122,7 +122,12 @@ impl Router {
         })
     }
 
-    async fn classify(&self, task: &str, watch: &mut dyn CompletionObserver) -> usize {
+    async fn classify(
+        &self,
+        task: &str,
+        owner: &Arc<str>,
+        watch: &mut dyn CompletionObserver,
+    ) -> usize {
         let mut usage = None;
         let by_rule = self.classes.iter().position(|class| class.rules.hold(task));
         let (class, by) = match (by_rule, &self.policy.picker) {
@@ -132,7 +137,7 @@ impl Router {
                 (self.policy.default, Classifier::Default { reason })
             }
             (None, Some((name, model))) => {
-                let asked = self.ask(model.as_ref(), task, &mut usage, watch);
+                let asked = self.ask(model.as_ref(), task, owner, &mut usage, watch);
                 let said = timeout(self.policy.timeout, asked)
                     .await
                     .unwrap_or_else(|_| {
@@ -164,11 +169,13 @@ impl Router {
         &self,
         model: &dyn Model,
         task: &str,
+        owner: &Arc<str>,
         usage: &mut Option<Usage>,
         watch: &mut dyn CompletionObserver,
     ) -> Result<usize, String> {
         let mut aside = SideObserver(watch);
         let mut request = self.request(task);
+        request.owner = owner.clone();
         let mut completion = model.complete(&request, &mut aside).await;
         // The instructions alone ask for the same.
         if completion.as_ref().err().is_some_and(may_be_of_the_format) {
@@ -253,7 +260,7 @@ impl Model for Router {
             let user = |message: &&ChatMessage| message.role == Role::User;
             let task = request.messages.iter().rev().find(user);
             let task = task.and_then(ChatMessage::text).unwrap_or_default();
-            let class = self.classify(task, watch).await;
+            let class = self.classify(task, &request.owner, watch).await;
             let request = unnamed(request);
             self.classes[class].model.complete(&request, watch).await
         }
@@ -310,7 +317,10 @@ impl Model for Routed {
             let model = self
                 .model
                 .get_or_init(async || {
-                    let class = self.router.classify(&self.task, watch).await;
+                    let class = self
+                        .router
+                        .classify(&self.task, &request.owner, watch)
+                        .await;
                     self.model_of(class)
                 })
                 .await;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use toolhold_protocol::completion::ChatToolCall;
 
 /// One chat completion, before it is sent.
@@ -22,6 +23,8 @@ pub struct ChatRequest {
     pub temperature: Option<f32>,
     /// Vendor extras, written beside the fields above. They never replace one of those.
     pub extra: Map<String, Value>,
+    /// Whose share of an endpoint's queue it takes: the owner of the run, and nobody by default. It is not sent.
+    pub owner: Arc<str>,
 }
 
 impl ChatRequest {

@@ -20,7 +20,7 @@ pub enum Unavailable {
 
     /// The queue before it is full.
     #[error(
-        "{waiting} requests wait for {endpoint} already; raise its concurrent_requests if it can do more, or \
+        "{waiting} requests wait for {endpoint} already, or half as many of this run's owner; raise its concurrent_requests if it can do more, or \
          its waiting_requests"
     )]
     QueueFull { endpoint: String, waiting: usize },

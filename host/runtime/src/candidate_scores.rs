@@ -126,7 +126,7 @@ pub(crate) struct CandidateScores {
 
 impl CandidateScores {
     /// The recorded scores, added to those of `book`; absent if the configuration has another order.
-    pub fn load(config: &Configuration, book: &ScoreBook) -> Option<Arc<Self>> {
+    pub async fn load(config: &Configuration, book: &ScoreBook) -> Option<Arc<Self>> {
         if config.fallback_order() != FallbackOrder::Measured {
             return None;
         }
@@ -140,7 +140,10 @@ impl CandidateScores {
             models: models.collect(),
             book: book.clone(),
         };
-        let read = read(&scores.file);
+        // The state folder may hang, and the threads of the runtime must not.
+        let file = scores.file.clone();
+        let read = tokio::task::spawn_blocking(move || read(&file)).await;
+        let read = read.unwrap_or_default();
         let mut state = scores.book.state();
         for (key, score) in read {
             state.known.entry(key).or_insert(score);

@@ -141,7 +141,7 @@ impl<'a> Models<'a> {
             _ => self.model(&self.config.endpoint).await?,
         };
         let candidates = self.candidates()?;
-        let scores = CandidateScores::load(self.config, &self.spared.scores);
+        let scores = CandidateScores::load(self.config, &self.spared.scores).await;
         let outcomes = scores.clone();
         self.known.measured(scores);
         Ok(RunModels {

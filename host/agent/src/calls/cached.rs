@@ -20,7 +20,8 @@ use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
 use uuid::Uuid;
 
-/// Results that are kept at most, of all runs of the process. The oldest gives way.
+/// Results that are kept at most, of all runs of the process. When there are more, the oldest of the client gives way of
+/// whose results most are kept: one that fills the cache takes the places of its own results.
 const MAX_ENTRIES: usize = 1_024;
 
 /// Bytes that are kept at most, of all runs of the process.
@@ -47,8 +48,7 @@ type CacheKey = [u8; 32];
 struct CacheState {
     /// By the client's name.
     owners: HashMap<Arc<str>, OwnedResults>,
-    /// By the number under which they were kept, the oldest first.
-    order: BTreeMap<u64, (Arc<str>, CacheKey)>,
+    entries: usize,
     bytes: usize,
     /// Counts what is kept, and the begins and ends of calls with effects.
     clock: u64,
@@ -58,12 +58,34 @@ struct CacheState {
 #[derive(Debug, Default)]
 struct OwnedResults {
     kept: HashMap<CacheKey, KeptResult>,
+    /// By the number under which they were kept, the oldest first.
+    order: BTreeMap<u64, CacheKey>,
+    bytes: usize,
     /// Calls whose results may be kept.
     reads: usize,
     /// Calls that may change what others read.
     effects: usize,
     /// The last begin or end of such a call.
     last_effect: u64,
+}
+
+impl OwnedResults {
+    /// What it takes of that of which there is too much.
+    fn share(&self, is_of_bytes: bool) -> usize {
+        if is_of_bytes {
+            self.bytes
+        } else {
+            self.kept.len()
+        }
+    }
+
+    /// Forgets a result that was taken away, and says its bytes.
+    fn gone(&mut self, kept: &KeptResult) -> usize {
+        let bytes = kept.content.bytes();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.order.remove(&kept.number);
+        bytes
+    }
 }
 
 #[derive(Debug)]
@@ -110,8 +132,9 @@ impl CacheState {
             return;
         };
         if let Some(kept) = owned.kept.remove(key) {
-            self.bytes = self.bytes.saturating_sub(kept.content.bytes());
-            self.order.remove(&kept.number);
+            let bytes = owned.gone(&kept);
+            self.entries -= 1;
+            self.bytes = self.bytes.saturating_sub(bytes);
         }
         self.forget_idle(owner);
     }
@@ -121,9 +144,15 @@ impl CacheState {
         let Some(owned) = self.owners.get_mut(owner) else {
             return;
         };
-        for (_, kept) in owned.kept.extract_if(|_, kept| stale(kept)) {
-            self.bytes = self.bytes.saturating_sub(kept.content.bytes());
-            self.order.remove(&kept.number);
+        let gone: Vec<_> = owned
+            .kept
+            .extract_if(|_, kept| stale(kept))
+            .map(|(_, kept)| kept)
+            .collect();
+        for kept in gone {
+            let bytes = owned.gone(&kept);
+            self.entries -= 1;
+            self.bytes = self.bytes.saturating_sub(bytes);
         }
         self.forget_idle(owner);
     }
@@ -148,15 +177,25 @@ impl CacheState {
     fn keep(&mut self, owner: &Arc<str>, key: CacheKey, mut kept: KeptResult) {
         self.remove(owner, &key);
         kept.number = self.tick();
-        self.bytes += kept.content.bytes();
-        self.order.insert(kept.number, (owner.clone(), key));
+        let bytes = kept.content.bytes();
         let owned = self.owners.entry(owner.clone()).or_default();
+        owned.bytes += bytes;
+        owned.order.insert(kept.number, key);
         owned.kept.insert(key, kept);
-        while self.order.len() > MAX_ENTRIES || self.bytes > MAX_BYTES {
-            let Some((_, (owner, key))) = self.order.first_key_value() else {
+        self.bytes += bytes;
+        self.entries += 1;
+        while self.entries > MAX_ENTRIES || self.bytes > MAX_BYTES {
+            let most = self
+                .owners
+                .iter()
+                .max_by_key(|(_, owned)| owned.share(self.bytes > MAX_BYTES));
+            let oldest = most.and_then(|(owner, owned)| {
+                let (_, key) = owned.order.first_key_value()?;
+                Some((owner.clone(), *key))
+            });
+            let Some((owner, key)) = oldest else {
                 return;
             };
-            let (owner, key) = (owner.clone(), *key);
             self.remove(&owner, &key);
         }
     }

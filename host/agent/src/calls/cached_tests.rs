@@ -68,6 +68,35 @@ fn is_known(results: &KeptResults, arguments: Value) -> bool {
     matches!(read(results, arguments), CallCaching::Known(_))
 }
 
+/// The client that fills the cache loses results of its own, and nobody else's.
+#[test]
+fn a_client_that_fills_the_cache_leaves_the_results_of_others() {
+    let cache = Arc::<ResultCache>::default();
+    let (greedy, other) = (
+        of(&cache, "greedy", CacheScope::Client),
+        of(&cache, "other", CacheScope::Client),
+    );
+    for n in 0..10 {
+        read(&other, json!({"mine": n})).keep(&result("x"), false);
+    }
+    for n in 0..MAX_ENTRIES + 100 {
+        read(&greedy, json!({"n": n})).keep(&result("x"), false);
+    }
+    let large = "x".repeat(MAX_RESULT_BYTES - ENTRY_BYTES - 3);
+    for n in 0..40 {
+        read(&greedy, json!({"large": n})).keep(&result(&large), false);
+    }
+    assert!((0..10).all(|n| is_known(&other, json!({"mine": n}))));
+    // Who comes later gets a place, too.
+    let late = of(&cache, "late", CacheScope::Client);
+    read(&late, json!({})).keep(&result(&large), false);
+    assert!(is_known(&late, json!({})));
+    assert!((0..10).all(|n| is_known(&other, json!({"mine": n}))));
+    let state = cache.state();
+    let bytes: usize = state.owners.values().map(|owned| owned.bytes).sum();
+    assert!(bytes == state.bytes && bytes <= MAX_BYTES, "{bytes}");
+}
+
 #[test]
 fn what_is_kept_has_a_bound_in_number_and_in_bytes() {
     let cache = Arc::<ResultCache>::default();
@@ -75,7 +104,7 @@ fn what_is_kept_has_a_bound_in_number_and_in_bytes() {
     for n in 0..MAX_ENTRIES + 10 {
         read(&results, json!({"n": n})).keep(&result("x"), false);
     }
-    assert_eq!(cache.state().order.len(), MAX_ENTRIES);
+    assert_eq!(cache.state().entries, MAX_ENTRIES);
     // The oldest gave way.
     assert!(!is_known(&results, json!({"n": 9})) && is_known(&results, json!({"n": 10})));
     let large = "x".repeat(MAX_RESULT_BYTES - ENTRY_BYTES - 3);
@@ -148,7 +177,7 @@ fn nothing_is_left_of_a_run_that_is_over() {
     open.keep(&result("x"), false);
     let state = cache.state();
     assert!(
-        state.owners.is_empty() && state.order.is_empty() && state.bytes == 0,
+        state.owners.is_empty() && state.entries == 0 && state.bytes == 0,
         "{state:?}"
     );
 }

@@ -4,6 +4,7 @@ use super::found::{FOUND, FoundLayer};
 use super::known;
 use super::layers::ConfigError;
 use super::secrets::{self, StoredSecrets};
+use super::syntax;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
@@ -146,7 +147,7 @@ pub fn usual_files() -> Vec<PathBuf> {
 pub fn parse(origin: &str, text: &str) -> Result<Table, ConfigError> {
     text.parse::<Table>().map_err(|error| ConfigError::Syntax {
         origin: origin.to_owned(),
-        reason: error.to_string().trim_end().to_owned(),
+        reason: syntax::reason(text, &error),
     })
 }
 

@@ -17,6 +17,7 @@ pub mod presets;
 mod routes_tests;
 pub mod secrets;
 pub mod shipped;
+mod syntax;
 
 pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};

@@ -1,11 +1,13 @@
 //! The limits of one endpoint, shared by all runs of the process: concurrent requests, requests and tokens
-//! per minute, and a bounded queue.
+//! per minute, and a bounded queue in which the owners of runs take turns.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use toolhold_admission::{FairQueue, Lane, Permit, QueueRefusal, SlidingWindow, WindowCharge};
+use toolhold_admission::{
+    FairQueue, Lane, LaneKey, Permit, QueueRefusal, SlidingWindow, WindowCharge,
+};
 
 use super::later;
 
@@ -16,7 +18,7 @@ pub struct EndpointLimits {
     pub requests_per_minute: u64,
     /// Tokens of prompts and answers; an estimate counts until the endpoint reports the number.
     pub tokens_per_minute: u64,
-    /// Requests that may wait; more are refused at once.
+    /// Requests that may wait, one owner's up to half of them; more are refused at once.
     pub waiting_requests: usize,
     /// How long a request may wait.
     pub queue_timeout: Duration,
@@ -39,8 +41,10 @@ pub(super) struct Admission {
     limits: EndpointLimits,
     /// One permit, for the request that is next: it waits for a place and for its share of the minute, and
     /// all others wait behind it. So many small requests do not keep a large one waiting, and a request that
-    /// leaves while it waits has taken nothing.
-    turn: Arc<FairQueue<()>>,
+    /// leaves while it waits has taken nothing. The turn goes round among the owners of requests that wait: one with
+    /// a thousand of them is one before the first of any other.
+    turn: Arc<FairQueue<Arc<str>>>,
+    /// In the order of turns: whoever has the turn takes the next free place, or it would hold up the others.
     places: Arc<FairQueue<()>>,
     requests: SlidingWindow,
     tokens: SlidingWindow,
@@ -60,14 +64,8 @@ pub(super) struct AdmissionPermit {
     tokens: Option<WindowCharge>,
 }
 
-/// All requests are equal here: the only limit is the queue's.
-const ALL: (Lane<()>, usize) = (
-    Lane {
-        group: (),
-        member: (),
-    },
-    usize::MAX,
-);
+/// The only limit is the queue's.
+const NO_LIMIT: usize = usize::MAX;
 
 impl Admission {
     pub fn new(limits: EndpointLimits) -> Self {
@@ -77,7 +75,7 @@ impl Admission {
         };
         Self {
             // The request whose turn it is waits as well.
-            turn: FairQueue::in_order(1, limits.waiting_requests.saturating_sub(1)),
+            turn: FairQueue::new(1, limits.waiting_requests.saturating_sub(1)),
             places: FairQueue::in_order(places, 1),
             requests: SlidingWindow::per_minute(limits.requests_per_minute),
             tokens: SlidingWindow::per_minute(limits.tokens_per_minute),
@@ -86,10 +84,9 @@ impl Admission {
     }
 
     /// A place, if there is one right now and no request waits for it.
-    pub fn try_enter(&self, tokens: u64) -> Option<AdmissionPermit> {
-        let (lane, most) = ALL;
-        let _turn = self.turn.try_enter(lane, most)?;
-        let permit = self.places.try_enter(lane, most)?;
+    pub fn try_enter(&self, owner: &Arc<str>, tokens: u64) -> Option<AdmissionPermit> {
+        let _turn = self.turn.try_enter(Lane::of(owner.clone()), NO_LIMIT)?;
+        let permit = self.places.try_enter(Lane::of(()), NO_LIMIT)?;
         let tokens = self.take(tokens).ok()?;
         Some(AdmissionPermit {
             _permit: permit,
@@ -97,17 +94,22 @@ impl Admission {
         })
     }
 
-    /// Waits for a permit, first come, first served.
-    pub async fn enter(&self, tokens: u64) -> Result<AdmissionPermit, NotAdmitted> {
-        if let Some(place) = self.try_enter(tokens) {
+    /// Waits for a permit: first come, first served among the requests of an owner, whose turn comes as often as that
+    /// of any other.
+    pub async fn enter(
+        &self,
+        owner: &Arc<str>,
+        tokens: u64,
+    ) -> Result<AdmissionPermit, NotAdmitted> {
+        if let Some(place) = self.try_enter(owner, tokens) {
             return Ok(place);
         }
         if self.limits.waiting_requests == 0 {
             return Err(NotAdmitted::Queue { waiting: 0 });
         }
         let deadline = later(self.limits.queue_timeout);
-        let _turn = self.wait(&self.turn, deadline).await?;
-        let permit = self.wait(&self.places, deadline).await?;
+        let _turn = self.wait(&self.turn, owner.clone(), deadline).await?;
+        let permit = self.wait(&self.places, (), deadline).await?;
         loop {
             match self.take(tokens) {
                 Ok(tokens) => {
@@ -125,13 +127,13 @@ impl Admission {
         }
     }
 
-    async fn wait(
+    async fn wait<G: LaneKey>(
         &self,
-        queue: &Arc<FairQueue<()>>,
+        queue: &Arc<FairQueue<G>>,
+        owner: G,
         deadline: Instant,
-    ) -> Result<Permit<()>, NotAdmitted> {
-        let (lane, most) = ALL;
-        let entered = queue.enter(lane, most, deadline).await;
+    ) -> Result<Permit<G>, NotAdmitted> {
+        let entered = queue.enter(Lane::of(owner), NO_LIMIT, deadline).await;
         entered.map_err(|refusal| match refusal {
             QueueRefusal::Full => NotAdmitted::Queue {
                 waiting: self.limits.waiting_requests,
@@ -174,21 +176,51 @@ mod tests {
         Arc::new(Admission::new(limits))
     }
 
+    fn one() -> Arc<str> {
+        "one".into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_with_many_requests_is_one_before_the_next() {
+        let admission = admission(|limits| limits.concurrent_requests = 1);
+        let held = admission.enter(&one(), 0).await.unwrap();
+        let wait = |owner: &str| {
+            let (admission, owner) = (admission.clone(), Arc::from(owner));
+            tokio::spawn(async move { admission.enter(&owner, 0).await })
+        };
+        let many: Vec<_> = (0..600).map(|_| wait("one")).collect();
+        tokio::task::yield_now().await;
+        let full = many.iter().filter(|it| it.is_finished()).count();
+        assert_eq!(full, 600 - 513, "half of the queue is left to others");
+        let other = wait("other");
+        tokio::task::yield_now().await;
+        drop(held);
+        // The one whose turn it was, and then the other owner's.
+        let mut before = 0;
+        while !other.is_finished() {
+            let over = many.iter().filter(|it| it.is_finished()).count() - full;
+            before = before.max(over);
+            tokio::task::yield_now().await;
+        }
+        assert!(other.await.unwrap().is_ok());
+        assert!(before <= 3, "{before} went before it");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn places_are_handed_on_in_order_and_the_queue_is_bounded() {
         let admission = admission(|limits| {
             limits.concurrent_requests = 1;
             limits.waiting_requests = 2;
         });
-        let held = admission.enter(0).await.unwrap();
-        assert!(admission.try_enter(0).is_none());
+        let held = admission.enter(&one(), 0).await.unwrap();
+        assert!(admission.try_enter(&one(), 0).is_none());
         let queue = |admission: &Arc<Admission>| {
             let admission = admission.clone();
-            tokio::spawn(async move { admission.enter(0).await })
+            tokio::spawn(async move { admission.enter(&one(), 0).await })
         };
         let (first, second) = (queue(&admission), queue(&admission));
         tokio::task::yield_now().await;
-        let refused = admission.enter(0).await.unwrap_err();
+        let refused = admission.enter(&one(), 0).await.unwrap_err();
         assert_eq!(refused, NotAdmitted::Queue { waiting: 2 });
         drop(held);
         let first = first.await.unwrap().unwrap();
@@ -203,9 +235,9 @@ mod tests {
             limits.concurrent_requests = 1;
             limits.queue_timeout = Duration::from_secs(3);
         });
-        let _held = admission.enter(0).await.unwrap();
+        let _held = admission.enter(&one(), 0).await.unwrap();
         let started = Instant::now();
-        let refused = admission.enter(0).await.unwrap_err();
+        let refused = admission.enter(&one(), 0).await.unwrap_err();
         assert_eq!(refused, NotAdmitted::Timeout { wait: None });
         assert_eq!(started.elapsed(), Duration::from_secs(3));
     }
@@ -216,7 +248,7 @@ mod tests {
         let started = Instant::now();
         let mut at = Vec::new();
         for _ in 0..5 {
-            drop(admission.enter(0).await.unwrap());
+            drop(admission.enter(&one(), 0).await.unwrap());
             at.push(started.elapsed().as_secs());
         }
         assert_eq!(at, [0, 0, 60, 60, 120]);
@@ -228,9 +260,9 @@ mod tests {
             limits.tokens_per_minute = 100;
             limits.queue_timeout = Duration::from_secs(30);
         });
-        let place = admission.enter(90).await.unwrap();
+        let place = admission.enter(&one(), 90).await.unwrap();
         let started = Instant::now();
-        let refused = admission.enter(20).await.unwrap_err();
+        let refused = admission.enter(&one(), 20).await.unwrap_err();
         assert_eq!(
             refused,
             NotAdmitted::Timeout {
@@ -240,7 +272,7 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::ZERO);
         // The answer was shorter than it might have been.
         admission.settle(&place, 30);
-        admission.enter(20).await.unwrap();
+        admission.enter(&one(), 20).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -249,14 +281,15 @@ mod tests {
             limits.concurrent_requests = 1;
             limits.requests_per_minute = 2;
         });
-        let held = admission.enter(0).await.unwrap();
+        let held = admission.enter(&one(), 0).await.unwrap();
         for _ in 0..10 {
-            let leaves = tokio::time::timeout(Duration::from_secs(1), admission.enter(0)).await;
+            let leaves =
+                tokio::time::timeout(Duration::from_secs(1), admission.enter(&one(), 0)).await;
             assert!(leaves.is_err());
         }
         assert_eq!((admission.turn.waiting(), admission.turn.free()), (0, 1));
         assert_eq!(admission.places.waiting(), 0);
         drop(held);
-        assert!(admission.try_enter(0).is_some());
+        assert!(admission.try_enter(&one(), 0).is_some());
     }
 }

@@ -70,7 +70,7 @@ impl<'a> PooledRequest<'a> {
         loop {
             let candidates = self.candidates(&round);
             let is_any_left = !candidates.is_empty();
-            let (member, entry) = match self.pool.place(candidates) {
+            let (member, entry) = match self.pool.place(&self.request.owner, candidates) {
                 PoolChoice::Place(member, entry) => (member, entry),
                 PoolChoice::Nothing(refusals) => {
                     round.is_overloaded |= is_any_left;
@@ -215,7 +215,9 @@ impl<'a> PooledRequest<'a> {
             .into_iter()
             .map(|PoolCandidate { member, tokens, .. }| {
                 let endpoint = &pool.members[member].endpoint;
-                endpoint.enter(tokens).map(move |entered| (member, entered))
+                endpoint
+                    .enter(&self.request.owner, tokens)
+                    .map(move |entered| (member, entered))
             })
             .collect();
         let mut refusals = Vec::new();
@@ -258,7 +260,8 @@ impl<'a> PooledRequest<'a> {
         let elsewhere = || {
             let mut others = self.candidates(round);
             others.retain(|other| other.member != member && !other.is_short);
-            let PoolChoice::Place(other, entry) = self.pool.place(others) else {
+            let PoolChoice::Place(other, entry) = self.pool.place(&self.request.owner, others)
+            else {
                 return None;
             };
             second = Some(other);

@@ -123,12 +123,16 @@ impl Endpoint {
     ///
     /// # Errors
     /// Why it does not; `None` if it is only busy, so that waiting helps.
-    pub(super) fn try_enter(&self, tokens: u64) -> Result<EndpointLease<'_>, Option<Unavailable>> {
+    pub(super) fn try_enter(
+        &self,
+        owner: &Arc<str>,
+        tokens: u64,
+    ) -> Result<EndpointLease<'_>, Option<Unavailable>> {
         let protection = self.protection.as_ref();
         protection.rested()?;
         // Checked before admission, which takes one of this minute's requests.
         let passage = protection.passage()?;
-        let place = protection.admission.try_enter(tokens).ok_or(None)?;
+        let place = protection.admission.try_enter(owner, tokens).ok_or(None)?;
         Ok(EndpointLease {
             endpoint: self,
             place,
@@ -137,12 +141,16 @@ impl Endpoint {
     }
 
     /// Waits for a place.
-    pub(super) async fn enter(&self, tokens: u64) -> Result<EndpointLease<'_>, Unavailable> {
+    pub(super) async fn enter(
+        &self,
+        owner: &Arc<str>,
+        tokens: u64,
+    ) -> Result<EndpointLease<'_>, Unavailable> {
         let protection = self.protection.as_ref();
         protection.rested()?;
         let check = protection.breaker.check();
         check.map_err(|wait| protection.open(wait))?;
-        let place = protection.admission.enter(tokens).await;
+        let place = protection.admission.enter(owner, tokens).await;
         let place = place.map_err(|full| protection.refusal(full))?;
         // The endpoint may have asked for a rest since the wait began.
         protection.rested()?;
@@ -161,7 +169,7 @@ impl Endpoint {
     ) -> Result<EndpointLease<'_>, Unavailable> {
         let tokens = need(request, prompt_tokens(request));
         let asked = Instant::now();
-        let entry = self.enter(tokens).await?;
+        let entry = self.enter(&request.owner, tokens).await?;
         tell_wait(self.label(), asked, watch);
         Ok(entry)
     }

@@ -154,14 +154,14 @@ pub(super) enum PoolChoice<'a> {
 
 impl PoolState {
     /// A lease at the best available candidate.
-    pub fn place(&self, mut candidates: Vec<PoolCandidate>) -> PoolChoice<'_> {
+    pub fn place(&self, owner: &Arc<str>, mut candidates: Vec<PoolCandidate>) -> PoolChoice<'_> {
         // Held while looking, so that runs that begin together are shared out.
         let mut turns = self.turns();
         self.sort(&mut candidates, &turns);
         let mut refusals = Vec::new();
         for candidate in &candidates {
             let endpoint = &self.members[candidate.member].endpoint;
-            match endpoint.try_enter(candidate.tokens) {
+            match endpoint.try_enter(owner, candidate.tokens) {
                 Ok(entry) => {
                     // The round robin counts runs, not requests.
                     if !candidate.is_home {

@@ -174,7 +174,7 @@ impl Attempt for EndpointAttempt<'_> {
             };
             let again = || {
                 let tokens = need(self.request, prompt_tokens(self.request));
-                let entry = self.endpoint.try_enter(tokens).ok()?;
+                let entry = self.endpoint.try_enter(&self.request.owner, tokens).ok()?;
                 Some((entry, self.request))
             };
             let raced = race(entry, self.request, after, again, watch).await;

@@ -230,7 +230,13 @@ impl Model for PermittedModel {
     ) -> BoxFuture<'a, Result<Completion, ModelError>> {
         Box::pin(async move {
             let _working = self.permit.work().await;
-            self.model.complete(request, watch).await
+            let owner = self.permit.inner.admission.lane.group.as_str();
+            // With its owner, so that owners take turns at an endpoint.
+            let request = ChatRequest {
+                owner: owner.into(),
+                ..request.clone()
+            };
+            self.model.complete(&request, watch).await
         })
     }
 
