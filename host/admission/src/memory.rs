@@ -9,7 +9,8 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of memory that may be kept at a time. Clones share them.
+/// Bytes of memory that may be kept at a time, or so many of anything else that is kept and cannot be taken back. Clones
+/// share them.
 ///
 /// - **Share.** A lone key may keep seven eighths. What is left of the ceiling is for parties that keep little: a key
 ///   may have as much of it as it leaves free, with all that it keeps already counted. So however many keys have come

@@ -68,8 +68,24 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::File("host/json/src/bounded.rs"),
     ),
     (
-        "bodies of requests to the HTTP API",
-        Proof::File("host/admission/src/memory.rs"),
+        "bodies of requests to the HTTP API, and messages of MCP clients over HTTP",
+        Proof::File("host/connections/src/kept_body.rs"),
+    ),
+    (
+        "components that are uploaded",
+        Proof::File("host/connections/src/kept_body.rs"),
+    ),
+    (
+        "values and keys that a module reads from its namespace",
+        Proof::Attack("value_larger_than_is_kept"),
+    ),
+    (
+        "what is written: values, and bytes into files",
+        Proof::File("host/sandbox/src/call/meter.rs"),
+    ),
+    (
+        "results of nested calls, the call's own properties and schema",
+        Proof::File("host/sandbox/src/call/other_tools.rs"),
     ),
     (
         "MCP clients that do not read their answers",

@@ -31,6 +31,14 @@ pub const ATTACKS: &[Attack] = &[
     },
     Attack {
         row: 42,
+        name: "memory_kept_by_one_key",
+        attack: "one key's calls make the host keep all the memory that it may for calls",
+        must: "refused before that; another key's call, of the same module, still gets some",
+        company: Company::Others,
+        tries: |lab| Box::pin(memory_kept_by_one_key(lab)),
+    },
+    Attack {
+        row: 42,
         name: "sessions_begun_in_a_loop",
         attack: "sessions begun over MCP without end, and never used",
         must: "refused, or unused ones are ended; one that was used goes on",
@@ -185,6 +193,53 @@ async fn rate_spent_by_one_key(lab: &Lab) -> Result<String, AttackFailure> {
     arena.unharmed().await?;
     Ok(format!(
         "{refused} refused for one key; {keys} others served"
+    ))
+}
+
+async fn memory_kept_by_one_key(lab: &Lab) -> Result<String, AttackFailure> {
+    const CEILING: u64 = 64 << 20;
+    /// So many calls keep more than the ceiling, and leave places to others.
+    const CROWD: usize = 40;
+    const HOLD: Duration = Duration::from_secs(8);
+    // Fields of 120 KiB each.
+    let hold = |count: u32, time: Duration| json!({"handle": "fields", "count": count, "nanoseconds": time.as_nanos() as u64});
+    let mut arena = lab.arena_keeping(64, CEILING, |policy| {
+        policy.limits.timeout_ms = 60_000;
+    })?;
+    arena.benign().await?;
+    arena.load("bad", components::ATTACKER.to_vec()).await?;
+    let crowd =
+        join_all((0..CROWD).map(|_| arena.call_as(caller("ada", "1"), "bad.hold", hold(20, HOLD))));
+    let other = async {
+        let started = Instant::now();
+        while arena.registry.kept().taken() < CEILING / 4 * 3 && started.elapsed() < HOLD {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // For those that begin now.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = arena.registry.kept().taken();
+        let report = arena
+            .call_as(caller("bob", "1"), "bad.hold", hold(28, Duration::ZERO))
+            .await;
+        (before, report)
+    };
+    let (crowd, (before, other)) = join(crowd, other).await;
+    ensure(before <= CEILING, || {
+        format!("{before} bytes were kept, of {CEILING}")
+    })?;
+    ensure(kind(&other) == "ok", || {
+        format!("while {before} bytes were kept: {:?}", other.result)
+    })?;
+    let refused = crowd.iter().filter(|it| kind(it) == "host_full").count();
+    ensure(refused > 0, || {
+        format!("{CROWD} calls of one key kept less than all")
+    })?;
+    let left = arena.registry.kept().taken();
+    ensure(left == 0, || format!("{left} bytes are still counted"))?;
+    arena.unharmed().await?;
+    Ok(format!(
+        "{refused} of {CROWD} calls refused at {} MiB; another key served",
+        before >> 20
     ))
 }
 

@@ -107,8 +107,13 @@ impl Lab {
     }
 
     fn engine_of(&self, places: u32) -> Result<Engine, AttackFailure> {
+        self.engine_keeping(places, self.engine.kept_bytes)
+    }
+
+    fn engine_keeping(&self, places: u32, kept_bytes: u64) -> Result<Engine, AttackFailure> {
         Ok(Engine::new(EngineConfig {
             concurrent_calls: places,
+            kept_bytes,
             ..self.engine.clone()
         })?)
     }
@@ -147,16 +152,30 @@ impl Lab {
         places: u32,
         change: impl FnOnce(&mut Policy),
     ) -> Result<Arena, AttackFailure> {
+        Ok(self.arena_on(self.engine_of(places)?, places, change))
+    }
+
+    /// An arena in which the host keeps at most so many bytes for all calls.
+    pub(crate) fn arena_keeping(
+        &self,
+        places: u32,
+        kept_bytes: u64,
+        change: impl FnOnce(&mut Policy),
+    ) -> Result<Arena, AttackFailure> {
+        let engine = self.engine_keeping(places, kept_bytes)?;
+        Ok(self.arena_on(engine, places, change))
+    }
+
+    fn arena_on(&self, engine: Engine, places: u32, change: impl FnOnce(&mut Policy)) -> Arena {
         let mut policy = Policy::default();
         policy.limits.timeout_ms = 5_000;
         change(&mut policy);
-        let engine = self.engine_of(places)?;
-        Ok(Arena {
+        Arena {
             registry: Registry::new(engine.clone(), self.cache.clone(), policy),
             engine,
             places: places as usize,
             grace: self.grace,
-        })
+        }
     }
 
     /// An arena with the benign module, and a hostile one, given as WAT, named `bad`.

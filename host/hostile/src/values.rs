@@ -11,14 +11,24 @@ use std::path::{Path, PathBuf};
 use toolhold_policy::{Caller, Grant, KeyValueGrant};
 use toolhold_sandbox::{ModulePolicy, Storage};
 
-pub const ATTACKS: &[Attack] = &[Attack {
-    row: 45,
-    name: "values_kept_by_many",
-    attack: "two modules keep large values in one namespace, in all places at once",
-    must: "quota; one of them is kept",
-    company: Company::Others,
-    tries: |lab| Box::pin(values_kept_by_many(lab)),
-}];
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 45,
+        name: "values_kept_by_many",
+        attack: "two modules keep large values in one namespace, in all places at once",
+        must: "quota; one of them is kept",
+        company: Company::Others,
+        tries: |lab| Box::pin(values_kept_by_many(lab)),
+    },
+    Attack {
+        row: 45,
+        name: "value_larger_than_is_kept",
+        attack: "a module reads a value for which the host may not keep memory",
+        must: "memory, before it is read",
+        company: Company::Others,
+        tries: |lab| Box::pin(value_larger_than_is_kept(lab)),
+    },
+];
 
 /// Enough for the small keys and one large value, and not for two.
 const QUOTA: u64 = 1_000_000;
@@ -86,6 +96,51 @@ async fn values_kept_by_many(lab: &Lab) -> Result<String, AttackFailure> {
     }
     arena.unharmed().await?;
     Ok(format!("{rounds} rounds, one value kept in each"))
+}
+
+async fn value_larger_than_is_kept(lab: &Lab) -> Result<String, AttackFailure> {
+    let state = lab.folder()?;
+    let values = state.path().join("values");
+    let mut arena = lab.arena(|policy| {
+        policy.storage = Storage {
+            scratch: None,
+            key_value: Some(values.clone()),
+        };
+        for (name, kept_bytes) in [("good", None), ("bad", Some(LARGE as u64 / 2))] {
+            let mut module = ModulePolicy {
+                grant: Grant {
+                    key_value: Some(KeyValueGrant {
+                        namespace: "shared".into(),
+                        quota_bytes: QUOTA,
+                    }),
+                    ..Grant::default()
+                },
+                ..ModulePolicy::default()
+            };
+            module.limits.kept_bytes = kept_bytes;
+            policy.modules.insert(name.into(), module);
+        }
+    })?;
+    arena.benign().await?;
+    for name in ["good", "bad"] {
+        arena.load(name, components::PROBE.to_vec()).await?;
+    }
+    let at = Caller {
+        tenant: "ada",
+        session: "1",
+    };
+    for (key, bytes) in [("small", 10), ("large", LARGE)] {
+        let entry = json!({"key": key, "value": "v".repeat(bytes)});
+        expect_kind(&arena.call_as(at, "good.remember", entry).await, "ok")?;
+    }
+    let recall = |tool: &'static str, key: &str| arena.call_as(at, tool, json!({"key": key}));
+    expect_kind(&recall("bad.recall", "small").await, "ok")?;
+    expect_kind(&recall("bad.recall", "large").await, "kept_bytes")?;
+    expect_kind(&recall("good.recall", "large").await, "ok")?;
+    let left = arena.registry.kept().taken();
+    ensure(left == 0, || format!("{left} bytes are still counted"))?;
+    arena.unharmed().await?;
+    Ok(format!("{LARGE} bytes refused before they were read"))
 }
 
 /// Puts many keys without a value beside the one that is there: the more there are, the longer lies between the look at

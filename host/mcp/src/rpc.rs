@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value, json};
 use std::fmt::{self, Formatter};
 use toolhold_json::bounded;
+use toolhold_json::hex::sha256;
 
 pub const PARSE_ERROR: i64 = -32_700;
 pub const INVALID_REQUEST: i64 = -32_600;
@@ -108,6 +109,17 @@ pub struct InvalidMessage {
     id: Option<Id>,
     code: i64,
     pub reason: String,
+    /// The call that it asks for, if its arguments were refused unread.
+    pub refused: Option<Box<RefusedCall>>,
+}
+
+/// A call whose arguments were not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedCall {
+    pub tool: String,
+    pub argument_bytes: usize,
+    /// SHA-256 of the arguments as they came, in hex.
+    pub digest: String,
 }
 
 impl InvalidMessage {
@@ -200,9 +212,15 @@ fn taken(bytes: &[u8], takes: TakesArguments<'_>) -> Result<(), InvalidMessage> 
     };
     let Params { name, arguments } = serde_json::from_str(params.get()).map_err(no_json)?;
     if let (Some(Value::String(name)), Some(arguments)) = (short(name), arguments) {
-        let refused =
-            |reason| malformed(short(outline.id).and_then(read_id), INVALID_PARAMS, reason);
-        takes(&name, arguments.get().len()).map_err(refused)?;
+        let arguments = arguments.get();
+        takes(&name, arguments.len()).map_err(|reason| InvalidMessage {
+            refused: Some(Box::new(RefusedCall {
+                digest: sha256(arguments.as_bytes()),
+                argument_bytes: arguments.len(),
+                tool: name,
+            })),
+            ..malformed(short(outline.id).and_then(read_id), INVALID_PARAMS, reason)
+        })?;
     }
     Ok(())
 }
@@ -384,7 +402,12 @@ pub fn read_id(id: Value) -> Option<Id> {
 
 fn malformed(id: Option<Id>, code: i64, reason: impl Into<String>) -> InvalidMessage {
     let reason = reason.into();
-    InvalidMessage { id, code, reason }
+    InvalidMessage {
+        id,
+        code,
+        reason,
+        refused: None,
+    }
 }
 
 #[cfg(test)]

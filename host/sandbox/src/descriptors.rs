@@ -1,12 +1,14 @@
 //! The process's file descriptors that guests may hold.
 //!
 //! A process that has none left cannot accept a connection, write its journal or read a file. So guests share a half of
-//! the limit that the process started with; one module has at most a half of that, and one call an eighth.
+//! the limit that the process started with; one module has at most a half of that, and one call an eighth. Keys share
+//! it, with a floor for those that hold few.
 //! `docs/security.md`, "How they are kept", has all shares.
 
 use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use toolhold_admission::{MemoryCeiling, MemoryReservation, MemoryShare};
 
 /// The share of one call is not smaller than this: an interpreter opens a few files at a time.
 const LEAST_OF_A_CALL: usize = 16;
@@ -26,14 +28,8 @@ impl DescriptorShare {
         }
     }
 
-    /// What all guests of a process share, by the limit that holds now.
-    pub fn of_guests() -> Arc<Self> {
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        Arc::new(Self::new(usize::try_from(limit).unwrap_or(usize::MAX) / 2))
-    }
-
     /// What the calls of one module share.
-    pub fn of_module(guests: &Self) -> Arc<Self> {
+    pub fn of_module(guests: &GuestDescriptors) -> Arc<Self> {
         Arc::new(Self::new((guests.most / 2).max(LEAST_OF_A_CALL)))
     }
 
@@ -55,6 +51,29 @@ impl DescriptorShare {
     }
 }
 
+/// What all guests of a process share, and among them the keys that they are called for.
+#[derive(Debug)]
+pub struct GuestDescriptors {
+    most: usize,
+    /// Of descriptors, not of bytes: what is kept and cannot be taken back is shared by the same rule.
+    held: MemoryCeiling,
+}
+
+impl GuestDescriptors {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            held: MemoryCeiling::new(most as u64),
+        }
+    }
+
+    /// By the limit that holds now.
+    pub fn of_process() -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        Self::new(usize::try_from(limit).unwrap_or(usize::MAX) / 2)
+    }
+}
+
 /// One descriptor of a share, until it is dropped.
 #[derive(Debug)]
 struct Held(Arc<DescriptorShare>);
@@ -68,7 +87,7 @@ impl Drop for Held {
 /// A descriptor that a call may have open.
 #[derive(Debug)]
 pub struct DescriptorPermit {
-    _held: (Held, Held),
+    _held: (Held, MemoryReservation),
     call: CallDescriptors,
 }
 
@@ -84,16 +103,17 @@ pub struct CallDescriptors(Arc<CallShares>);
 
 #[derive(Debug)]
 struct CallShares {
-    guests: Arc<DescriptorShare>,
+    guests: MemoryShare,
     module: Arc<DescriptorShare>,
     call: DescriptorShare,
 }
 
 impl CallDescriptors {
-    pub fn new(guests: Arc<DescriptorShare>, module: Arc<DescriptorShare>) -> Self {
+    /// For a call of `module` that is made for the key `key`.
+    pub fn new(guests: &GuestDescriptors, module: Arc<DescriptorShare>, key: &str) -> Self {
         let call = DescriptorShare::new((guests.most / 8).max(LEAST_OF_A_CALL));
         Self(Arc::new(CallShares {
-            guests,
+            guests: guests.held.of(key),
             module,
             call,
         }))
@@ -103,7 +123,7 @@ impl CallDescriptors {
     #[cfg(test)]
     pub fn at_most(most: usize) -> Self {
         Self(Arc::new(CallShares {
-            guests: Arc::new(DescriptorShare::new(most)),
+            guests: MemoryCeiling::new(u64::MAX).of(""),
             module: Arc::new(DescriptorShare::new(most)),
             call: DescriptorShare::new(most),
         }))
@@ -119,7 +139,7 @@ impl CallDescriptors {
         if !call.take() {
             return None;
         }
-        let Some(held) = module.hold().zip(guests.hold()) else {
+        let Some(held) = module.hold().zip(guests.reserve(1).ok()) else {
             call.give_back();
             return None;
         };
@@ -140,19 +160,31 @@ mod tests {
 
     #[test]
     fn a_call_a_module_and_all_guests_have_shares() {
-        let guests = Arc::new(DescriptorShare::new(400));
+        let guests = GuestDescriptors::new(400);
         let module = DescriptorShare::of_module(&guests);
-        let call = || CallDescriptors::new(guests.clone(), module.clone());
+        let call = || CallDescriptors::new(&guests, module.clone(), "key");
         let first = count(&call());
         assert_eq!(first.len(), 50);
         let of_module: Vec<_> = (0..10).map(|_| count(&call())).collect();
         assert_eq!(of_module.iter().map(Vec::len).sum::<usize>(), 150);
         // Another module still has its own.
         let other = DescriptorShare::of_module(&guests);
-        let others = count(&CallDescriptors::new(guests.clone(), other));
+        let others = count(&CallDescriptors::new(&guests, other, "key"));
         assert_eq!(others.len(), 50);
         drop((first, of_module, others));
-        assert_eq!(guests.held.load(Ordering::Relaxed), 0);
+        assert_eq!(guests.held.taken(), 0);
         assert_eq!(count(&call()).len(), 50, "what was closed is free again");
+    }
+
+    #[test]
+    fn a_key_that_holds_all_it_may_by_many_modules_leaves_some_to_others() {
+        let guests = GuestDescriptors::new(400);
+        let call = |key| {
+            let module = DescriptorShare::of_module(&guests);
+            CallDescriptors::new(&guests, module, key)
+        };
+        let greedy: Vec<_> = (0..20).map(|_| count(&call("greedy"))).collect();
+        assert_eq!(greedy.iter().map(Vec::len).sum::<usize>(), 350);
+        assert_eq!(count(&call("other")).len(), 25);
     }
 }

@@ -34,18 +34,29 @@ impl Service {
         session: Option<&Arc<ClientSession>>,
         client_sender: &ClientSender,
     ) -> Result<Value, RpcError> {
-        let Some(name) = params.get("name").and_then(Value::as_str) else {
+        let name = params.get("name").and_then(Value::as_str);
+        let Some(name) = name.map(str::to_owned) else {
             return Err(RpcError::params("tools/call needs the \"name\" of a tool"));
         };
         let catalog = self.catalog();
-        let Some(offered) = catalog.find(name) else {
-            return Err(RpcError::params(self.unknown(name)));
+        let refuse = async |arguments: &Value, reason: String| {
+            let caller = caller(&self.rules(), metadata);
+            self.record_refusal(caller, &name, arguments, &reason).await;
+            Err(RpcError::params(reason))
         };
-        let arguments = match params.remove("arguments") {
-            None | Some(Value::Null) => Value::Object(Map::new()),
-            Some(arguments @ Value::Object(_)) => arguments,
-            Some(_) => return Err(RpcError::params("\"arguments\" must be an object")),
+        let Some(offered) = catalog.find(&name) else {
+            let arguments = params.get("arguments").unwrap_or(&Value::Null);
+            return refuse(arguments, self.unknown(&name)).await;
         };
+        let arguments = match params.get("arguments") {
+            None | Some(Value::Null | Value::Object(_)) => params.remove("arguments"),
+            Some(other) => {
+                return refuse(other, "\"arguments\" must be an object".into()).await;
+            }
+        };
+        let arguments = arguments
+            .filter(Value::is_object)
+            .unwrap_or_else(|| Value::Object(Map::new()));
         let (rules, run) = (self.rules(), Uuid::now_v7());
         let id = run.to_string();
         let approver = Arc::new(CallerApprover::new(

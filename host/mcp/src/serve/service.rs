@@ -7,18 +7,20 @@ use super::mask::Mask;
 use super::revision::{
     MODERN, ProtocolEra, RequestMetadata, SERVER_INFO_KEY, SUBSCRIPTION_KEY, level, server_info,
 };
-use super::seams::{CallRecords, ModuleHost, RequestRunner};
+use super::seams::{CallRecords, ModuleHost, RecordedCaller, RequestRunner};
 use super::session::ClientSession;
 use super::settings::Settings;
 use super::unread::UnreadAnswers;
-use crate::rpc::{self, Id, METHOD_NOT_FOUND, RpcError, RpcRequest};
+use crate::rpc::{self, Id, InvalidMessage, METHOD_NOT_FOUND, RpcError, RpcRequest};
 use parking_lot::RwLock;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 use toolhold_admission::FairQueue;
-use toolhold_agent::calls::{CallRules, CallableTools};
+use toolhold_agent::calls::{CallEnd, CallRules, CallableTools, NewCall};
+use toolhold_protocol::failure::ToolFailure;
+use uuid::Uuid;
 
 /// How long a client may cache a list.
 const LIST_TTL_MS: u64 = 60_000;
@@ -112,6 +114,49 @@ impl Service {
                 _ => Ok(()),
             },
             None => Err(self.unknown(tool)),
+        }
+    }
+
+    /// Records the call that an invalid message asks for, if its arguments were refused unread: in their place stand
+    /// their size and digest.
+    pub(super) async fn note_refused(&self, message: &InvalidMessage, owner: &str, session: &str) {
+        let Some(refused) = message.refused.as_deref() else {
+            return;
+        };
+        let way = [("via", "mcp"), ("session", session)];
+        let caller = RecordedCaller {
+            policy: self.rules().policy.clone(),
+            owner: owner.to_owned(),
+            way: way
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect(),
+            ..RecordedCaller::default()
+        };
+        let unread = json!({"bytes": refused.argument_bytes, "sha256": refused.digest});
+        self.record_refusal(caller, &refused.tool, &unread, &message.reason)
+            .await;
+    }
+
+    /// Records a call that is refused before the pipeline is asked.
+    pub(super) async fn record_refusal(
+        &self,
+        caller: RecordedCaller,
+        tool: &str,
+        arguments: &Value,
+        reason: &str,
+    ) {
+        let recorder = self.records.of(caller);
+        let recording = recorder.begin(NewCall {
+            id: &Uuid::now_v7().to_string(),
+            tool,
+            arguments,
+            may_be_repeated: true,
+        });
+        let recording = recording.await;
+        let failure = ToolFailure::correctable("arguments", reason);
+        if recording.ended(&CallEnd::refused(failure)).await.is_err() {
+            tracing::error!(tool, "a refused call is not in the audit log");
         }
     }
 

@@ -132,8 +132,17 @@ impl StdioClient {
         match rpc::parse(line, &takes) {
             Ok(Transmission::One(message)) => self.one(message, memory).map(Outgoing::from),
             Ok(Transmission::Batch(messages)) => self.batch(messages, &memory),
-            Err(malformed) => Some(malformed.reply().into()),
+            Err(malformed) => {
+                self.note_refused(&malformed);
+                Some(malformed.reply().into())
+            }
         }
+    }
+
+    /// Blocks this thread, which is none of the runtime's: the row is written before the reply.
+    fn note_refused(&self, message: &InvalidMessage) {
+        let noted = self.service.note_refused(message, "", &self.id);
+        self.runtime.block_on(noted);
     }
 
     /// Handles a message. Returns replies that are known at once.
@@ -176,7 +185,10 @@ impl StdioClient {
                 }
                 Ok(Message::Notification { method, params }) => self.notified(&method, params),
                 Ok(Message::Answer { id, outcome }) => self.answered(&id, outcome.ok()),
-                Err(malformed) => batch.refused(malformed),
+                Err(malformed) => {
+                    self.note_refused(&malformed);
+                    batch.refused(malformed);
+                }
             }
         }
         if !batch.is_worked_on() {

@@ -11,7 +11,7 @@ pub(crate) use config::Variant;
 pub use config::{Compiler, CompilerProcess, EngineConfig};
 pub use ticker::TickingCall;
 
-use crate::descriptors::DescriptorShare;
+use crate::descriptors::GuestDescriptors;
 use crate::error::LoadError;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ struct Family {
     listing: Semaphore,
     pauses: Arc<Pauses>,
     /// What guests may have open together.
-    descriptors: Arc<DescriptorShare>,
+    descriptors: GuestDescriptors,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
     siblings: Mutex<HashMap<Variant, Weak<EngineShared>>>,
@@ -88,7 +88,7 @@ impl Engine {
             // permits is left to calls that need nobody.
             pauses: Pauses::new(config.concurrent_calls as usize / 2, 0),
             config,
-            descriptors: DescriptorShare::of_guests(),
+            descriptors: GuestDescriptors::of_process(),
             siblings: Mutex::default(),
         });
         Self::build(Variant::of(&Limits::default()), family)
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// What guests may have open together.
-    pub(crate) fn descriptors(&self) -> &Arc<DescriptorShare> {
+    pub(crate) fn descriptors(&self) -> &GuestDescriptors {
         &self.inner.family.descriptors
     }
 

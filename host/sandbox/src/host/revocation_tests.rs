@@ -350,8 +350,9 @@ async fn ends(
         limits: &Limits::default(),
         granted: &granted.unwrap(),
         descriptors: CallDescriptors::new(
-            engine.descriptors().clone(),
+            engine.descriptors(),
             DescriptorShare::of_module(engine.descriptors()),
+            "",
         ),
         module: (0, "m"),
         is_listing: false,

@@ -145,8 +145,9 @@ impl Module {
             limits: &effective.limits,
             granted: policy.granted(),
             descriptors: CallDescriptors::new(
-                self.engine.descriptors().clone(),
+                self.engine.descriptors(),
                 self.descriptors.clone(),
+                invocation.caller.tenant,
             ),
             module: (self.number, &self.name),
             is_listing: false,

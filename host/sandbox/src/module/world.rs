@@ -42,8 +42,9 @@ pub(super) async fn list_tools(
         limits,
         granted: &granted,
         descriptors: CallDescriptors::new(
-            engine.descriptors().clone(),
+            engine.descriptors(),
             DescriptorShare::of_module(engine.descriptors()),
+            "",
         ),
         module: (0, module),
         is_listing: true,

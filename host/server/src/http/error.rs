@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use std::time::Duration;
 use toolhold_connections::is_too_slow;
+use toolhold_protocol::failure::ToolFailure;
 use toolhold_storage::{RecordError, StoreError};
 use utoipa::ToSchema;
 
@@ -150,6 +151,11 @@ impl ApiError {
             is_final: true,
             ..self
         }
+    }
+
+    /// As the audit log has it.
+    pub fn failure(&self) -> ToolFailure {
+        ToolFailure::correctable(self.kind, self.message.as_str())
     }
 
     pub fn body(&self) -> ErrorBody {

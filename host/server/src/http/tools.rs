@@ -1,18 +1,19 @@
 //! Tools: listing, and direct calls without a model.
 
 use crate::http::App;
-use crate::http::agent::answer;
+use crate::http::agent::{Prepared, answer};
 use crate::http::auth::Client;
 use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, header};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use toolhold_protocol::result::ToolUsage;
 use toolhold_protocol::tool::Annotations;
 use toolhold_runtime::config::DEFAULT_AGENT;
-use toolhold_storage::Scope;
+use toolhold_storage::{CallRecord, Scope};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -100,6 +101,61 @@ struct CallResult {
     duration_ms: f64,
 }
 
+impl App {
+    /// Prepares a direct call of a tool.
+    ///
+    /// # Errors
+    /// The client may not make it, or there is no such tool, or its arguments are not its own.
+    async fn may_call(
+        &self,
+        client: &Client,
+        tool: &str,
+        asked: &CallBody,
+    ) -> Result<Prepared, ApiError> {
+        client.may(Scope::Run)?;
+        let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+        let prepared = self.prepared(client, name)?;
+        let tools = prepared.agent.tools(&prepared.behalf).await;
+        if !tools.iter().any(|known| known.name == tool) {
+            return Err(ApiError::not_found(format_args!(
+                "tool {tool:?}; /v1/tools lists them"
+            )));
+        }
+        if let Some(reserved) = asked.arguments.keys().find(|name| name.starts_with('_')) {
+            let message = format!("arguments: {reserved:?} is reserved");
+            return Err(ApiError::invalid(message));
+        }
+        Ok(prepared)
+    }
+
+    /// Records a call that is refused before there is a run that would record it. What a key may ask for in a minute
+    /// bounds the rows.
+    async fn note_refused(&self, client: &Client, tool: &str, arguments: &Value, why: &ApiError) {
+        let store = self.dispatcher.store();
+        let content = store.content();
+        let record = CallRecord {
+            id: Uuid::now_v7().to_string(),
+            tool: tool.to_owned(),
+            arguments: content.kept(arguments),
+            policy: String::new(),
+            owner: client.name.clone(),
+            way: Map::from_iter([("via".to_owned(), "http".into())]),
+        };
+        let failure = why.failure();
+        let usage = ToolUsage::default();
+        let row = record.ended(content, Err(&failure), &usage, None, true);
+        if let Err(error) = store.audit(row).await {
+            tracing::error!(%error, tool, "a refused call is not in the audit log");
+        }
+    }
+}
+
+/// What the header says, if it says something.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    let length = headers.get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
 /// Calls one tool. Limits, shields and approvals apply as for an agent, and the call is recorded.
 #[utoipa::path(
     post, path = "/v1/tools/{tool}", tag = "tools", security(("key" = [])),
@@ -115,23 +171,27 @@ async fn call(
     client: Client,
     headers: HeaderMap,
     PathParam(tool): PathParam<String>,
-    Body {
-        said: asked, raw, ..
-    }: Body<CallBody>,
+    body: Result<Body<CallBody>, ApiError>,
 ) -> Result<Json<CallResult>, ApiError> {
-    client.may(Scope::Run)?;
-    let name = asked.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    let mut prepared = app.prepared(&client, name)?;
-    let tools = prepared.agent.tools(&prepared.behalf).await;
-    if !tools.iter().any(|known| known.name == tool) {
-        return Err(ApiError::not_found(format_args!(
-            "tool {tool:?}; /v1/tools lists them"
-        )));
-    }
-    if let Some(reserved) = asked.arguments.keys().find(|name| name.starts_with('_')) {
-        let message = format!("arguments: {reserved:?} is reserved");
-        return Err(ApiError::invalid(message));
-    }
+    let asked = match &body {
+        Ok(body) => app.may_call(&client, &tool, &body.said).await,
+        Err(error) => Err(error.clone()),
+    };
+    let mut prepared = match asked {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let arguments = match &body {
+                Ok(body) => body.raw.get("arguments").cloned().unwrap_or_default(),
+                // As large as it says to be: it was not read.
+                Err(_) => json!({"bytes": content_length(&headers)}),
+            };
+            app.note_refused(&client, &tool, &arguments, &error).await;
+            return Err(error);
+        }
+    };
+    let Body {
+        said: asked, raw, ..
+    } = body?;
     let mut step = asked.arguments;
     step.insert("_tool".into(), tool.into());
     prepared.request.plan = Some(vec![step.into()]);

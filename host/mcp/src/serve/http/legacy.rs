@@ -2,7 +2,7 @@
 
 use super::reply::{self, RequestWork};
 use super::sessions::{HeldSession, SessionRefusal};
-use super::{HttpEndpoint, HttpRejection, SESSION, VERSION, accepts, remote};
+use super::{HttpEndpoint, HttpRejection, OWNER, SESSION, VERSION, accepts, remote};
 use crate::rpc;
 use crate::rpc::{INTERNAL_ERROR, InvalidMessage, Message, RpcError, RpcRequest};
 use crate::serve::client_sender::ClientSender;
@@ -90,7 +90,13 @@ pub async fn batch(
             }
             Ok(Message::Notification { method, params }) => notified(&held, &method, params),
             Ok(Message::Answer { id, outcome }) => held.session.answer(&id, outcome.ok()),
-            Err(malformed) => batch.refused(malformed),
+            Err(malformed) => {
+                let service = &endpoint.service;
+                service
+                    .note_refused(&malformed, OWNER, &held.session.id)
+                    .await;
+                batch.refused(malformed);
+            }
         }
     }
     if batch.is_worked_on() {

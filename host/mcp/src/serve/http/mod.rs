@@ -142,7 +142,13 @@ async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Respon
         Ok(Transmission::Batch(messages)) => {
             return legacy::batch(endpoint, head, messages, &memory).await;
         }
-        Err(malformed) => return reply::json(StatusCode::BAD_REQUEST, malformed.reply()),
+        Err(malformed) => {
+            let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
+            let session = session.unwrap_or(&endpoint.id);
+            let service = &endpoint.service;
+            service.note_refused(&malformed, OWNER, session).await;
+            return reply::json(StatusCode::BAD_REQUEST, malformed.reply());
+        }
     };
     if modern::is_modern(&head.headers, &message) {
         modern::post(endpoint, head, message, memory).await
