@@ -486,6 +486,34 @@ fn a_tool_is_called_without_a_model() {
     let body = json!({"arguments": {"expression": "2^10"}});
     let made = server.post("/v1/tools/calculator.evaluate", &body).good();
     assert_eq!(made["result"], json!({"value": "1024"}));
+    // What is refused before there is a run is in the audit log as well.
+    let missing = server.post("/v1/tools/calculator.nothing", &body);
+    assert_eq!(missing.status, 404, "{missing:?}");
+    let large = json!({"arguments": {"expression": "x".repeat(5 << 20)}});
+    assert_eq!(
+        server.post("/v1/tools/calculator.evaluate", &large).status,
+        413
+    );
+    let audited = server.get("/v1/audit?text=by_host").good();
+    let refused: Vec<_> = audited["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["by_host"] == true && entry["via"] == "http")
+        .collect();
+    assert_eq!(refused.len(), 2, "{audited}");
+    assert!(
+        refused
+            .iter()
+            .any(|entry| entry["arguments"] == json!({"expression": "2^10"})),
+        "{audited}"
+    );
+    assert!(
+        refused
+            .iter()
+            .any(|entry| entry["arguments"]["bytes"].as_u64() > Some(5 << 20)),
+        "{audited}"
+    );
     let wrong = server
         .post(
             "/v1/tools/calculator.evaluate",

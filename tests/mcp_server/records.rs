@@ -79,6 +79,57 @@ fn calls_are_in_the_audit_log_before_anybody_has_their_result() {
     assert!(entry["duration_us"].as_u64() > Some(0), "{entry}");
 }
 
+/// What is refused before anything looks at the arguments, and before they are read.
+#[test]
+fn calls_that_are_refused_unread_are_in_the_audit_log() {
+    let host = host();
+    host.write("small.toml", "[limits]\nargument_bytes = 20_000\n");
+    let large = call(1, "probe.answer", json!({"x": "x".repeat(30_000)}));
+    let unknown = call(2, "probe.nothing", json!({"x": 1}));
+    let mut listed = call(3, "probe.answer", json!({}));
+    listed["params"]["arguments"] = json!([1]);
+    let check = |entries: &[Value], owner: &str| {
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|it| (it["tool"].as_str().unwrap(), &it["by_host"], &it["error"]))
+            .collect();
+        let refused = (&json!(true), &json!("arguments"));
+        assert_eq!(
+            seen,
+            [
+                ("probe.answer", refused.0, refused.1),
+                ("probe.nothing", refused.0, refused.1),
+                ("probe.answer", refused.0, refused.1)
+            ],
+            "{entries:?}"
+        );
+        let unread = &entries[0]["arguments"];
+        assert_eq!(unread["bytes"], 30_008, "{unread}");
+        assert_eq!(unread["sha256"].as_str().map(str::len), Some(64));
+        assert_eq!(entries[1]["arguments"], json!({"x": 1}));
+        assert_eq!(entries[2]["arguments"], json!([1]));
+        for entry in entries {
+            assert!(entry["owner"].as_str().unwrap().starts_with(owner));
+            assert_eq!(entry["via"], "mcp");
+        }
+    };
+    let mut client = Stdio::session(&host, &["--config", "small.toml"], json!({}));
+    for message in [&large, &unknown, &listed] {
+        let answer = client.ask(message.clone());
+        assert_eq!(answer["error"]["code"], -32_602, "{answer}");
+    }
+    check(&audited(&host, 3), "uid:");
+    drop(client);
+
+    let web = HttpMcpServer::start(&host, &["--config", "small.toml"], &[]);
+    for message in [&large, &unknown, &listed] {
+        let params = message["params"].clone();
+        let answer = web.modern(&modern(1, "tools/call", params, json!({})));
+        assert_eq!(answer.json()["error"]["code"], -32_602, "{answer:?}");
+    }
+    check(&audited(&host, 6)[3..], "mcp:http");
+}
+
 /// The tool was called, and nothing of the process could say what came of it.
 #[test]
 fn a_call_during_which_the_server_is_killed_is_in_the_log_as_interrupted() {

@@ -259,3 +259,19 @@ fn an_upload_that_is_no_module_changes_nothing() {
         200
     );
 }
+
+/// An upload counts with what requests and calls keep, while it arrives.
+#[test]
+fn an_upload_without_memory_for_it_is_refused_before_it_is_kept() {
+    let (host, endpoint) = (
+        host(&format!("{ON}[modules]\nkept_bytes = 2_000_000\n")),
+        scripted([]),
+    );
+    let server = serve(&host, &endpoint);
+    let refused = bring(&server, "late", &vec![0; 5_000_000]);
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let message = refused.json()["error"]["message"].to_string();
+    assert!(message.contains("modules.kept_bytes"), "{message}");
+    // What it took is free again.
+    assert_eq!(bring(&server, "late", &returns(1)).status, 201);
+}
