@@ -146,9 +146,9 @@ impl Service {
         arguments: &Value,
         reason: &str,
     ) {
-        let recorder = self.records.of(caller);
+        let (recorder, id) = (self.records.of(caller), Uuid::now_v7().to_string());
         let recording = recorder.begin(NewCall {
-            id: &Uuid::now_v7().to_string(),
+            id: &id,
             tool,
             arguments,
             may_be_repeated: true,
