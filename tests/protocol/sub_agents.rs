@@ -653,6 +653,7 @@ fn a_sub_agent_comes_from_an_address_that_the_operator_granted() {
         json!({"ask": {"type": "object", "properties": {"_delegate": {"const": address}}}});
     let context = json!([tools(delegate)]);
     let host = host(&json!({"context": []}));
+    host.write("toolhold.toml", "[requests]\nplain_loopback = true\n");
     let silent = Endpoint::start(Scenario::new([]));
     let refused = {
         host.write("context.json", context.to_string());
@@ -676,7 +677,7 @@ fn a_sub_agent_comes_from_an_address_that_the_operator_granted() {
     assert!(silent.requests().is_empty(), "no model was asked");
 
     let grant = format!(
-        "[requests]\nhttp = [{{ origin = \"{origin}\", path_prefix = \"/team\", private = true }}]\n"
+        "[requests]\nplain_loopback = true\nhttp = [{{ origin = \"{origin}\", path_prefix = \"/team\", private = true }}]\n"
     );
     host.write("toolhold.toml", &grant);
     let endpoint = Endpoint::start(Scenario::new([
@@ -689,6 +690,21 @@ fn a_sub_agent_comes_from_an_address_that_the_operator_granted() {
     assert_eq!(done.result("ask"), "refunded");
     assert!(told(&endpoint, 1).contains("Say whether it is refunded."));
     assert_eq!(fetched.load(Ordering::SeqCst), 1);
+    let is_told = |event: &&Value| event["event"] == "request_fetched";
+    let told: Vec<&Value> = done.events.iter().filter(is_told).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["address"], address);
+    assert_eq!(told[0]["bytes"], inner.to_string().len());
+    assert_eq!(told[0]["digest"].as_str().map(str::len), Some(64));
+    assert_eq!(
+        (&told[0]["attempts"], &told[0]["error"]),
+        (&json!(1), &Value::Null)
+    );
+    let audit = host.run(&["audit", "search", "", "--json"]).stdout;
+    assert!(
+        audit.contains("request_fetched") && audit.contains(&address),
+        "{audit}"
+    );
     // The record has it.
     let replayed = host.run(&["replay", "last"]);
     assert_eq!(replayed.code, Some(0), "{replayed:?}");

@@ -10,6 +10,7 @@ use toolhold_policy::{GrantRestrictions, Listener, NestedCalls, ToolSpec};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::tool::{Annotations, Example, Execution, Tool};
@@ -38,6 +39,12 @@ pub trait Toolbox: Send + Sync + Debug {
     /// # Errors
     /// There is no such module, in words that say what there is.
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
+
+    /// What [`Self::module`] fetched for this name, or could not fetch: told once, to whoever asked first. By default
+    /// nothing is fetched.
+    fn take_fetch(&self, _name: &str) -> Option<RequestFetch> {
+        None
+    }
 
     /// Everything that the result of a call depends on besides its tool's name, its arguments and its context: which code
     /// runs it, under which grant, on whose behalf. Calls for which this is equal may be given one another's results,

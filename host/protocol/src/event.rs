@@ -14,6 +14,7 @@ use crate::failure::ToolFailure;
 use crate::fallback::Stage;
 use crate::meta::Meta;
 use crate::reference::Path;
+use crate::request_fetch::RequestFetch;
 use crate::result::{Cached, ToolUsage};
 use crate::routing::Routing;
 use crate::settings::RunRequest;
@@ -39,7 +40,7 @@ use uuid::Uuid;
 
 /// The format of the records that this version writes, and the only one that it replays. The crate's root
 /// says when it is raised.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// One thing that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -140,6 +141,9 @@ pub enum EventKind {
         same: SharedWithPrevious,
         body: Value,
     },
+    /// A saved Request at an address was fetched, or was not. It does not change the run by itself: what was composed of it
+    /// is in the begin of the run or of the sub-agent.
+    RequestFetched(RequestFetch),
     /// Something was decided on the way to the endpoint that answers. It changes nothing of the run.
     Routing(Routing),
     /// A model was asked on behalf of the run, beside its own Requests: by a shield, by the router, or for

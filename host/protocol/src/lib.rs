@@ -68,6 +68,7 @@ pub mod meta;
 pub mod plan;
 pub mod privacy;
 pub mod reference;
+pub mod request_fetch;
 pub mod result;
 pub mod result_cache;
 pub mod routing;

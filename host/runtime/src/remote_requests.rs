@@ -4,46 +4,147 @@
 //! those of a sub-agent when the call begins that starts it. What was composed is in the record, so a run that is
 //! replayed fetches nothing, and one that is resumed fetches only for sub-agents that had not begun, with new bounds of
 //! time and number. A digest pins one document and none of the addresses in it.
+//!
+//! What is sent, and where to, is decided by [`Egress`], as it is for modules.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
+use toolhold_admission::Backoff;
 use toolhold_json::hex::sha256;
 use toolhold_policy::HttpGrant;
+use toolhold_policy::egress::{is_localhost, literal};
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::saved::SavedRequest;
-use toolhold_sandbox::SystemResolver;
 use toolhold_sandbox::egress::{DocumentError, Egress};
-use url::Url;
+use toolhold_sandbox::{Resolve, SystemResolver};
+use url::{Host, Url};
 
 /// Most bytes of one Request. A Request that a person wrote has a few kilobytes.
 const MAX_BYTES: usize = 1 << 20;
-/// Most time for all Requests that one run fetches.
-const MAX_TIME: Duration = Duration::from_secs(15);
 /// Most addresses that one run fetches from.
 const MAX_ADDRESSES: usize = 16;
+/// Most requests for one document. A server that restarts is back by the third, and one that is down is not asked for
+/// long.
+const MAX_ATTEMPTS: u32 = 3;
+/// Waits between them.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
+/// Addresses that a message names as those that took the time.
+const MAX_NAMED: usize = 3;
 
 /// The addresses that are granted. The default grants none. Clones share connections.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RemoteRequests {
     grants: Arc<Vec<HttpGrant>>,
+    rules: FetchRules,
+    resolver: Arc<dyn Resolve>,
     /// Set up when the first Request is fetched: most hosts fetch none.
     egress: Arc<OnceCell<Result<Egress, String>>>,
+}
+
+/// How saved Requests are fetched.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchRules {
+    /// Most time for all Requests that one run fetches (`requests.timeout_ms`).
+    pub budget: Duration,
+    /// Whether plain `http://` of this machine itself may be fetched without a digest (`requests.plain_loopback`).
+    pub plain_loopback: bool,
+}
+
+impl Default for FetchRules {
+    fn default() -> Self {
+        Self {
+            budget: Duration::from_secs(15),
+            plain_loopback: false,
+        }
+    }
 }
 
 /// What one run has fetched.
 #[derive(Debug, Default)]
 pub(crate) struct FetchedRequests {
     by_address: BTreeMap<String, Result<SavedRequest, String>>,
-    spent: Duration,
+    /// How long each address took, also where the fetch was given up.
+    took: BTreeMap<String, Duration>,
+}
+
+/// What an address came to.
+#[derive(Debug)]
+pub(crate) struct FoundRequest {
+    pub request: Result<SavedRequest, String>,
+    /// Absent: the run had fetched it before.
+    pub fetch: Option<RequestFetch>,
+}
+
+/// Why a Request was not fetched, and what would be right.
+#[derive(Debug, Error)]
+enum FetchError {
+    #[error("this is no address: {0}")]
+    Address(#[from] url::ParseError),
+    #[error(
+        "@sha256: is followed by 64 hex digits in lower case, and {0:?} is none; a run shows the digest of what it fetched"
+    )]
+    NoDigest(String),
+    #[error(
+        "plain http:// is not fetched without a digest, because what comes could be changed on its way: write https://, or \
+         put @sha256:DIGEST at the end of the address. For a server on this machine the operator may set \
+         requests.plain_loopback = true"
+    )]
+    Plain,
+    #[error(
+        "a run fetches saved Requests from at most {MAX_ADDRESSES} addresses; put them into the requests folder"
+    )]
+    TooMany,
+    #[error(
+        "{}; {left_ms} ms were left of the {budget_ms} ms that a run has for all saved Requests which it fetches{used}. The \
+         operator raises requests.timeout_ms",
+        if *left_ms == 0 { "it was not asked for" } else { "it was not there in time" }
+    )]
+    OutOfTime {
+        left_ms: u128,
+        budget_ms: u128,
+        used: String,
+    },
+    #[error("the host cannot fetch: {0}")]
+    SetUp(String),
+    #[error(
+        "{0}. The operator grants addresses in requests.http; or put it into the requests folder and name it"
+    )]
+    Refused(DocumentError),
+    #[error("{0}; if that stays so, put it into the requests folder and name it")]
+    Document(DocumentError),
+    #[error("its digest is sha256:{own}, and sha256:{asked} is asked for: it was changed")]
+    Changed { own: String, asked: String },
+    #[error("this is no JSON document: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{0}")]
+    Request(String),
+}
+
+/// What is known of a document while it is fetched.
+#[derive(Debug, Default)]
+struct DocumentFetch {
+    attempts: u32,
+    bytes: usize,
+    digest: Option<String>,
+}
+
+impl Default for RemoteRequests {
+    fn default() -> Self {
+        Self::granted(Vec::new(), FetchRules::default())
+    }
 }
 
 impl RemoteRequests {
     /// Requests may be fetched from where these grants reach.
-    pub fn granted(grants: Vec<HttpGrant>) -> Self {
+    pub fn granted(grants: Vec<HttpGrant>, rules: FetchRules) -> Self {
         Self {
             grants: Arc::new(grants),
+            rules,
+            resolver: Arc::new(SystemResolver),
             egress: Arc::default(),
         }
     }
@@ -54,7 +155,7 @@ impl RemoteRequests {
         &self,
         address: &str,
         fetched: &Mutex<FetchedRequests>,
-    ) -> Option<Result<SavedRequest, String>> {
+    ) -> Option<FoundRequest> {
         if !["https://", "http://"]
             .iter()
             .any(|scheme| address.starts_with(scheme))
@@ -63,59 +164,200 @@ impl RemoteRequests {
         }
         let mut fetched = fetched.lock().await;
         if let Some(known) = fetched.by_address.get(address) {
-            return Some(known.clone());
+            return Some(FoundRequest {
+                request: known.clone(),
+                fetch: None,
+            });
         }
-        if fetched.by_address.len() >= MAX_ADDRESSES {
-            return Some(Err(format!(
-                "{address:?} was not fetched: a run fetches saved Requests from at most {MAX_ADDRESSES} addresses; put \
-                 them into the requests folder"
-            )));
+        let (began, mut document) = (Instant::now(), DocumentFetch::default());
+        let request = if !fetched.took.contains_key(address) && fetched.took.len() >= MAX_ADDRESSES
+        {
+            Err(FetchError::TooMany)
+        } else {
+            let used = fetched.used();
+            let left = self.rules.budget.saturating_sub(fetched.spent());
+            let _timed = TimedFetch {
+                fetched: &mut fetched,
+                address,
+                began,
+            };
+            let found = self.fetch(address, left, &mut document).await;
+            found.map_err(|error| self.late(error, left, used))
+        };
+        let request = request.map_err(|error| format!("the saved Request at {address:?}: {error}"));
+        if fetched.took.contains_key(address) {
+            let known = request.clone();
+            fetched.by_address.insert(address.to_owned(), known);
         }
-        let (began, left) = (Instant::now(), MAX_TIME.saturating_sub(fetched.spent));
-        let found = self.fetch(address, left).await;
-        let found = found.map_err(|reason| format!("the saved Request at {address:?}: {reason}"));
-        fetched.spent += began.elapsed();
-        fetched.by_address.insert(address.to_owned(), found.clone());
-        Some(found)
+        let fetch = RequestFetch {
+            address: address.to_owned(),
+            call: None,
+            digest: document.digest,
+            bytes: document.bytes as u64,
+            duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            attempts: document.attempts,
+            error: request.as_ref().err().cloned(),
+        };
+        // A run that cannot begin has no record.
+        match &fetch.error {
+            Some(_) => tracing::warn!(?fetch, "a saved Request was not fetched"),
+            None => tracing::info!(?fetch, "a saved Request was fetched"),
+        }
+        Some(FoundRequest {
+            request,
+            fetch: Some(fetch),
+        })
     }
 
-    async fn fetch(&self, address: &str, patience: Duration) -> Result<SavedRequest, String> {
+    /// A fetch that is out of time says whose time it was.
+    fn late(&self, error: FetchError, left: Duration, used: String) -> FetchError {
+        match error {
+            FetchError::Document(DocumentError::Timeout { .. }) => FetchError::OutOfTime {
+                left_ms: left.as_millis(),
+                budget_ms: self.rules.budget.as_millis(),
+                used,
+            },
+            error => error,
+        }
+    }
+
+    async fn fetch(
+        &self,
+        address: &str,
+        patience: Duration,
+        document: &mut DocumentFetch,
+    ) -> Result<SavedRequest, FetchError> {
         let (plain, digest) = match address.rsplit_once("@sha256:") {
             Some((plain, digest)) => (plain, Some(digest)),
             None => (address, None),
         };
-        let url = Url::parse(plain).map_err(|error| format!("this is no address: {error}"))?;
-        let grants = self.grants.clone();
+        if let Some(digest) = digest.filter(|digest| !is_digest(digest)) {
+            return Err(FetchError::NoDigest(digest.chars().take(80).collect()));
+        }
+        let url = Url::parse(plain)?;
+        let may_be_plain = self.rules.plain_loopback && is_loopback(&url);
+        if url.scheme() == "http" && digest.is_none() && !may_be_plain {
+            return Err(FetchError::Plain);
+        }
+        let bytes = self.document(&url, patience, document).await?;
+        let own = sha256(&bytes);
+        (document.bytes, document.digest) = (bytes.len(), Some(own.clone()));
+        if let Some(asked) = digest.filter(|digest| *digest != own) {
+            let asked = asked.to_owned();
+            return Err(FetchError::Changed { own, asked });
+        }
+        let value: Value = serde_json::from_slice(&bytes)?;
+        SavedRequest::parse(&value).map_err(FetchError::Request)
+    }
+
+    /// Asks for the document, again where its server could not be reached or was busy, as long as there is time.
+    async fn document(
+        &self,
+        url: &Url,
+        patience: Duration,
+        document: &mut DocumentFetch,
+    ) -> Result<Vec<u8>, FetchError> {
+        let out_of_time = || FetchError::Document(DocumentError::Timeout { patience });
+        if patience.is_zero() {
+            return Err(out_of_time());
+        }
+        let egress = self.egress().await.map_err(FetchError::SetUp)?;
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            document.attempts += 1;
+            let error = match egress.fetch(url, MAX_BYTES, left).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            match error {
+                DocumentError::NotGranted | DocumentError::Credentials | DocumentError::Address => {
+                    document.attempts -= 1;
+                    return Err(FetchError::Refused(error));
+                }
+                error if error.may_pass() && document.attempts < MAX_ATTEMPTS => {
+                    let wait = BACKOFF.after(document.attempts);
+                    if wait >= until.saturating_duration_since(Instant::now()) {
+                        return Err(FetchError::Document(error));
+                    }
+                    tokio::time::sleep(wait).await;
+                }
+                error => return Err(FetchError::Document(error)),
+            }
+        }
+    }
+
+    async fn egress(&self) -> Result<&Egress, String> {
+        let (grants, resolver) = (self.grants.clone(), self.resolver.clone());
         let set_up = || async move {
             let egress = tokio::task::spawn_blocking(move || {
-                Egress::new(grants.to_vec(), Vec::new(), Arc::new(SystemResolver))
+                Egress::new(grants.to_vec(), Vec::new(), resolver)
             });
             let egress = egress.await.map_err(|error| error.to_string())?;
             egress.map_err(|error| error.to_string())
         };
-        let egress = self.egress.get_or_init(set_up).await.as_ref()?;
-        let began = Instant::now();
-        let mut bytes = egress.fetch(&url, MAX_BYTES, patience).await;
-        if matches!(bytes, Err(DocumentError::Transport { .. })) {
-            // A connection that was kept for the next document may have been closed meanwhile.
-            let left = patience.saturating_sub(began.elapsed());
-            bytes = egress.fetch(&url, MAX_BYTES, left).await;
-        }
-        let bytes = bytes.map_err(|error| {
-            format!(
-                "{error}. The operator grants addresses in requests.http; or put it into the requests folder and name it"
-            )
-        })?;
-        let own = sha256(&bytes);
-        if let Some(digest) = digest.filter(|digest| *digest != own) {
-            return Err(format!(
-                "its digest is sha256:{own}, and sha256:{digest} is asked for: it was changed"
-            ));
-        }
-        let value: Value = serde_json::from_slice(&bytes)
-            .map_err(|error| format!("this is no JSON document: {error}"))?;
-        SavedRequest::parse(&value)
+        let egress = self.egress.get_or_init(set_up).await;
+        egress.as_ref().map_err(Clone::clone)
     }
+}
+
+impl FetchedRequests {
+    fn spent(&self) -> Duration {
+        self.took.values().sum()
+    }
+
+    /// Which addresses took the time so far, the slowest first; empty if none did.
+    fn used(&self) -> String {
+        let mut took: Vec<_> = self
+            .took
+            .iter()
+            .filter(|(_, took)| took.as_millis() > 0)
+            .collect();
+        took.sort_by_key(|(_, took)| std::cmp::Reverse(**took));
+        let named: Vec<_> = took
+            .iter()
+            .take(MAX_NAMED)
+            .map(|(address, took)| format!("{address} took {} ms", took.as_millis()))
+            .collect();
+        match named.as_slice() {
+            [] => String::new(),
+            named => format!(": {}", named.join(", ")),
+        }
+    }
+}
+
+/// Counts the time of a fetch, also of one that is given up in the middle.
+struct TimedFetch<'a> {
+    fetched: &'a mut FetchedRequests,
+    address: &'a str,
+    began: Instant,
+}
+
+impl Drop for TimedFetch<'_> {
+    fn drop(&mut self) {
+        let took = self
+            .fetched
+            .took
+            .entry(self.address.to_owned())
+            .or_default();
+        *took += self.began.elapsed();
+    }
+}
+
+fn is_digest(text: &str) -> bool {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == 64 && text.bytes().all(is_hex)
+}
+
+/// Whether the address is of this machine itself, whatever a name server says.
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host();
+    let is_named = matches!(host, Some(Host::Domain(name)) if is_localhost(name));
+    is_named
+        || host
+            .as_ref()
+            .and_then(literal)
+            .is_some_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use toolhold_policy::{
     Permit, Restriction, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{DENIED, NOT_GRANTED, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::tool::Tool;
 use toolhold_sandbox::Registry;
@@ -37,6 +38,8 @@ pub struct SandboxTools {
     requests: Requests,
     remote: RemoteRequests,
     fetched: Mutex<FetchedRequests>,
+    /// What nobody has taken for a record yet.
+    fetches: std::sync::Mutex<Vec<RequestFetch>>,
     /// Tool names, or module names for all tools of a module. Absent: everything.
     allowed: Option<Vec<String>>,
     tenant: String,
@@ -54,6 +57,7 @@ impl SandboxTools {
             requests: Requests::default(),
             remote: RemoteRequests::default(),
             fetched: Mutex::default(),
+            fetches: std::sync::Mutex::default(),
             allowed: None,
             tenant: String::new(),
             session: String::new(),
@@ -302,7 +306,9 @@ impl Toolbox for SandboxTools {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move {
             if let Some(found) = self.remote.find(name, &self.fetched).await {
-                return Ok(ResolvedModule::Request(Box::new(found?)));
+                let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
+                fetches.extend(found.fetch);
+                return Ok(ResolvedModule::Request(Box::new(found.request?)));
             }
             if let Some(reason) = no_address(name) {
                 return Err(reason);
@@ -324,6 +330,12 @@ impl Toolbox for SandboxTools {
                 (None, None) => Err(self.nothing(name)),
             }
         })
+    }
+
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = fetches.iter().position(|fetch| fetch.address == name)?;
+        Some(fetches.swap_remove(at))
     }
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {

@@ -200,6 +200,7 @@ fn is_of_a_call(first: &EventKind) -> bool {
             | EventKind::Shield(_)
             | EventKind::SideRequest(_)
             | EventKind::Routing(_)
+            | EventKind::RequestFetched(_)
             | EventKind::ToolRetry { .. }
     )
 }

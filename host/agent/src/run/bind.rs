@@ -7,10 +7,12 @@ use toolhold_protocol::advisor;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::tool::{ANONYMOUS, Annotations, Execution, Resolve, Tool};
 
 /// Every tool of a run, the `offered` ones and those that its context defines, with its runner, in the order
-/// in which they are offered, and warnings about them.
+/// in which they are offered, and warnings about them. What was fetched on the way goes to `fetches`, also where it leads
+/// to an error.
 ///
 /// # Errors
 /// A tool that is none, or one whose `_module` or `_activity` names nothing that there is.
@@ -19,6 +21,7 @@ pub async fn bind(
     offered: Vec<Tool>,
     toolbox: &dyn Toolbox,
     activities: &Activities,
+    fetches: &mut Vec<RequestFetch>,
 ) -> Result<(Vec<Bound>, Vec<String>), RunError> {
     let mut warnings = Vec::new();
     let mut bound: Vec<Bound> = Vec::new();
@@ -34,7 +37,7 @@ pub async fn bind(
             activities.is_clients(activity) || activities.named(activity).is_some()
         })?;
         warnings.append(&mut unknown);
-        let one = runner(tool, toolbox, activities).await?;
+        let one = runner(tool, toolbox, activities, fetches).await?;
         // The last definition of a name wins.
         match bound
             .iter_mut()
@@ -70,6 +73,7 @@ async fn runner(
     mut tool: Tool,
     toolbox: &dyn Toolbox,
     activities: &Activities,
+    fetches: &mut Vec<RequestFetch>,
 ) -> Result<Bound, RunError> {
     let failed = |tool: &Tool, reason: String| RunError::Binding {
         tool: tool.name.clone(),
@@ -102,10 +106,9 @@ async fn runner(
         }
         Execution::Module(name) if name == ANONYMOUS => Runner::CleanRoom,
         Execution::Module(name) => {
-            let module = toolbox
-                .module(name)
-                .await
-                .map_err(|reason| failed(&tool, reason))?;
+            let module = toolbox.module(name).await;
+            fetches.extend(toolbox.take_fetch(name));
+            let module = module.map_err(|reason| failed(&tool, reason))?;
             match module {
                 ResolvedModule::Tool(own) => {
                     tool.annotations = both(tool.annotations, own.annotations);

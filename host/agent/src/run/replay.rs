@@ -209,6 +209,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         if matches!(
             event.kind,
             EventKind::Sub { .. }
+                | EventKind::RequestFetched(_)
                 | EventKind::Routing(_)
                 | EventKind::Shield(_)
                 | EventKind::ToolRetry { .. }

@@ -21,6 +21,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, sub_run};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::Path;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::DEFAULT_INSTRUCTIONS;
@@ -73,8 +74,11 @@ pub(super) async fn run(
         .map_or(Duration::ZERO, |replayed| replayed.elapsed);
     let mut calls = delegated.within.clone();
     calls.push(delegated.call.id.clone());
-    let sink = Sink::Parent { calls, events };
-    let mut result = perform(driver, delegated, begun, parent, sink)
+    let sink = Sink::Parent {
+        calls,
+        events: events.clone(),
+    };
+    let mut result = Box::pin(perform(driver, delegated, begun, parent, sink, &events))
         .await
         .unwrap_or_else(ToolResult::failed);
     let duration = before + started.elapsed();
@@ -88,6 +92,7 @@ async fn perform(
     begun: Option<Replayed>,
     parent: &RunRequest,
     sink: Sink,
+    events: &CallEventSender,
 ) -> Result<ToolResult, ToolFailure> {
     let not_started = |error: RunError| ToolFailure {
         kind: "sub_agent".into(),
@@ -101,7 +106,15 @@ async fn perform(
         Some(replayed) => StartingPoint::again(replayed, delegated.left.time),
         None => {
             let request = request(&delegated, parent)?;
-            let machine = driver.machine(request).await.map_err(not_started)?;
+            let mut fetches = Vec::new();
+            let machine = driver.machine(request, &mut fetches).await;
+            // The parent's events, because a sub-agent that cannot be started has none.
+            for fetch in fetches {
+                let call = Some(delegated.call.id.clone());
+                let fetch = RequestFetch { call, ..fetch };
+                events.tell(EventKind::RequestFetched(fetch)).await;
+            }
+            let machine = machine.map_err(not_started)?;
             (machine, StartingPoint::anew(delegated.left.time))
         }
     };

@@ -322,3 +322,84 @@ fn a_returned_message_is_appended_where_its_author_opened_a_place() {
     let done = Play::new(&context, replies).run().unwrap();
     assert_eq!(done.outcomes()[0].1, Ok(json!(1)));
 }
+
+/// docs/protocol.md, 5.5: the host does not know where a call appends, or whether it does, before it returns.
+#[test]
+fn what_a_call_may_append_is_read_after_it_and_never_beside_it() {
+    let fixture: Value = serde_json::from_str(include_str!(
+        "../../../../tests/fixtures/protocol/appended.json"
+    ))
+    .unwrap();
+    let mut context = fixture["context"].clone();
+    context[0]["data"] = json!({"ada": "old", "eve": "old"});
+    let echo = |read: &str| json!({"_tool": "echo", "v": read});
+    let pick = json!({"_tool": "pick", "to": "inbox.ada"});
+    // The third takes one call in a reply.
+    for contract in [Contract::Schema, Contract::Tools] {
+        let replies = [
+            calls(json!([
+                echo("†inbox.ada"),
+                pick.clone(),
+                echo("†inbox.ada"),
+                echo("†inbox"),
+                echo("†inbox.eve"),
+                echo("†rules.refunds"),
+            ])),
+            output("filed"),
+        ];
+        let done = Play::new(&context, replies)
+            .settings(|settings| settings.contract = contract)
+            .run()
+            .unwrap();
+        let results: Vec<Value> = done
+            .outcomes()
+            .into_iter()
+            .map(|(_, outcome)| outcome.unwrap())
+            .collect();
+        let said = |value: Value| json!({"v": value});
+        let expect = [
+            said(json!("old")),
+            json!(1),
+            said(json!(1)),
+            said(json!({"ada": 1, "eve": "old"})),
+            said(json!("old")),
+            said(json!("ask first")),
+        ];
+        assert_eq!(results, expect, "{contract:?}");
+    }
+    // A call that appends nothing after all, or fails, holds up nothing for good.
+    for to in ["rules.refunds", "nowhere at all"] {
+        let replies = [
+            calls(json!([{"_tool": "pick", "to": to}, echo("†inbox.ada")])),
+            output("filed"),
+        ];
+        let done = Play::new(&context, replies).run().unwrap();
+        assert!(done.outcomes()[0].1.is_err(), "{to}");
+        assert_eq!(done.outcomes()[1].1, Ok(json!({"v": "old"})), "{to}");
+    }
+}
+
+/// A call that may append and itself waits for a later one does not hold that one up.
+#[test]
+fn a_call_that_may_append_waits_for_a_later_one_that_reads_the_same_kind() {
+    let fixture: Value = serde_json::from_str(include_str!(
+        "../../../../tests/fixtures/protocol/appended.json"
+    ))
+    .unwrap();
+    let mut context = fixture["context"].clone();
+    context[0]["data"] = json!({"next": "inbox.ada"});
+    let replies = [
+        calls(json!([
+            {"_tool": "pick", "to": "†rules.next.v"},
+            {"_tool": "echo", "v": "†inbox.next", "_outputPath": "†rules.next"},
+        ])),
+        output("filed"),
+    ];
+    let done = Play::new(&context, replies).run().unwrap();
+    let results: Vec<_> = done.outcomes().into_iter().map(|(_, it)| it).collect();
+    assert_eq!(results, [Ok(json!(1)), Ok(json!({"v": "inbox.ada"}))]);
+    assert_eq!(
+        done.data("†inbox", None),
+        json!({"next": "inbox.ada", "ada": 1})
+    );
+}

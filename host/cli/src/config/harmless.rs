@@ -83,6 +83,7 @@ fn rule(key: &str) -> Option<Rule> {
         | "fallback.attempts"
         | "tool_retry.attempts"
         | "tool_retry.total_wait_ms"
+        | "requests.timeout_ms"
         | "modules.start_timeout_ms"
         | "modules.concurrent_calls"
         | "modules.waiting_calls"
@@ -106,7 +107,7 @@ fn rule(key: &str) -> Option<Rule> {
         | "modules.calls_per_minute"
         | "serve.key_requests_per_minute" => Rule::AtMostUnlessZero,
         "approval.plans" | "oci.offline" | "compiler.own_process" => Rule::Only(true),
-        "fallback.enabled" | "serve.module_upload" => Rule::Only(false),
+        "fallback.enabled" | "requests.plain_loopback" | "serve.module_upload" => Rule::Only(false),
         "approval.default" => Rule::Stricter(&["never", "on-write", "always"]),
         "modules.approval" => Rule::Stricter(&["never", "first-sight", "always"]),
         "serve.keys" => Rule::Stricter(&["never", "auto", "always"]),

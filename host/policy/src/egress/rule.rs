@@ -151,6 +151,10 @@ impl HttpGrant {
         &self.origin
     }
 
+    pub fn methods(&self) -> &[Method] {
+        &self.methods
+    }
+
     /// How many redirects the host follows.
     pub fn redirects(&self) -> u8 {
         self.redirects

@@ -114,6 +114,14 @@ impl OutputPath {
         }
     }
 
+    /// The one kind of data that every allowed place is of, as far as the beginning of a pattern says so.
+    pub fn kind(&self) -> Option<&str> {
+        match self {
+            Self::Matching(schema) => kind_of_pattern(schema.get("pattern")?.as_str()?),
+            Self::Fixed(_) | Self::OneOf(_) => None,
+        }
+    }
+
     /// Every place of those that a call may choose from, if it may.
     pub fn alternatives(&self) -> Option<Vec<Path>> {
         let Self::OneOf(offered) = self else {
@@ -138,6 +146,21 @@ impl OutputPath {
     }
 }
 
+/// The kind in `^†kind\.…` and `^†kind$`. An alternative (`|`) may begin otherwise, and what is repeated or left out may
+/// belong to the name: such patterns have none.
+fn kind_of_pattern(pattern: &str) -> Option<&str> {
+    let rest = pattern
+        .strip_prefix("^†")
+        .filter(|rest| !rest.contains('|'))?;
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let (kind, end) = rest.split_at(rest.find(|c| !is_of_name(c))?);
+    let is_end = match end.strip_prefix("\\.").or_else(|| end.strip_prefix("\\[")) {
+        Some(after) => !after.starts_with(['?', '*', '+', '{']),
+        None => end == "$",
+    };
+    (is_end && !kind.is_empty()).then_some(kind)
+}
+
 fn target(text: &str) -> Result<Target, String> {
     text.parse()
         .map_err(|error: ReferenceError| format!("is wrong: {error}"))
@@ -153,4 +176,33 @@ fn restrictions(schema: &Map<String, Value>) -> Map<String, Value> {
     std::iter::once(("type".to_owned(), json!("string")))
         .chain(own)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_names_the_kind_that_it_begins_with_and_no_other() {
+        for (pattern, kind) in [
+            (r"^†inbox\.[a-z]+$", Some("inbox")),
+            (r"^†inbox\.", Some("inbox")),
+            (r"^†inbox$", Some("inbox")),
+            (r"^†inbox\[[0-9]+\]$", Some("inbox")),
+            (r"^†my-in_box2\.x", Some("my-in_box2")),
+            (r"^†inbox", None),
+            (r"^†inbox.ada", None),
+            (r"^†inbox?\.ada", None),
+            (r"^†inbox\.?ada", None),
+            (r"^†inbox\.*ada", None),
+            (r"^†inbox\.{0}ada", None),
+            (r"^†inbox\.a|^†rules", None),
+            (r"†inbox\.a", None),
+            (r"^†(inbox)\.a", None),
+            (r"^†\.a", None),
+            (r"^†[a-z]+$", None),
+        ] {
+            assert_eq!(kind_of_pattern(pattern), kind, "{pattern}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use crate::config::mcp::McpTable;
 use crate::config::modules::{CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
 use crate::config::price::Money;
+use crate::config::requests::RequestsTable;
 use crate::config::router::RouterTable;
 use crate::config::routes::Routes;
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
@@ -26,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use toolhold_mcp as mcp;
-use toolhold_policy::{Digest, Grant, HttpGrant, LimitsRequest, Share};
+use toolhold_policy::{Digest, Grant, LimitsRequest, Share};
 use toolhold_protocol::advisor::CouncilMode;
 use toolhold_protocol::approval::{ApprovalMode, Approvals};
 use toolhold_protocol::compose::Shape;
@@ -154,12 +155,6 @@ struct ApprovalTable {
     on_write: Vec<String>,
     never: Vec<String>,
     plans: bool,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct RequestsTable {
-    folder: PathBuf,
-    http: Vec<HttpGrant>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -439,7 +434,7 @@ impl Configuration {
 
     /// The addresses whose saved Requests tools may name.
     pub fn remote_requests(&self) -> RemoteRequests {
-        RemoteRequests::granted(self.tables.requests.http.clone())
+        self.tables.requests.remote()
     }
 
     /// The MCP servers, by name.

@@ -17,6 +17,7 @@ mod model_order;
 mod modules;
 mod pool;
 mod price;
+mod requests;
 mod router;
 mod routes;
 mod shields;

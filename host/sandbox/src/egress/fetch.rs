@@ -2,16 +2,18 @@
 
 use super::Egress;
 use super::resolve::is_reachable;
+use super::send::code;
 use http::{Method, StatusCode, header};
 use std::error::Error as _;
 use std::time::Duration;
-use thiserror::Error;
+use thiserror::Error as ThisError;
 use tokio::time::timeout;
 use toolhold_policy::egress::literal;
 use url::Url;
+use wasmtime_wasi_http::Error;
 
 /// Why a document was not fetched.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum DocumentError {
     #[error("no grant lets it be fetched")]
     NotGranted,
@@ -27,8 +29,21 @@ pub enum DocumentError {
     TooLarge { max: usize },
     #[error("it was not there after {} ms", patience.as_millis())]
     Timeout { patience: Duration },
+    #[error("its server cannot be reached: {reason}")]
+    Connection { reason: String },
     #[error("it cannot be fetched: {reason}")]
     Transport { reason: String },
+}
+
+impl DocumentError {
+    /// Whether the same request may succeed soon: its server could not be reached, or said that it is busy.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Connection { .. } => true,
+            Self::Status { status } => [429, 503].contains(status),
+            _ => false,
+        }
+    }
 }
 
 impl Egress {
@@ -62,8 +77,12 @@ impl Egress {
         let request = client
             .get(url.clone())
             .header(header::ACCEPT, "application/json")
-            .header(header::ACCEPT_ENCODING, "identity");
-        let mut response = request.send().await.map_err(|error| transport(&error))?;
+            .header(header::ACCEPT_ENCODING, "identity")
+            // Fetches are rare: one that is kept would be closed by the server before the next.
+            .header(header::CONNECTION, "close");
+        let is_tls = url.scheme() == "https";
+        let sent = request.send().await;
+        let mut response = sent.map_err(|error| unsent(&error, is_tls))?;
         match response.status() {
             StatusCode::OK => {}
             status if status.is_redirection() => return Err(DocumentError::Redirect),
@@ -83,13 +102,35 @@ impl Egress {
     }
 }
 
-/// The innermost cause says what happened: the outer ones repeat the address.
+/// Why there is no answer.
+fn unsent(error: &reqwest::Error, is_tls: bool) -> DocumentError {
+    match code(error, is_tls) {
+        Error::DestinationIpProhibited => DocumentError::Address,
+        Error::DnsTimeout
+        | Error::DnsError { .. }
+        | Error::ConnectionRefused
+        | Error::ConnectionTerminated
+        | Error::ConnectionTimeout
+        | Error::DestinationUnavailable => DocumentError::Connection {
+            reason: innermost(error),
+        },
+        _ => transport(error),
+    }
+}
+
 fn transport(error: &reqwest::Error) -> DocumentError {
+    DocumentError::Transport {
+        reason: innermost(error),
+    }
+}
+
+/// The innermost cause says what happened: the outer ones repeat the address.
+fn innermost(error: &reqwest::Error) -> String {
     let mut cause = error.source();
     let mut reason = error.to_string();
     while let Some(inner) = cause {
         reason = inner.to_string();
         cause = inner.source();
     }
-    DocumentError::Transport { reason }
+    reason
 }

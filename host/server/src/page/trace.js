@@ -208,6 +208,12 @@ const HANDLERS = {
   notice(event) {
     this.note(event, "notice", event.message, "warn");
   },
+  request_fetched(event) {
+    this.note(event, "fetch", event.error
+      ? `not fetched after ${event.duration_ms} ms: ${event.error}`
+      : `fetched ${event.address} (${event.bytes} bytes, ${event.duration_ms} ms, sha256:${event.digest})`,
+      event.error ? "warn" : undefined);
+  },
   tool_retry(event) {
     this.note(event, "retry", `${event.tool}: attempt ${event.attempt} failed for now (${event.error}), again in ${event.wait_ms} ms`, "warn");
   },

@@ -12,6 +12,7 @@ use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
 use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError, RunContext};
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::completion::Completion;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
@@ -270,6 +271,10 @@ impl Toolbox for PermittedToolbox {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.toolbox.module(name)
+    }
+
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+        self.toolbox.take_fetch(name)
     }
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {

@@ -264,6 +264,7 @@ impl RunAudit {
                 });
                 ("approval_decided", details)
             }
+            EventKind::RequestFetched(fetch) => ("request_fetched", json!(fetch)),
             _ => return None,
         };
         let Value::Object(details) = details else {

@@ -4,6 +4,7 @@
 //! where its events go.
 
 mod call_events;
+mod heard;
 mod nested;
 mod performer;
 mod sink;
@@ -37,6 +38,7 @@ use toolhold_protocol::bound::Runner;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::ShieldPlace;
 use uuid::Uuid;
@@ -129,7 +131,8 @@ impl Driver {
         journal: Box<dyn Journal>,
     ) -> Result<Run, RunError> {
         let id = request.id;
-        let machine = self.machine(request).await?;
+        let mut fetches = Vec::new();
+        let machine = self.machine(request, &mut fetches).await?;
         let (sender, events) = mpsc::channel(EVENT_QUEUE);
         let cancel = CancellationToken::new();
         let sink = Sink::Journal(Publisher {
@@ -139,7 +142,10 @@ impl Driver {
             journal,
             sender,
         });
-        let begin = StartingPoint::anew(machine.request().settings.timeout);
+        let begin = StartingPoint {
+            fetches,
+            ..StartingPoint::anew(machine.request().settings.timeout)
+        };
         let budgets = Budgets::of(&machine.request().settings);
         let budget = Arc::new(BudgetTracker::new(budgets, RunUsage::default()));
         let task = tokio::spawn(
@@ -186,10 +192,11 @@ impl Driver {
         }
     }
 
-    /// Everything that can be wrong about a request is found here.
+    /// Everything that can be wrong about a request is found here. What was fetched goes to `fetches`.
     pub(in crate::run) async fn machine(
         &self,
         mut request: RunRequest,
+        fetches: &mut Vec<RequestFetch>,
     ) -> Result<Machine, RunError> {
         let instructions = Some(request.instructions.as_str());
         request.policy = self
@@ -206,8 +213,14 @@ impl Driver {
             0 => self.activities.clone(),
             _ => self.activities.clone().without_clients(),
         };
-        let (tools, warnings) =
-            bind::bind(&context, offered, self.toolbox.as_ref(), &activities).await?;
+        let (tools, warnings) = bind::bind(
+            &context,
+            offered,
+            self.toolbox.as_ref(),
+            &activities,
+            fetches,
+        )
+        .await?;
         let screened = tools.iter().filter(|bound| {
             let tool = Some(bound.called());
             self.shields.applies_to(ShieldPlace::ToolInput, tool)
@@ -275,6 +288,8 @@ impl Driver {
 pub(super) struct StartingPoint {
     /// Events that are computed but not published yet.
     pub unsaid: Vec<EventKind>,
+    /// What was fetched for the tools of a run that begins.
+    pub fetches: Vec<RequestFetch>,
     pub input: Input,
     pub elapsed: Duration,
     pub time_left: Duration,
@@ -288,6 +303,7 @@ impl StartingPoint {
     pub fn anew(time_left: Duration) -> Self {
         Self {
             unsaid: Vec::new(),
+            fetches: Vec::new(),
             input: Input::Start,
             elapsed: Duration::ZERO,
             time_left,
@@ -299,6 +315,7 @@ impl StartingPoint {
     pub fn again(replayed: Replayed, time_left: Duration) -> (Machine, Self) {
         let begin = Self {
             unsaid: replayed.unsaid,
+            fetches: Vec::new(),
             input: Input::Resumed,
             elapsed: replayed.elapsed,
             time_left,

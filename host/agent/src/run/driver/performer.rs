@@ -1,6 +1,7 @@
 //! Performs one run: feeds the machine with what happens, and carries out its actions.
 
 use super::call_events::CallEvent;
+use super::heard::{Listener, TaskUpdate};
 use super::nested::{RunApprover, RunBudget, RunRecorder};
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
@@ -26,19 +27,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use toolhold_model::{CompletionObserver, Model, RunContext};
+use toolhold_model::{Model, RunContext};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::{Bound, Runner};
-use toolhold_protocol::completion::Delta;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
-use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
-use toolhold_protocol::side_request::SideRequest;
 use toolhold_protocol::window::Counted;
 
 /// Events recorded in one batch, approximately.
@@ -105,6 +103,8 @@ impl Performer {
             return Ok(ended);
         }
         let mut effects = machine.handle(begin.input, elapsed());
+        let fetches = begin.fetches.into_iter().map(EventKind::RequestFetched);
+        effects.events.extend(fetches);
         loop {
             if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
                 return Ok(ended);
@@ -438,73 +438,4 @@ impl Performer {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// What a task tells while it works.
-enum TaskUpdate {
-    /// By the model.
-    Wrote(Delta),
-    /// Another event, which must not change the state of the run.
-    Event(Box<EventKind>),
-}
-
-impl TaskUpdate {
-    fn to(self, machine: &mut Machine, elapsed: Duration) -> Effects {
-        let input = match self {
-            Self::Wrote(delta) => Input::Wrote(delta),
-            Self::Event(event) => match *event {
-                EventKind::SideRequest(request) => Input::SideRequest(request),
-                event => {
-                    return Effects {
-                        events: vec![event],
-                        actions: Vec::new(),
-                    };
-                }
-            },
-        };
-        machine.handle(input, elapsed)
-    }
-}
-
-struct Listener {
-    run: mpsc::UnboundedSender<TaskUpdate>,
-    /// When the last attempt began: what went before is no time of the endpoint.
-    asked: Instant,
-}
-
-impl Listener {
-    fn new(run: mpsc::UnboundedSender<TaskUpdate>) -> Self {
-        Self {
-            run,
-            asked: Instant::now(),
-        }
-    }
-
-    fn tell(&self, told: TaskUpdate) {
-        // An ended run drops updates.
-        let _ = self.run.send(told);
-    }
-}
-
-impl CompletionObserver for Listener {
-    fn delta(&mut self, delta: Delta) {
-        self.tell(TaskUpdate::Wrote(delta));
-    }
-
-    fn routing(&mut self, routing: Routing) {
-        match &routing {
-            // Told before the wait.
-            Routing::Retry { wait_ms, .. } => {
-                self.asked = Instant::now() + Duration::from_millis(*wait_ms);
-            }
-            // Told after it.
-            Routing::Waited { .. } | Routing::MemberFailed { .. } => self.asked = Instant::now(),
-            _ => {}
-        }
-        self.tell(TaskUpdate::Event(Box::new(EventKind::Routing(routing))));
-    }
-
-    fn side_request(&mut self, request: SideRequest) {
-        self.tell(TaskUpdate::Event(Box::new(EventKind::SideRequest(request))));
-    }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::{Execution, Tool};
@@ -118,6 +119,10 @@ impl Toolbox for RunTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.driver.toolbox.module(name)
+    }
+
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+        self.driver.toolbox.take_fetch(name)
     }
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {

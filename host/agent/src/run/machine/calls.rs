@@ -7,6 +7,7 @@ use super::wiring::Wiring;
 use super::{Action, Effects, Machine, Work};
 use crate::calls::screen::screened_arguments;
 use crate::guard::shield::Screening;
+use crate::run::schedule::Appends;
 use crate::toolbox::ToolCall;
 use serde_json::Value;
 use toolhold_protocol::approval::Pending;
@@ -63,7 +64,12 @@ impl Machine {
         };
         let mut sees = wiring.scopes.clone();
         sees.extend(guidance(&self.context, self.tools.find(&call.tool), &call));
-        self.step.calls.add(call, fence, wiring, &sees);
+        let appends = if refusal.is_none() && wiring.target.is_none() {
+            self.appends(&call)
+        } else {
+            Appends::Nowhere
+        };
+        self.step.calls.add(call, fence, wiring, &sees, appends);
         if let Some(failure) = refusal {
             self.settle(index, Ending::refused(failure), effects);
         }

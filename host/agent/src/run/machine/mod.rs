@@ -24,6 +24,7 @@
 //! context is shown; `end` is the end.
 
 mod account;
+mod appending;
 mod ask;
 mod calls;
 mod completion_limit;

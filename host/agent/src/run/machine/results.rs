@@ -14,14 +14,10 @@ use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::reference::{Path, Source, Target};
 use toolhold_protocol::result::{Cached, ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::tool::OutputPath;
 use toolhold_protocol::turn::{Exchange, Turn};
 
 /// Maximum instances that a message names.
 const MAX_NAMED_INSTANCES: usize = 20;
-
-/// Places that no author names: a restriction that allows one of them opens none.
-const ANY_PLACES: [&str; 3] = ["†zzzz", "†zz9.zz9", "†zzzz.zzzz.zzzz"];
 
 /// The kind of failure of a call whose result cannot be written where the model wants it.
 pub(super) const WRITE: &str = "write";
@@ -248,38 +244,6 @@ impl Machine {
         }
     }
 
-    /// Where a tool appends its message although the call names no place: one that the author of the tool message
-    /// opened. Elsewhere only the call decides where data goes.
-    fn append(&self, call: &Call, picked: &str) -> Result<Option<Path>, String> {
-        let bound = self.tools.find(&call.tool);
-        let opened = bound.and_then(|bound| bound.tool.output_path.as_ref());
-        if !matches!(opened, Some(OutputPath::Matching(_))) {
-            return Ok(None);
-        }
-        let path = place(picked)?;
-        let allows = |place: String| {
-            let call = Call {
-                output_path: Some(place),
-                ..call.clone()
-            };
-            self.tools.checks.place(&call)
-        };
-        // A restriction that any place satisfies, such as a length, names no place that the tool may write to.
-        if ANY_PLACES
-            .iter()
-            .any(|place| allows((*place).to_owned()).is_ok())
-        {
-            return Ok(None);
-        }
-        allows(path.to_string()).map_err(|failure| {
-            format!(
-                "the tool chose {path}, which its definition does not allow: {}",
-                failure.message
-            )
-        })?;
-        Ok(Some(path))
-    }
-
     fn write_all(
         &mut self,
         call: &Call,
@@ -306,6 +270,10 @@ impl Machine {
             return;
         }
         loop {
+            if self.step.calls.pass_appending(&self.context.data) {
+                self.begin_unblocked(effects);
+                continue;
+            }
             let stuck = self.step.calls.give_up(&self.context.data);
             if stuck.is_empty() {
                 break;
@@ -436,7 +404,8 @@ fn pick(target: &Target, picked: &str) -> Result<Path, String> {
     ))
 }
 
-fn place(picked: &str) -> Result<Path, String> {
+/// The place that a tool names.
+pub(super) fn place(picked: &str) -> Result<Path, String> {
     let place = picked.parse();
     place.map_err(|error| format!("the tool chose no place: {error}"))
 }

@@ -2,7 +2,7 @@
 //! them may go on. A state of its own: it makes no events and runs nothing, `calls` and `results` do both.
 
 use super::wiring::Wiring;
-use crate::run::schedule::Schedule;
+use crate::run::schedule::{Appends, Schedule};
 use serde_json::Value;
 use std::collections::VecDeque;
 use toolhold_protocol::approval::Pending;
@@ -61,14 +61,23 @@ pub(super) struct AtShields {
 }
 
 impl StepCalls {
-    /// Adds the next call; `sees` is what it is shown of the context. Returns its index.
-    pub fn add(&mut self, call: Call, fence: String, wiring: Wiring, sees: &[Path]) -> usize {
+    /// Adds the next call; `sees` is what it is shown of the context, `appends` where it may write besides the places
+    /// that it says. Returns its index.
+    pub fn add(
+        &mut self,
+        call: Call,
+        fence: String,
+        wiring: Wiring,
+        sees: &[Path],
+        appends: Appends,
+    ) -> usize {
         self.schedule.add(
             format!("{} ({})", call.id, call.tool),
             call.instance.clone(),
             wiring.reads.clone(),
             sees,
             wiring.writes().to_vec(),
+            appends,
         );
         self.calls.push(StepCall {
             call,
@@ -115,6 +124,12 @@ impl StepCalls {
     /// The calls that nothing holds up any more and something did before.
     pub fn unblock(&mut self, data: &Data) -> Vec<usize> {
         self.schedule.unblock(data)
+    }
+
+    /// Where no call is under way: lets the next call go that only waits for calls which may append and wait themselves.
+    /// Says whether there was one.
+    pub fn pass_appending(&mut self, data: &Data) -> bool {
+        self.schedule.pass_appending(data)
     }
 
     /// Where no call is under way: the next of those that nothing can unblock any more, each with the
@@ -271,7 +286,10 @@ mod tests {
                 ..Call::read(object).unwrap()
             };
             let wiring = Wiring::of(&call, &tool, &context).unwrap();
-            assert_eq!(step.add(call, "fence".into(), wiring, &[]), index);
+            assert_eq!(
+                step.add(call, "fence".into(), wiring, &[], Appends::Nowhere),
+                index
+            );
         }
         step.unblock(&context.data);
         step

@@ -4,6 +4,9 @@
 //! A call waits for every earlier call of its step that writes what it reads, even if there is an
 //! older value at that place: the model wrote them in this order. What no earlier call writes must
 //! exist, or come into being by a later one.
+//!
+//! Where a tool may append a message, its call says no place, and only its result tells whether it wrote and where.
+//! Such a call goes before every later one that may read what it appends.
 
 mod stuck;
 
@@ -17,6 +20,8 @@ pub struct Schedule {
     nodes: Vec<Node>,
     /// Unfinished writers by kind of data.
     writers: HashMap<String, Vec<usize>>,
+    /// Unfinished calls that may append.
+    appending: Vec<usize>,
     /// Places that finished calls should have written and did not.
     failed: Vec<(usize, Path)>,
 }
@@ -29,11 +34,24 @@ struct Node {
     reads: Vec<PendingRead>,
     /// Earlier calls that are to be over, whatever comes of them.
     after: Vec<usize>,
+    /// The same, of those that may append where this one reads.
+    after_appending: Vec<usize>,
     writes: Vec<Path>,
+    appends: Appends,
     state: CallProgress,
     /// The blocked call that it was last found to wait for: looking for it takes as long as there are
     /// writers.
     held_by: Option<usize>,
+}
+
+/// Where a call may write besides the places that it says, as its result tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Appends {
+    #[default]
+    Nowhere,
+    /// Somewhere in this kind of data.
+    InKind(String),
+    Anywhere,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +71,8 @@ struct PendingRead {
 }
 
 impl Schedule {
-    /// Adds the next call: what it reads, what it is shown of the context, and where its result goes.
+    /// Adds the next call: what it reads, what it is shown of the context, where its result goes, and where it may
+    /// append.
     pub fn add(
         &mut self,
         name: String,
@@ -61,8 +80,10 @@ impl Schedule {
         reads: Vec<Source>,
         sees: &[Path],
         writes: Vec<Path>,
+        appends: Appends,
     ) {
         let index = self.nodes.len();
+        let after_appending = self.appending_before(&reads, sees, instance.as_deref());
         let after = sees
             .iter()
             .flat_map(|path| self.writers(path, instance.as_deref()))
@@ -89,12 +110,17 @@ impl Schedule {
                 writers.push(index);
             }
         }
+        if appends != Appends::Nowhere {
+            self.appending.push(index);
+        }
         self.nodes.push(Node {
             name,
             instance,
             reads,
             after,
+            after_appending,
             writes,
+            appends,
             state: CallProgress::Blocked,
             held_by: None,
         });
@@ -124,6 +150,7 @@ impl Schedule {
             return;
         };
         node.state = CallProgress::Done;
+        self.appending.retain(|appending| *appending != index);
         let unwritten = node
             .writes
             .iter()
@@ -150,6 +177,7 @@ impl Schedule {
             .filter(|node| node.state == CallProgress::Blocked);
         for node in blocked {
             node.after.retain(|writer| *writer != index);
+            node.after_appending.retain(|appending| *appending != index);
             for read in &mut node.reads {
                 read.done(index, written);
             }
@@ -161,6 +189,41 @@ impl Schedule {
         self.nodes
             .iter()
             .any(|node| node.state == CallProgress::Running)
+    }
+
+    /// Where no call runs: lets the first call go that waits for nothing but calls which may append and are blocked
+    /// themselves, because what it writes may be what these wait for. Says whether there was one.
+    pub fn pass_appending(&mut self, data: &Data) -> bool {
+        if self.is_running() {
+            return false;
+        }
+        let passes = |node: &Node| {
+            node.state == CallProgress::Blocked
+                && !node.after_appending.is_empty()
+                && node.is_ready_but_for_appending(data)
+        };
+        let Some(node) = self.nodes.iter_mut().find(|node| passes(node)) else {
+            return false;
+        };
+        node.after_appending.clear();
+        true
+    }
+
+    /// Unfinished calls that may append where a call reads or is shown the context.
+    fn appending_before(
+        &self,
+        reads: &[Source],
+        sees: &[Path],
+        reader: Option<&str>,
+    ) -> Vec<usize> {
+        let read = || reads.iter().flat_map(Source::paths).chain(sees);
+        let appending = self.appending.iter().copied();
+        let goes_before = |index: &usize| {
+            self.nodes.get(*index).is_some_and(|node| {
+                node.is_seen_by(reader) && read().any(|path| node.appends.may_be_at(path))
+            })
+        };
+        appending.filter(goes_before).collect()
     }
 
     /// Unfinished calls that write at `path`, above or below it.
@@ -192,6 +255,10 @@ impl Schedule {
 
 impl Node {
     fn is_ready(&self, data: &Data) -> bool {
+        self.after_appending.is_empty() && self.is_ready_but_for_appending(data)
+    }
+
+    fn is_ready_but_for_appending(&self, data: &Data) -> bool {
         let mut reads = self.reads.iter();
         self.after.is_empty() && reads.all(|read| read.is_ready(data, self.instance.as_deref()))
     }
@@ -199,6 +266,17 @@ impl Node {
     /// Whether a reader in an instance sees what this call writes.
     fn is_seen_by(&self, reader: Option<&str>) -> bool {
         self.instance.is_none() || self.instance.as_deref() == reader
+    }
+}
+
+impl Appends {
+    /// Whether what is appended may be at `path`, above or below it.
+    fn may_be_at(&self, path: &Path) -> bool {
+        match self {
+            Self::Nowhere => false,
+            Self::InKind(kind) => *kind == path.kind,
+            Self::Anywhere => true,
+        }
     }
 }
 
@@ -271,9 +349,17 @@ mod tests {
                 reads.collect(),
                 &[],
                 writes.collect(),
+                Appends::Nowhere,
             );
         }
         schedule
+    }
+
+    /// Adds a call that reads `read` and may append.
+    fn appending(schedule: &mut Schedule, name: &str, read: &str, appends: Appends) {
+        let reads = (!read.is_empty()).then(|| read.parse().unwrap());
+        let reads = reads.into_iter().collect();
+        schedule.add(name.into(), None, reads, &[], Vec::new(), appends);
     }
 
     fn write(data: &mut Data, place: &str) {
@@ -307,7 +393,14 @@ mod tests {
         schedule.done(0, &[path("†s.a.x")]);
         assert_eq!(schedule.unblock(&data), [1]);
         // A later call's write is awaited only if the path has no value yet.
-        schedule.add("late".into(), None, Vec::new(), &[], vec![path("†s.b")]);
+        schedule.add(
+            "late".into(),
+            None,
+            Vec::new(),
+            &[],
+            vec![path("†s.b")],
+            Appends::Nowhere,
+        );
         assert_eq!(schedule.unblock(&data), [3]);
         write(&mut data, "†s.b");
         schedule.done(3, &[path("†s.b")]);
@@ -345,6 +438,7 @@ mod tests {
             vec!["†s.a".parse().unwrap()],
             &[],
             Vec::new(),
+            Appends::Nowhere,
         );
         assert!(schedule.unblock(&data).is_empty());
         let reasons = schedule.give_up(&data);
@@ -389,8 +483,22 @@ mod tests {
         schedule.done(0, &[]);
         schedule.done(1, &[path("†s.a")]);
         let read = || vec!["†s.a".parse().unwrap()];
-        schedule.add("of one".into(), Some("one".into()), read(), &[], Vec::new());
-        schedule.add("of two".into(), Some("two".into()), read(), &[], Vec::new());
+        schedule.add(
+            "of one".into(),
+            Some("one".into()),
+            read(),
+            &[],
+            Vec::new(),
+            Appends::Nowhere,
+        );
+        schedule.add(
+            "of two".into(),
+            Some("two".into()),
+            read(),
+            &[],
+            Vec::new(),
+            Appends::Nowhere,
+        );
         assert_eq!(schedule.unblock(&data), [3]);
     }
 
@@ -404,5 +512,81 @@ mod tests {
             ("one:reader", "†s.a", ""),
         ]);
         assert_eq!(schedule.unblock(&data), [0, 1]);
+    }
+
+    #[test]
+    fn what_may_be_appended_is_read_after_the_call_that_may_append_it() {
+        let mut data = Data::default();
+        write(&mut data, "†inbox.ada");
+        write(&mut data, "†rules.a");
+        let mut schedule = Schedule::default();
+        appending(&mut schedule, "before", "†inbox.ada", Appends::Nowhere);
+        let inbox = || Appends::InKind("inbox".into());
+        appending(&mut schedule, "appends", "", inbox());
+        for read in [
+            "†inbox.ada",
+            "†inbox",
+            "†inbox.ada.text",
+            "†rules.a || †inbox.ada",
+        ] {
+            appending(&mut schedule, read, read, Appends::Nowhere);
+        }
+        appending(&mut schedule, "another kind", "†rules.a", Appends::Nowhere);
+        let sees = [path("†inbox.ada")];
+        schedule.add(
+            "sees".into(),
+            None,
+            Vec::new(),
+            &sees,
+            Vec::new(),
+            Appends::Nowhere,
+        );
+        appending(&mut schedule, "reads nothing", "", Appends::Nowhere);
+        assert_eq!(schedule.unblock(&data), [0, 1, 6, 8]);
+        assert!(!schedule.pass_appending(&data), "it runs");
+        // Whatever comes of it: a call that may append need not.
+        schedule.done(1, &[]);
+        write(&mut data, "†inbox.ada.text");
+        assert_eq!(schedule.unblock(&data), [2, 3, 4, 5, 7]);
+    }
+
+    #[test]
+    fn an_appending_call_of_one_instance_holds_up_no_other() {
+        let mut data = Data::default();
+        write(&mut data, "†s.a");
+        let mut schedule = Schedule::default();
+        let add = |schedule: &mut Schedule, instance: &str, read: &str, appends| {
+            let reads = (!read.is_empty()).then(|| read.parse().unwrap());
+            let instance = Some(instance.to_owned());
+            let reads = reads.into_iter().collect();
+            schedule.add("call".into(), instance, reads, &[], Vec::new(), appends);
+        };
+        add(&mut schedule, "one", "", Appends::Anywhere);
+        add(&mut schedule, "one", "†s.a", Appends::Nowhere);
+        add(&mut schedule, "two", "†s.a", Appends::Nowhere);
+        assert_eq!(schedule.unblock(&data), [0, 2]);
+    }
+
+    #[test]
+    fn a_call_passes_one_that_may_append_and_waits_for_it() {
+        let mut data = Data::default();
+        write(&mut data, "†s.b");
+        let mut schedule = Schedule::default();
+        appending(&mut schedule, "appends", "†s.a", Appends::Anywhere);
+        schedule.add(
+            "writes".into(),
+            None,
+            vec!["†s.b".parse().unwrap()],
+            &[],
+            vec![path("†s.a")],
+            Appends::Nowhere,
+        );
+        assert!(schedule.unblock(&data).is_empty());
+        assert!(schedule.pass_appending(&data));
+        assert_eq!(schedule.unblock(&data), [1]);
+        write(&mut data, "†s.a");
+        schedule.done(1, &[path("†s.a")]);
+        assert_eq!(schedule.unblock(&data), [0]);
+        assert!(!schedule.pass_appending(&data));
     }
 }

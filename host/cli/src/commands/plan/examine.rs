@@ -203,7 +203,9 @@ async fn bound(
 ) -> Result<Vec<Bound>, RunError> {
     let toolbox = host::toolbox(config, registry.clone());
     let activities = servers.activities(Activities::default());
-    let (bound, _) = bind(context, Vec::new(), &toolbox, &activities).await?;
+    // Nothing runs, so no record tells what was fetched: the log does.
+    let mut fetches = Vec::new();
+    let (bound, _) = bind(context, Vec::new(), &toolbox, &activities, &mut fetches).await?;
     Ok(bound)
 }
 

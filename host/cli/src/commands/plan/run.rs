@@ -21,6 +21,7 @@ use toolhold_mcp::Servers;
 use toolhold_model::NoModel;
 use toolhold_protocol::context::Context;
 use toolhold_protocol::plan::{Plan, PlanPlace};
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::Tool;
@@ -221,6 +222,10 @@ impl Toolbox for PlanTools {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.modules.module(name)
+    }
+
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+        self.modules.take_fetch(name)
     }
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {

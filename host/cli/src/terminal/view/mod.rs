@@ -314,6 +314,10 @@ impl EventPrinter {
             EventKind::ToolRetry { retry, .. } => {
                 self.marked(&warn("↻"), &line(&retry.to_string()));
             }
+            EventKind::RequestFetched(fetch) => match fetch.error {
+                Some(_) => self.marked(&warn("!"), &line(&fetch.to_string())),
+                None => self.dim(&format!("  {}", line(&fetch.to_string()))),
+            },
             EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
             EventKind::Shield(judgement) => {
                 if let Some(text) = ruling(judgement) {
@@ -430,7 +434,10 @@ impl EventPrinter {
                 let took = took(usage, true, cached.as_ref());
                 self.dim(format!("    ← {} {text}  {took}", line(tool)).trim_end());
             }
-            EventKind::Approval { .. } | EventKind::Shield(_) | EventKind::ToolRetry { .. } => {
+            EventKind::Approval { .. }
+            | EventKind::RequestFetched(_)
+            | EventKind::Shield(_)
+            | EventKind::ToolRetry { .. } => {
                 self.show_kind(event);
             }
             EventKind::Decided { id, .. } => self.decided(id),

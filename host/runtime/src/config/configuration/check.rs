@@ -26,6 +26,8 @@ impl Configuration {
         fallback.map_err(|fault| fault.below("fallback"))?;
         let retry = tables.tool_retry.check();
         retry.map_err(|fault| fault.below("tool_retry"))?;
+        let requests = tables.requests.check();
+        requests.map_err(|fault| fault.below("requests"))?;
         let telemetry = tables.telemetry.check();
         telemetry.map_err(|fault| fault.below("telemetry"))?;
         self.check_agents()?;
