@@ -218,7 +218,7 @@ async fn requests_in_javascript_keep_to_their_bounds() {
             "a header's name",
             thrown("TypeError", "\"a b\" is not a header's name"),
         ),
-        ("headers of 200 KiB", Ends("http_body")),
+        ("headers of 200 KiB", Ends("http-body")),
         ("a time of one of many", found(json!(["TimeoutError", 12]))),
         ("abort all", found(json!([1, "enough", 200]))),
         (
