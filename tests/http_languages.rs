@@ -1,15 +1,23 @@
 //! HTTP from modules in six languages (`modules/examples/fetch_*`): the same tool, granted one server of this test.
 
+mod bounds;
+mod trials;
+
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::routing::{get, post};
+use axum::response::Redirect;
+use axum::routing::{any, get, post};
+use futures_util::stream;
 use serde_json::{Value, json};
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 use support::host::{Finished, Host};
 use support::sandbox::{cached_registry, call, repository};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 use toolhold_policy::{CallError, Grant, Output};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
@@ -21,6 +29,23 @@ async fn sent(headers: HeaderMap, body: Bytes) -> String {
     json!({"body": body, "length": of(header::CONTENT_LENGTH)}).to_string()
 }
 
+/// Longer than any test gives a request, and shorter than the host does.
+const SLOW: Duration = Duration::from_secs(8);
+
+/// A body that breaks off.
+fn cut() -> Body {
+    let parts = [Ok("begun"), Err(io::Error::other("it breaks off here"))];
+    Body::from_stream(stream::iter(parts))
+}
+
+/// A body that comes a byte at a time, and takes as long as [`SLOW`].
+fn trickle() -> Body {
+    Body::from_stream(stream::unfold(0, |sent| async move {
+        sleep(SLOW / 160).await;
+        (sent < 160).then_some((Ok::<_, io::Error>("x"), sent + 1))
+    }))
+}
+
 /// Serves until the test's runtime ends.
 async fn serve() -> String {
     let router = Router::new()
@@ -30,7 +55,19 @@ async fn serve() -> String {
             get(|| async { (StatusCode::SERVICE_UNAVAILABLE, "later") }),
         )
         .route("/sent", post(sent))
-        .route("/long", get(|| async { "x".repeat(1 << 19) }));
+        .route("/long", get(|| async { "x".repeat(1 << 19) }))
+        .route("/huge", get(|| async { "x".repeat(17 << 20) }))
+        .route("/hop", get(|| async { Redirect::temporary("/text") }))
+        .route("/loop", get(|| async { Redirect::temporary("/loop") }))
+        .route(
+            "/slow",
+            any(|| async {
+                sleep(SLOW).await;
+                "late"
+            }),
+        )
+        .route("/cut", any(|| async { cut() }))
+        .route("/trickle", get(|| async { trickle() }));
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -53,23 +90,30 @@ async fn module(language: &str, origin: &str) -> Option<(Registry, String)> {
         return None;
     }
     let http = json!({"origin": origin, "methods": ["GET", "POST"], "private": true});
+    let registry = granted(&folder, &name, http, json!({})).await;
+    Some((registry, format!("{name}.fetch")))
+}
+
+/// The module of this name in a folder of modules, with this grant of HTTP and these limits.
+async fn granted(folder: &Path, name: &str, http: Value, limits: Value) -> Registry {
     let grant = Grant {
         http: vec![serde_json::from_value(http).expect("a grant")],
         ..Grant::default()
     };
     let module = ModulePolicy {
         grant,
+        limits: serde_json::from_value(limits).expect("limits"),
         ..ModulePolicy::default()
     };
     let mut policy = Policy::default();
-    policy.modules.insert(name.clone(), module);
+    policy.modules.insert(name.to_owned(), module);
     let registry = cached_registry(policy);
     registry
-        .load_folder(&folder, Some(std::slice::from_ref(&name)), &|_| ())
+        .load_folder(folder, Some(&[name.to_owned()]), &|_| ())
         .await
         .expect("the folder is there");
     assert!(registry.failures().is_empty(), "{:?}", registry.failures());
-    Some((registry, format!("{name}.fetch")))
+    registry
 }
 
 #[tokio::test]

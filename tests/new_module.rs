@@ -58,7 +58,7 @@ fn is_unreached(done: &Finished) -> bool {
 }
 
 /// Does what may need a registry, and does it once more where one did not answer. None where it did not then either.
-fn answered(what: &str, run: impl Fn() -> Finished) -> Option<Finished> {
+pub fn answered(what: &str, run: impl Fn() -> Finished) -> Option<Finished> {
     let first = run();
     if !is_unreached(&first) {
         return Some(first);
@@ -75,11 +75,11 @@ fn answered(what: &str, run: impl Fn() -> Finished) -> Option<Finished> {
 }
 
 /// Not through the harness, which keeps to itself what a test printed that passed.
-fn skipped(why: &str) {
+pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "!!! SKIPPED: {why}");
 }
 
-fn is_installed(program: &str) -> bool {
+pub fn is_installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 

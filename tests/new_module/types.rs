@@ -1,6 +1,6 @@
 //! The templates' schemas follow the types of their source, and a failure names its place.
 
-use super::edited;
+use super::{answered, edited, is_installed, skipped};
 use serde_json::{Value, json};
 use support::host::Host;
 
@@ -132,4 +132,64 @@ fn a_schema_follows_the_types_in_javascript() {
 #[test]
 fn a_schema_follows_the_types_in_typescript() {
     schema_follows_the_types("ts", "npm", "module.ts", &IN_SCRIPTS, SCRIPTS_FAILURE);
+}
+
+/// A module of types that are less usual than a template's (`unusual/`): its schemas, and a call that goes through them.
+fn schemas_of_unusual_types(language: &str, needs: &str, sources: &[(&str, &str)], expected: &str) {
+    if !is_installed(needs) {
+        skipped(&format!(
+            "{needs} is not installed, so no {language} is built"
+        ));
+        return;
+    }
+    let host = Host::new();
+    let made = host.run(&["new-module", "words", "--lang", language]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    for (name, text) in sources {
+        host.write(&format!("modules/words/{name}"), text);
+    }
+    let Some(built) = answered("build", || host.run(&["build", "words"])) else {
+        return;
+    };
+    assert_eq!(built.code, Some(0), "{built:?}");
+    let expected: Value = serde_json::from_str(expected).expect("JSON");
+    let told = host.run(&["modules", "inspect", "words", "--json"]);
+    let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+    let tool = &told["tools"][0];
+    assert_eq!(tool["input_schema"], expected["input"], "{language}");
+    assert_eq!(tool["output_schema"], expected["output"], "{language}");
+    let arguments = expected["arguments"].to_string();
+    let called = host.run(&["modules", "call", "words.add", &arguments]);
+    assert_eq!(called.code, Some(0), "{called:?}");
+    let gives: Value = serde_json::from_str(&called.stdout).expect("JSON");
+    assert_eq!(gives, expected["gives"], "{language}");
+}
+
+#[test]
+fn unusual_types_have_their_schemas_in_c() {
+    let sources = [("module.c", include_str!("unusual/module.c"))];
+    schemas_of_unusual_types("c", "python3", &sources, include_str!("unusual/c.json"));
+}
+
+#[test]
+fn unusual_types_have_their_schemas_in_go() {
+    let sources = [("main.go", include_str!("unusual/main.go"))];
+    schemas_of_unusual_types("go", "python3", &sources, include_str!("unusual/go.json"));
+}
+
+#[test]
+fn unusual_types_have_their_schemas_in_python() {
+    let sources = [("app.py", include_str!("unusual/app.py"))];
+    let expected = include_str!("unusual/python.json");
+    schemas_of_unusual_types("python", "python3", &sources, expected);
+}
+
+#[test]
+fn unusual_types_have_their_schemas_in_typescript() {
+    let sources = [
+        ("module.ts", include_str!("unusual/module.ts")),
+        ("rows.ts", include_str!("unusual/rows.ts")),
+    ];
+    let expected = include_str!("unusual/typescript.json");
+    schemas_of_unusual_types("ts", "npm", &sources, expected);
 }

@@ -8,11 +8,15 @@
 //! let items: Vec<Item> = serde_json::from_slice(&response.body)?;
 //! ```
 
+use std::time::Duration;
+
+use wasip2::clocks::monotonic_clock::subscribe_duration;
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{
     ErrorCode, Fields, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
-    Scheme,
+    RequestOptions, Scheme, http_error_code,
 };
+use wasip2::io::poll::{Pollable, poll};
 use wasip2::io::streams::StreamError;
 
 use crate::Error;
@@ -21,6 +25,8 @@ use crate::Error;
 const CHUNK: u64 = 64 << 10;
 /// Most bytes that `blocking-write-and-flush` takes at a time, by its definition.
 const WRITE: usize = 4096;
+/// How much later than the module the host ends a request, so that the module's own words come first.
+const HOST_SLACK: Duration = Duration::from_millis(50);
 
 /// A request that has not been sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub struct Request {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<Vec<u8>>,
+    /// For all of it, from the lookup of the host's name to the last byte; without it, what the host allows.
+    pub timeout: Option<Duration>,
 }
 
 /// What a server answered.
@@ -54,6 +62,7 @@ impl Request {
             url: url.into(),
             headers: Vec::new(),
             body: None,
+            timeout: None,
         }
     }
 
@@ -67,11 +76,16 @@ impl Request {
         self
     }
 
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
     /// Sends the request and reads at most `most` bytes of the response's body. A response of any status is `Ok`.
     ///
     /// # Errors
     /// Correctable for what is wrong with the request, retryable where the server or the network did not answer, and
-    /// fatal where the request is not granted.
+    /// fatal where the request is not granted or reached a limit of the call.
     pub fn send(&self, most: u64) -> Result<Response, Error> {
         let target = Target::of(&self.url)?;
         let mut headers: Vec<_> = self
@@ -107,20 +121,67 @@ impl Request {
             Some(bytes) => Some((outgoing.body().map_err(|()| lost("request"))?, bytes)),
             None => None,
         };
-        let pending = handle(outgoing, None).map_err(|code| self.failed(&code))?;
+        let deadline = self
+            .timeout
+            .map(|timeout| subscribe_duration(nanoseconds(timeout)));
+        let options = self.timeout.map(|timeout| {
+            let options = RequestOptions::new();
+            // While it sends a body, a module waits for nothing but the host.
+            let _ = options
+                .set_first_byte_timeout(Some(nanoseconds(timeout.saturating_add(HOST_SLACK))));
+            options
+        });
+        let pending = handle(outgoing, options).map_err(|code| self.failed(&code))?;
         if let Some((body, bytes)) = body {
             // Why it was refused comes in the response's place.
             let _ = write(body, bytes);
         }
-        pending.subscribe().block();
+        let deadline = deadline.as_ref();
+        self.wait(&pending.subscribe(), deadline)?;
         match pending.get() {
-            Some(Ok(Ok(response))) => self.read(&response, most),
-            Some(Ok(Err(code))) => Err(self.failed(&code)),
+            Some(Ok(Ok(response))) => self.read(&response, most, deadline),
+            Some(Ok(Err(code))) => Err(self.ended(&code, deadline)),
             Some(Err(())) | None => Err(lost("response")),
         }
     }
 
-    fn read(&self, response: &IncomingResponse, most: u64) -> Result<Response, Error> {
+    /// Waits until `ready` is; an error where the request's time is over before.
+    fn wait(&self, ready: &Pollable, deadline: Option<&Pollable>) -> Result<(), Error> {
+        let Some(deadline) = deadline else {
+            ready.block();
+            return Ok(());
+        };
+        while !ready.ready() {
+            if deadline.ready() {
+                return Err(self.late());
+            }
+            poll(&[ready, deadline]);
+        }
+        Ok(())
+    }
+
+    fn late(&self) -> Error {
+        let given = self.timeout.unwrap_or_default().as_millis();
+        self.broke_off(&format!(
+            "it took longer than the {given} ms that the module gave it"
+        ))
+    }
+
+    /// An error of the host, unless the request's own time is over, which is why it failed then.
+    fn ended(&self, code: &ErrorCode, deadline: Option<&Pollable>) -> Error {
+        if deadline.is_some_and(Pollable::ready) {
+            self.late()
+        } else {
+            self.failed(code)
+        }
+    }
+
+    fn read(
+        &self,
+        response: &IncomingResponse,
+        most: u64,
+        deadline: Option<&Pollable>,
+    ) -> Result<Response, Error> {
         let text = |value: Vec<u8>| String::from_utf8_lossy(&value).into_owned();
         let headers = response.headers().entries();
         let mut read = Response {
@@ -134,9 +195,11 @@ impl Request {
         };
         let body = response.consume().map_err(|()| lost("body"))?;
         let stream = body.stream().map_err(|()| lost("body"))?;
+        let readable = stream.subscribe();
         loop {
             let room = most - read.body.len() as u64;
-            match stream.blocking_read(next_read(room)) {
+            self.wait(&readable, deadline)?;
+            match stream.read(next_read(room)) {
                 Ok(chunk) if chunk.len() as u64 > room => {
                     read.body.extend_from_slice(&chunk[..room as usize]);
                     read.is_cut = true;
@@ -145,10 +208,14 @@ impl Request {
                 Ok(chunk) => read.body.extend_from_slice(&chunk),
                 Err(StreamError::Closed) => break,
                 Err(StreamError::LastOperationFailed(error)) => {
-                    return Err(self.broke_off(&error.to_debug_string()));
+                    return Err(match http_error_code(&error) {
+                        Some(code) => self.ended(&code, deadline),
+                        None => self.broke_off(&error.to_debug_string()),
+                    });
                 }
             }
         }
+        drop(readable);
         drop(stream);
         drop(IncomingBody::finish(body));
         Ok(read)
@@ -166,42 +233,68 @@ impl Request {
         }
     }
 
+    /// What to say of an error of the host, and whose move it is (docs/modules.md, "HTTP").
     fn failed(&self, code: &ErrorCode) -> Error {
-        let url = &self.url;
+        let Self { method, url, .. } = self;
+        let unreachable = |why| Error::correctable(format!("{url} cannot be reached: {why}"));
+        let silent = |why| Error::retryable(format!("{url} did not answer: {why}"));
         match code {
             ErrorCode::HttpRequestDenied => Error::fatal(format!(
-                "{} {url} was not granted to this module; an operator can: toolhold modules grant MODULE --with-http \
-                 ORIGIN",
-                self.method
+                "{method} {url} was not granted to this module, or redirects to what was not; an operator can: \
+                 toolhold modules grant MODULE --with-http {} (toolhold modules call names what was refused)",
+                origin(url)
             )),
             ErrorCode::DestinationIpProhibited => Error::fatal(format!(
-                "{url} is on a private network, which the grant does not include"
+                "{url} is on a private network, or redirects to one, which the grant does not include; an operator can: \
+                 toolhold modules grant MODULE --with-http {} --private",
+                origin(url)
             )),
-            ErrorCode::DnsError(_)
-            | ErrorCode::DestinationNotFound
-            | ErrorCode::HttpRequestUriInvalid
-            | ErrorCode::HttpRequestUriTooLong
-            | ErrorCode::HttpRequestMethodInvalid => {
-                Error::correctable(format!("{url} cannot be reached: {code}"))
-            }
             ErrorCode::LoopDetected => Error::correctable(format!(
                 "{url} redirects more often than the grant allows; ask for the address that it leads to"
             )),
-            ErrorCode::DnsTimeout
-            | ErrorCode::DestinationUnavailable
-            | ErrorCode::ConnectionRefused
-            | ErrorCode::ConnectionTimeout
-            | ErrorCode::ConnectionLimitReached => {
-                Error::retryable(format!("{url} did not answer: {code}"))
+            ErrorCode::ConnectionLimitReached => Error::fatal(format!(
+                "{method} {url} was not sent: this call reached its limit of requests (`http_requests`) or of requests \
+                 at once (`http_concurrent`)"
+            )),
+            ErrorCode::HttpRequestBodySize(_) => Error::fatal(format!(
+                "{method} {url} was not sent: its body is more than this call may send (`http_request_bytes`), or has \
+                 another length than its header says"
+            )),
+            ErrorCode::HttpResponseBodySize(_) => Error::fatal(format!(
+                "what {url} answered is more than this call may receive (`http_response_bytes`)"
+            )),
+            ErrorCode::DnsError(_) => unreachable("DNS-error"),
+            ErrorCode::DestinationNotFound => unreachable("destination-not-found"),
+            ErrorCode::HttpRequestUriInvalid => unreachable("HTTP-request-URI-invalid"),
+            ErrorCode::HttpRequestUriTooLong => unreachable("HTTP-request-URI-too-long"),
+            ErrorCode::HttpRequestMethodInvalid => unreachable("HTTP-request-method-invalid"),
+            ErrorCode::DnsTimeout => silent("DNS-timeout"),
+            ErrorCode::DestinationUnavailable => silent("destination-unavailable"),
+            ErrorCode::ConnectionRefused => silent("connection-refused"),
+            ErrorCode::ConnectionTimeout => silent("connection-timeout"),
+            ErrorCode::ConnectionTerminated => self.broke_off("connection-terminated"),
+            ErrorCode::ConnectionReadTimeout => self.broke_off("connection-read-timeout"),
+            ErrorCode::ConnectionWriteTimeout => self.broke_off("connection-write-timeout"),
+            ErrorCode::HttpResponseIncomplete => self.broke_off("HTTP-response-incomplete"),
+            ErrorCode::HttpResponseTimeout => self.broke_off("HTTP-response-timeout"),
+            ErrorCode::InternalError(Some(said)) => {
+                Error::fatal(format!("{method} {url} failed: {said}"))
             }
-            ErrorCode::ConnectionTerminated
-            | ErrorCode::ConnectionReadTimeout
-            | ErrorCode::ConnectionWriteTimeout
-            | ErrorCode::HttpResponseIncomplete
-            | ErrorCode::HttpResponseTimeout => self.broke_off(&code.to_string()),
-            other => Error::fatal(format!("{url}: {other}")),
+            other => Error::fatal(format!("{method} {url} failed: {other}")),
         }
     }
+}
+
+/// The scheme and the authority of a URL.
+fn origin(url: &str) -> &str {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    let rest = url.get(begin..).unwrap_or_default();
+    let end = begin + rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    url.get(..end).unwrap_or(url)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How much is read at a time where `room` bytes are left: one byte more says whether there is more.
@@ -312,6 +405,17 @@ mod tests {
                 is_final,
                 "{message}"
             );
+        }
+    }
+
+    #[test]
+    fn what_a_grant_names_is_the_origin() {
+        for (url, expected) in [
+            ("https://a.example/b?c", "https://a.example"),
+            ("http://[::1]:9?c", "http://[::1]:9"),
+            ("https://a.example", "https://a.example"),
+        ] {
+            assert_eq!(origin(url), expected);
         }
     }
 

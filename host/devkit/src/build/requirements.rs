@@ -160,6 +160,19 @@ mod tests {
     }
 
     #[test]
+    fn what_authors_seldom_write_is_taken_as_it_stands() {
+        for line in [
+            "greet==1!2.0.post1",
+            "greet >=1,<2,!=1.5.*",
+            "Greet_2.x[a-b, c] (>=1,<2)",
+            "greet ; (python_version >= '3.9' and sys_platform != \"win32\") or extra == 'x'",
+            "greet~=2.1;python_version in '3.13 3.14'",
+        ] {
+            assert_eq!(requirements(line).unwrap(), format!("{line}\n"), "{line}");
+        }
+    }
+
+    #[test]
     fn whatever_pip_would_look_for_elsewhere_is_refused() {
         for (line, reason) in [
             ("./pkg", ELSEWHERE),

@@ -15,6 +15,32 @@ interface RequestInit {
   headers?: HeadersInit;
   /** A string is sent as UTF-8. */
   body?: BodyInit | null;
+  /** Ends the request and the reading of its body: `AbortSignal.timeout(5000)`, or a controller's. */
+  signal?: AbortSignal | null;
+}
+
+interface AbortEvent {
+  readonly type: "abort";
+  readonly target: AbortSignal;
+}
+
+declare class AbortSignal {
+  private constructor();
+  static abort(reason?: unknown): AbortSignal;
+  /** Aborts when this time is over. */
+  static timeout(milliseconds: number): AbortSignal;
+  static any(signals: Iterable<AbortSignal>): AbortSignal;
+  readonly aborted: boolean;
+  readonly reason: any;
+  onabort: ((this: AbortSignal, event: AbortEvent) => void) | null;
+  addEventListener(type: "abort", act: (this: AbortSignal, event: AbortEvent) => void): void;
+  removeEventListener(type: "abort", act: (this: AbortSignal, event: AbortEvent) => void): void;
+  throwIfAborted(): void;
+}
+
+declare class AbortController {
+  readonly signal: AbortSignal;
+  abort(reason?: unknown): void;
 }
 
 /** Names are case-insensitive, and in lower case where they are listed. */
@@ -43,6 +69,8 @@ declare class Response {
   readonly headers: Headers;
   readonly url: string;
   readonly bodyUsed: boolean;
+  /** No stream: it only gives up what was not read. */
+  readonly body: { cancel(): Promise<void> };
   text(): Promise<string>;
   json(): Promise<any>;
   arrayBuffer(): Promise<ArrayBuffer>;

@@ -2,20 +2,22 @@
 //! keeps is counted first.
 //!
 //! wasmtime bounds the fields of one handle, but not how many handles are full, and the text of a method or an
-//! authority not at all.
+//! authority not at all. And it has no code for what ended a body: a guest that is told only a text takes a limit for a
+//! connection that broke, and tries again.
 
 use super::files::Store;
 use crate::call::CallState;
 use crate::egress::BODY_MEMORY_BYTES;
 use wasmtime::Result;
 use wasmtime::component::{Linker, LinkerInstance, Resource, ResourceType};
+use wasmtime_wasi::p2::bindings::io::error::Error as StreamFailure;
 use wasmtime_wasi_http::p2::HeaderResult;
 use wasmtime_wasi_http::p2::bindings::http::types::{
-    HeaderError, HostFields, HostOutgoingRequest as Requests, HostOutgoingResponse as Responses,
-    Method,
+    ErrorCode, HeaderError, HostFields, HostOutgoingRequest as Requests,
+    HostOutgoingResponse as Responses, Method,
 };
 use wasmtime_wasi_http::p2::types::{HostOutgoingRequest, HostOutgoingResponse};
-use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
+use wasmtime_wasi_http::{Error, FieldMap, WasiHttpView as _};
 
 /// A handle of fields without any.
 const FIELDS_BYTES: u64 = 256;
@@ -34,6 +36,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     fields(&mut types)?;
     filled(&mut types)?;
     requests(&mut types)?;
+    failures(&mut types)?;
     linker.allow_shadowing(false);
     Ok(())
 }
@@ -152,6 +155,35 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
             Ok((Responses::body(&mut state.http(), response)?,))
         },
     )
+}
+
+/// The code of what ended a body. wasmtime's function looks for another type than its bodies fail with.
+fn failures(types: &mut Http<'_>) -> Result<()> {
+    types.func_wrap(
+        "http-error-code",
+        |store: Store<'_>, (failure,): (Resource<StreamFailure>,)| {
+            let failure = store.data().table.get(&failure)?;
+            let code = failure.downcast_ref::<ErrorCode>().cloned();
+            Ok((code.or_else(|| failure.downcast_ref().and_then(body_code)),))
+        },
+    )
+}
+
+/// The errors that `egress` ends a body with.
+fn body_code(error: &Error) -> Option<ErrorCode> {
+    Some(match error {
+        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
+        Error::ConnectionTerminated => ErrorCode::ConnectionTerminated,
+        Error::ConnectionTimeout => ErrorCode::ConnectionTimeout,
+        Error::HttpProtocolError => ErrorCode::HttpProtocolError,
+        Error::HttpRequestBodySize(limit) => ErrorCode::HttpRequestBodySize(*limit),
+        Error::HttpResponseBodySize(limit) => ErrorCode::HttpResponseBodySize(*limit),
+        Error::HttpResponseIncomplete => ErrorCode::HttpResponseIncomplete,
+        Error::HttpResponseTimeout => ErrorCode::HttpResponseTimeout,
+        Error::InternalError(said) => ErrorCode::InternalError(said.clone()),
+        Error::TlsProtocolError => ErrorCode::TlsProtocolError,
+        _ => return None,
+    })
 }
 
 impl CallState {

@@ -1,7 +1,8 @@
 // `fetch` over `wasi:http`. The host sends a request only to an origin that was granted.
 
-import { Fields, OutgoingBody, OutgoingRequest } from "wasi:http/types@9.2.11";
+import { Fields, OutgoingBody, OutgoingRequest, httpErrorCode } from "wasi:http/types@9.2.11";
 import { handle } from "wasi:http/outgoing-handler@9.2.11";
+import { subscribeDuration } from "wasi:clocks/monotonic-clock@9.2.11";
 import { poll } from "wasi:io/poll@9.2.11";
 
 /** Most bytes of a response's body. */
@@ -24,25 +25,127 @@ let sent = 0;
 const queue = [];
 /** Responses that hold their request, because nothing has read them: each reads its body into memory. */
 const unread = [];
+/** What waits for a time: `pollable`, and `ring` for when it has come. No call waits for them alone. */
+const timers = new Set();
 
 /** Sends what waits as far as there is room, for which the oldest responses are read. */
 function sendQueued() {
   while (queue.length > 0 && sent < AT_ONCE) {
     while (unread.length > 0 && sent + unread.length >= AT_ONCE) unread[0]();
-    queue.shift()();
+    // What was read may have been ended by its time, and what waited with it.
+    queue.shift()?.();
   }
 }
 
+/** Waits for one of these pollables or for a timer, and rings those whose time has come. */
+function waitFor(pollables) {
+  const rung = [...timers];
+  const ready = new Set(poll([...pollables, ...rung.map(({ pollable }) => pollable)]));
+  rung.forEach((timer, index) => {
+    if (!ready.has(pollables.length + index)) return;
+    timers.delete(timer);
+    dispose(timer.pollable);
+    timer.ring();
+  });
+  return ready;
+}
+
 waitForOne = () => {
-  const ready = new Set(poll(waiting.map(({ pollable }) => pollable)));
-  const kept = waiting.splice(0).filter((entry, index) => {
-    if (!ready.has(index)) return true;
+  const asked = [...waiting];
+  const ready = waitFor(asked.map(({ pollable }) => pollable));
+  asked.forEach((entry, index) => {
+    // A timer may have ended it.
+    if (!ready.has(index) || !waiting.includes(entry)) return;
+    waiting.splice(waiting.indexOf(entry), 1);
     dispose(entry.pollable);
     entry.ready();
-    return false;
   });
-  waiting.push(...kept);
 };
+
+const named = (name, message) => Object.assign(new Error(message), { name });
+
+/** Ends requests, when `abort` of its controller is called or when its time is over. */
+class AbortSignal {
+  #abort = new Set();
+  aborted = false;
+  reason = undefined;
+  onabort = null;
+  /** The time of `timeout`, in words. */
+  #time;
+
+  static abort(reason) {
+    const signal = new AbortSignal();
+    AbortSignal.end(signal, reason);
+    return signal;
+  }
+
+  static timeout(milliseconds) {
+    if (!isBuilt) throw new TypeError("AbortSignal.timeout works within a call; the top level of a module runs during its build");
+    const time = Number(milliseconds);
+    if (!(time >= 0 && time <= Number.MAX_SAFE_INTEGER / 1e6)) throw new TypeError("AbortSignal.timeout takes milliseconds");
+    const signal = new AbortSignal();
+    signal.#time = `${Math.floor(time)} ms`;
+    const ring = () => AbortSignal.end(signal, named("TimeoutError", `the ${signal.#time} of this signal are over`));
+    timers.add({ pollable: subscribeDuration(Math.floor(time) * 1e6), ring });
+    return signal;
+  }
+
+  static any(signals) {
+    const signal = new AbortSignal();
+    for (const one of signals) {
+      const end = () => {
+        signal.#time ??= one.#time;
+        AbortSignal.end(signal, one.reason);
+      };
+      if (one.aborted) end();
+      else one.addEventListener("abort", end);
+    }
+    return signal;
+  }
+
+  /** Ends what listens to a signal; the first time. */
+  static end(signal, reason = named("AbortError", "the request was aborted")) {
+    if (signal.aborted) return;
+    signal.aborted = true;
+    signal.reason = reason;
+    const event = { type: "abort", target: signal };
+    for (const act of [signal.onabort, ...signal.#abort]) {
+      try {
+        act?.call(signal, event);
+      } catch (error) {
+        console.error(error);
+      }
+    }
+    signal.#abort.clear();
+  }
+
+  /** Why a request ends: the reason, or where that is a time, words and a class of the request. */
+  static failure(signal, method, url) {
+    if (signal.#time === undefined || signal.reason?.name !== "TimeoutError") return signal.reason;
+    const error = brokeOff(method, url, `it took longer than the ${signal.#time} that the module gave it`);
+    return Object.assign(error, { name: "TimeoutError" });
+  }
+
+  addEventListener(type, act) {
+    if (type === "abort" && typeof act === "function" && !this.aborted) this.#abort.add(act);
+  }
+
+  removeEventListener(type, act) {
+    if (type === "abort") this.#abort.delete(act);
+  }
+
+  throwIfAborted() {
+    if (this.aborted) throw this.reason;
+  }
+}
+
+class AbortController {
+  signal = new AbortSignal();
+
+  abort(reason) {
+    AbortSignal.end(this.signal, reason);
+  }
+}
 
 /** A failure of a request, as `fetch` has it. Where nothing catches it, the call fails with this class and message. */
 function failure(errorClass, message, Type = TypeError) {
@@ -128,6 +231,7 @@ function header(name) {
 
 class Response {
   #read;
+  #cancel = () => {};
   #isUsed = false;
 
   constructor(body = null, { status = 200, statusText = "", headers } = {}) {
@@ -138,12 +242,25 @@ class Response {
     this.#read = () => bodyBytes(body).bytes?.slice() ?? new Uint8Array();
   }
 
-  /** What a server answered; `read` reads its body. */
-  static received(status, headers, url, read) {
+  /** What a server answered; `read` reads its body, and `cancel` gives it up. */
+  static received(status, headers, url, read, cancel) {
     const response = new Response(null, { status, headers });
     response.url = url;
     response.#read = read;
+    response.#cancel = cancel ?? response.#cancel;
     return response;
+  }
+
+  /** No stream: all that it can do is to give up the rest. */
+  get body() {
+    return {
+      cancel: () =>
+        Promise.try(() => {
+          if (this.#isUsed) throw new TypeError("the body was read already");
+          this.#isUsed = true;
+          this.#cancel();
+        }),
+    };
   }
 
   get ok() {
@@ -276,27 +393,30 @@ function target(url) {
   return { scheme: scheme.toUpperCase(), authority, path: written.startsWith("/") ? written : `/${written}` };
 }
 
-/** What to say of an error of `wasi:http`, and whose move it is. */
+/** What to say of an error of `wasi:http`, and whose move it is (docs/modules.md, "HTTP"). */
 function failed(method, url, code) {
   const what = `${method} ${url}`;
-  const said = code?.val === undefined || code.val === null ? `${code?.tag}` : `${code.tag} ${JSON.stringify(code.val)}`;
-  switch (code?.tag) {
-    case "HTTP-request-denied": {
-      const origin = /^[^/]*\/\/[^/?#]*/.exec(url)[0];
+  const name = `${code?.tag}`;
+  const origin = /^[^/]*\/\/[^/?#]*/.exec(url)[0];
+  switch (name) {
+    case "HTTP-request-denied":
       return failure(
         "fatal",
         `${what} was not granted to this module, or redirects to what was not; an operator can: toolhold modules ` +
           `grant MODULE --with-http ${origin} (toolhold modules call names what was refused)`,
       );
-    }
     case "destination-IP-prohibited":
-      return failure("fatal", `${url} is on a private network, which the grant does not include`);
+      return failure(
+        "fatal",
+        `${url} is on a private network, or redirects to one, which the grant does not include; an operator can: ` +
+          `toolhold modules grant MODULE --with-http ${origin} --private`,
+      );
     case "DNS-error":
     case "destination-not-found":
     case "HTTP-request-URI-invalid":
     case "HTTP-request-URI-too-long":
     case "HTTP-request-method-invalid":
-      return failure("correctable", `${url} cannot be reached: ${said}`);
+      return failure("correctable", `${url} cannot be reached: ${name}`);
     case "loop-detected":
       return failure(
         "correctable",
@@ -308,19 +428,27 @@ function failed(method, url, code) {
         `${what} was not sent: this call reached its limit of requests (\`http_requests\`) or of requests at once ` +
           "(`http_concurrent`)",
       );
+    case "HTTP-request-body-size":
+      return failure(
+        "fatal",
+        `${what} was not sent: its body is more than this call may send (\`http_request_bytes\`), or has another ` +
+          "length than its header says",
+      );
+    case "HTTP-response-body-size":
+      return failure("fatal", `what ${url} answered is more than this call may receive (\`http_response_bytes\`)`);
     case "DNS-timeout":
     case "destination-unavailable":
     case "connection-refused":
     case "connection-timeout":
-      return failure("retryable", `${url} did not answer: ${said}`);
+      return failure("retryable", `${url} did not answer: ${name}`);
     case "connection-terminated":
     case "connection-read-timeout":
     case "connection-write-timeout":
     case "HTTP-response-incomplete":
     case "HTTP-response-timeout":
-      return brokeOff(method, url, said);
+      return brokeOff(method, url, name);
     default:
-      return failure("fatal", `${what} failed: ${said}`);
+      return failure("fatal", `${what} failed: ${typeof code?.val === "string" ? code.val : name}`);
   }
 }
 
@@ -340,7 +468,8 @@ function fetch(input, init) {
     if ((init.redirect ?? "follow") !== "follow") {
       throw new TypeError("fetch follows redirects as far as the module's grant says; `redirect` cannot change it");
     }
-    if (init.signal) throw new TypeError("fetch takes no `signal`: a request ends with its call or by `http_timeout_ms`");
+    const signal = init.signal ?? undefined;
+    if (signal !== undefined && !(signal instanceof AbortSignal)) throw new TypeError("`signal` is an AbortSignal");
     const url = `${input}`;
     const { scheme, authority, path } = target(url);
     const method = `${init.method ?? "GET"}`.toUpperCase();
@@ -352,24 +481,43 @@ function fetch(input, init) {
       // Without it the body is sent in chunks, which some servers do not read.
       headers.set("content-length", bytes.length);
     }
+    if (signal?.aborted) throw AbortSignal.failure(signal, method, url);
+    let entry;
+    const abort = () => {
+      if (queue.includes(start)) {
+        queue.splice(queue.indexOf(start), 1);
+      } else {
+        waiting.splice(waiting.indexOf(entry), 1);
+        dispose(entry.pollable);
+        dispose(entry.pending);
+        sent -= 1;
+      }
+      reject(AbortSignal.failure(signal, method, url));
+      sendQueued();
+    };
     const ready = (pending) => {
       sent -= 1;
+      signal?.removeEventListener("abort", abort);
       const answer = pending.get();
       dispose(pending);
       if (answer?.tag !== "ok") reject(failure("fatal", `${method} ${url}: the host gave no response`));
       else if (answer.val.tag !== "ok") reject(failed(method, url, answer.val.val));
-      else resolve(received(method, url, answer.val.val));
+      else resolve(received(method, url, answer.val.val, signal));
       sendQueued();
     };
-    queue.push(() => {
+    const start = () => {
       try {
         const pending = send(method, url, { scheme, authority, path, headers, bytes });
-        waiting.push({ pollable: pending.subscribe(), ready: () => ready(pending) });
+        entry = { pollable: pending.subscribe(), pending, ready: () => ready(pending) };
+        waiting.push(entry);
         sent += 1;
       } catch (error) {
+        signal?.removeEventListener("abort", abort);
         reject(error);
       }
-    });
+    };
+    queue.push(start);
+    signal?.addEventListener("abort", abort);
     sendQueued();
   });
 }
@@ -412,7 +560,7 @@ function send(method, url, { scheme, authority, path, headers, bytes }) {
   return pending;
 }
 
-function received(method, url, incoming) {
+function received(method, url, incoming, signal) {
   const fields = incoming.headers();
   const headers = fields.entries().map(([name, value]) => [name, textOf(value)]);
   dispose(fields);
@@ -422,27 +570,39 @@ function received(method, url, incoming) {
     return Response.received(status, headers, url, () => new Uint8Array());
   }
   let result;
-  const load = () => {
+  /** Ends the response; the first time. */
+  const end = (act) => {
     if (result !== undefined) return;
+    result = {};
     unread.splice(unread.indexOf(load), 1);
+    signal?.removeEventListener("abort", abort);
     try {
-      result = { bytes: bodyOf(method, url, incoming) };
+      result = { bytes: act() };
     } catch (error) {
       result = { error };
     }
   };
+  const load = () => end(() => bodyOf(method, url, incoming, signal));
+  const cancel = () => end(() => dispose(incoming));
+  const abort = () =>
+    end(() => {
+      dispose(incoming);
+      throw AbortSignal.failure(signal, method, url);
+    });
   unread.push(load);
-  return Response.received(status, headers, url, () => {
+  signal?.addEventListener("abort", abort);
+  const read = () => {
     load();
     const { bytes, error } = result;
     result = {};
     if (error !== undefined) throw error;
     return bytes;
-  });
+  };
+  return Response.received(status, headers, url, read, cancel);
 }
 
 /** The whole body. The host counts the request as open until the last of these resources is gone. */
-function bodyOf(method, url, incoming) {
+function bodyOf(method, url, incoming, signal) {
   const chunks = [];
   let size = 0;
   const open = [incoming];
@@ -451,14 +611,19 @@ function bodyOf(method, url, incoming) {
     open.unshift(body);
     const stream = body.stream();
     open.unshift(stream);
+    const readable = signal && stream.subscribe();
+    if (readable) open.unshift(readable);
     for (;;) {
+      if (readable) {
+        waitFor([readable]);
+        if (signal.aborted) throw AbortSignal.failure(signal, method, url);
+      }
       let chunk;
       try {
-        chunk = stream.blockingRead(READ);
+        chunk = readable ? stream.read(READ) : stream.blockingRead(READ);
       } catch (error) {
         if (error.payload?.tag === "closed") break;
-        const why = error.payload?.val?.toDebugString?.() ?? `${error}`;
-        throw brokeOff(method, url, why);
+        throw bodyFailed(method, url, error);
       }
       size += chunk.length;
       if (size > MOST) {
@@ -480,4 +645,16 @@ function bodyOf(method, url, incoming) {
   return bytes;
 }
 
-Object.assign(globalThis, { fetch, Headers, Response });
+/** What ended a body before its end. */
+function bodyFailed(method, url, error) {
+  const ended = error.payload?.val;
+  if (ended === undefined) return brokeOff(method, url, `${error}`);
+  try {
+    const code = httpErrorCode(ended);
+    return code ? failed(method, url, code) : brokeOff(method, url, ended.toDebugString());
+  } finally {
+    dispose(ended);
+  }
+}
+
+Object.assign(globalThis, { AbortController, AbortSignal, fetch, Headers, Response });

@@ -17,6 +17,8 @@ use super::{BuildError, Job, toolchain};
 const IO: &str = include_str!("io.wit");
 const CLI: &str = include_str!("cli.wit");
 const HTTP: &str = include_str!("http.wit");
+/// A clock to wait with, for the requests that a module gives a time.
+const CLOCKS: &str = include_str!("clocks.wit");
 
 /// The globals of JavaScript as TypeScript sees them; templates copy it.
 pub const DECLARATIONS: &str = template!("typescript/web.d.ts");
@@ -46,8 +48,12 @@ const UNKNOWN: &str = "@9.2.11";
 const TYPES: &str = "httpt";
 /// What becomes of our imports in the finished component: names that are as long. The version is not one that the
 /// interpreters import.
-const FINAL: [(&str, &str); 7] = [
+const FINAL: [(&str, &str); 8] = [
     ("wasi:cli/stderr@9.2.11", "wasi:cli/stderr@0.2.11"),
+    (
+        "wasi:clocks/monotonic-clock@9.2.11",
+        "wasi:clocks/monotonic-clock@0.2.11",
+    ),
     ("wasi:http/httpt@9.2.11", "wasi:http/types@0.2.11"),
     (
         "wasi:http/outgoing-handler@9.2.11",
@@ -92,6 +98,13 @@ pub fn wit(job: &Job<'_>, scratch: &Scratch, extension: Extension) -> Result<Pat
         packages.push(("http", http));
         imports.push(format!("wasi:http/{types}"));
         imports.push("wasi:http/outgoing-handler".to_owned());
+    }
+    if matches!(
+        extension,
+        Extension::Http | Extension::JavaScript { has_fetch: true }
+    ) {
+        packages.push(("clocks", CLOCKS.to_owned()));
+        imports.push("wasi:clocks/monotonic-clock".to_owned());
     }
     for (name, text) in packages {
         let package = format!("package wasi:{name}{version};");

@@ -18,6 +18,8 @@ typedef struct {
   const void *body;  // NULL: none
   size_t body_length;
   size_t most;  // bytes of the response's body that are read; 0: 1 MiB
+  // Milliseconds for all of it, from the lookup of the host's name to the last byte; 0: what the host allows.
+  uint32_t timeout_ms;
 } http_request;
 
 typedef struct {
@@ -31,8 +33,12 @@ typedef struct {
 
 // Sends the request and reads the response. A response of any status is a success. False: there is none, and
 // the error is set, so that a tool returns: `if (!http_send(&request, &response, result)) return false;`.
-// A call is a fresh instance, so what is allocated for the response is not freed.
+// However it ends, nothing of the host is held afterwards: a module sends its next request, whatever came of this one.
 bool http_send(const http_request *request, http_response *response, toolhold_result *result);
+
+// Frees the memory of a response, which is zeros then. A call is a fresh instance whose memory goes with it, so only a
+// module that reads more than its memory holds has to; after a failure there is nothing to free.
+void http_response_free(http_response *response);
 
 // The value of the first header of this name, which is in lower case; NULL if there is none.
 const char *http_response_header(const http_response *response, const char *name);

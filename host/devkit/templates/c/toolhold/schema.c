@@ -20,8 +20,31 @@ static void write_text(json_writer *to, const char *key, const char *text) {
 
 static void write_type(const toolhold_type *type, json_writer *to);
 
+static bool has_minimum(const toolhold_field *field) {
+  return field->minimum < field->maximum || (field->minimum > 0 && field->maximum == 0);
+}
+
+static bool has_maximum(const toolhold_field *field) { return field->minimum < field->maximum; }
+
+static void write_values(const toolhold_field *field, json_writer *to) {
+  if (!field->values) return;
+  json_key(to, "enum");
+  json_begin(to, '[');
+  for (const char *const *value = field->values; *value; value++) json_string(to, *value, strlen(*value));
+  json_end(to, ']');
+}
+
+// What lists and records are of: without it, there is no schema.
+static void require_type(const toolhold_field *field) {
+  bool is_plain = field->kind != TOOLHOLD_LIST && field->kind != TOOLHOLD_OBJECT;
+  if (is_plain || (field->of && field->of->kind != TOOLHOLD_LIST)) return;
+  fprintf(stderr, "the field `%s` needs `.of`, a type that is no list itself\n", field->name);
+  abort();
+}
+
 // The keywords of a field beside its type.
 static void write_field(const toolhold_field *field, json_writer *to) {
+  require_type(field);
   json_key(to, field->name);
   json_begin(to, '{');
   if (field->kind == TOOLHOLD_OBJECT) {
@@ -33,20 +56,18 @@ static void write_field(const toolhold_field *field, json_writer *to) {
     json_key(to, "items");
     json_begin(to, '{');
     write_type(field->of, to);
+    write_values(field, to);
     json_end(to, '}');
   }
-  if (field->minimum < field->maximum) {
+  if (has_minimum(field)) {
     json_key(to, "minimum");
     json_number(to, field->minimum);
+  }
+  if (has_maximum(field)) {
     json_key(to, "maximum");
     json_number(to, field->maximum);
   }
-  if (field->values) {
-    json_key(to, "enum");
-    json_begin(to, '[');
-    for (const char *const *value = field->values; *value; value++) json_string(to, *value, strlen(*value));
-    json_end(to, ']');
-  }
+  if (field->kind == TOOLHOLD_TEXT) write_values(field, to);
   if (field->description) write_text(to, "description", field->description);
   json_end(to, '}');
 }
@@ -120,22 +141,25 @@ static bool read_item(const toolhold_type *type, const json *from, void *to, con
   return read_plain(type->kind, from, to) || misfit(message, name, "has an item of another type than it may have");
 }
 
+static bool is_allowed(const toolhold_field *field, const toolhold_text *text) {
+  if (!field->values) return true;
+  for (const char *const *value = field->values; *value; value++)
+    if (strlen(*value) == text->length && !memcmp(*value, text->bytes, text->length)) return true;
+  return false;
+}
+
 static bool read_list(const toolhold_field *field, const json *from, toolhold_list *to, const char **message) {
   if (from->type != JSON_ARRAY) return misfit(message, field->name, "must be of type array");
   to->length = from->length;
   to->items = json_allocate(NULL, from->length * field->of->size);
   memset(to->items, 0, from->length * field->of->size);
   char *item = to->items;
-  for (const json *child = from->first; child; child = child->next, item += field->of->size)
+  for (const json *child = from->first; child; child = child->next, item += field->of->size) {
     if (!read_item(field->of, child, item, field->name, message)) return false;
+    if (field->of->kind == TOOLHOLD_TEXT && !is_allowed(field, (const toolhold_text *)item))
+      return misfit(message, field->name, "has an item that is none of the values that it may be");
+  }
   return true;
-}
-
-static bool is_allowed(const toolhold_field *field, const toolhold_text *text) {
-  if (!field->values) return true;
-  for (const char *const *value = field->values; *value; value++)
-    if (strlen(*value) == text->length && !memcmp(*value, text->bytes, text->length)) return true;
-  return false;
 }
 
 static bool read_field(const toolhold_field *field, const json *from, void *to, const char **message) {
@@ -146,10 +170,14 @@ static bool read_field(const toolhold_field *field, const json *from, void *to, 
     snprintf(wanted, sizeof wanted, "must be of type %s", kinds[field->kind]);
     return misfit(message, field->name, wanted);
   }
-  bool is_bounded = field->minimum < field->maximum;
-  if (is_bounded && (from->number < field->minimum || from->number > field->maximum)) {
-    char wanted[80];
-    snprintf(wanted, sizeof wanted, "must be between %g and %g", field->minimum, field->maximum);
+  bool is_number = field->kind == TOOLHOLD_INTEGER || field->kind == TOOLHOLD_NUMBER;
+  char wanted[80];
+  if (is_number && has_minimum(field) && from->number < field->minimum) {
+    snprintf(wanted, sizeof wanted, "must be at least %g", field->minimum);
+    return misfit(message, field->name, wanted);
+  }
+  if (is_number && has_maximum(field) && from->number > field->maximum) {
+    snprintf(wanted, sizeof wanted, "must be at most %g", field->maximum);
     return misfit(message, field->name, wanted);
   }
   if (field->kind == TOOLHOLD_TEXT && !is_allowed(field, to))

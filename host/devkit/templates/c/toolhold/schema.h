@@ -7,7 +7,7 @@
 //       TOOLHOLD_FIELD(arguments, top, .is_optional = true, .minimum = 1, .maximum = 1000));
 //
 // The type of a field is that of the struct's member, and the compiler refuses a member of another type. A member that
-// is a struct itself is a TOOLHOLD_RECORD_FIELD.
+// is a struct itself is a TOOLHOLD_RECORD_FIELD. A name that C has no member of is given: `.name = "from-date"`.
 #ifndef TOOLHOLD_SCHEMA_H
 #define TOOLHOLD_SCHEMA_H
 
@@ -43,9 +43,9 @@ typedef struct {
   const char *description;
   // May be left out, and is zero then. In a result a text without `bytes` and a list without `items` are left out.
   bool is_optional;
-  // For numbers, where they differ: `minimum` up to `maximum`.
+  // For numbers, where they differ: `minimum` up to `maximum`, or from a `minimum` above 0 where `maximum` is 0.
   double minimum, maximum;
-  // For texts, up to the first NULL: the values that are allowed.
+  // For texts and lists of texts, up to the first NULL: the values that are allowed.
   const char *const *values;
   // For lists, what is in it; for records, its type.
   const toolhold_type *of;

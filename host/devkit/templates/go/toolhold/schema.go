@@ -106,7 +106,7 @@ func (m maker) schema(kind reflect.Type, inside []reflect.Type) schema {
 		}
 		return m.orNil(schema{"type": "array", "items": m.schema(kind.Elem(), inside)})
 	case reflect.Map:
-		if kind.Key().Kind() == reflect.String {
+		if isKey(kind.Key()) {
 			return m.orNil(schema{"type": "object", "additionalProperties": m.schema(kind.Elem(), inside)})
 		}
 	case reflect.Struct:
@@ -118,6 +118,16 @@ func (m maker) schema(kind reflect.Type, inside []reflect.Type) schema {
 		return made
 	}
 	panic(fmt.Sprintf("toolhold: %s has no JSON Schema; write InputSchema and OutputSchema yourself", kind))
+}
+
+// isKey says whether encoding/json writes keys of this type as the names of an object's members.
+func isKey(kind reflect.Type) bool {
+	switch kind.Kind() {
+	case reflect.String, reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	}
+	return kind.Implements(isTextMarshaler)
 }
 
 // orNil is for what is written as null while it is nil.
@@ -135,50 +145,97 @@ func orNull(made schema) schema {
 	return made
 }
 
+// found is a field of a struct, or of one embedded in it.
+type found struct {
+	member
+	depth                int
+	isTagged, isRequired bool
+}
+
 // fields are those of a struct, and of the structs embedded in it, as encoding/json has them; and the names of those
 // that are always there.
 func (m maker) fields(kind reflect.Type, inside []reflect.Type) (properties members, required []string) {
+	all := m.collect(kind, inside, 0, false)
+	for index, each := range all {
+		if !isDominant(index, all) {
+			continue
+		}
+		properties = append(properties, each.member)
+		if each.isRequired {
+			required = append(required, each.name)
+		}
+	}
+	return properties, required
+}
+
+// isDominant says whether a field is the one of its name: the least deep, and of several of these the only one with a
+// tag. Where that is none, encoding/json reads and writes none of them.
+func isDominant(at int, all []found) bool {
+	one := all[at]
+	for index, other := range all {
+		if index == at || other.name != one.name || other.depth > one.depth {
+			continue
+		}
+		if other.depth < one.depth || other.isTagged || !one.isTagged {
+			return false
+		}
+	}
+	return true
+}
+
+// collect finds the fields, those of embedded structs in their place. In a result, what is embedded by a pointer may be
+// missing as a whole.
+func (m maker) collect(kind reflect.Type, inside []reflect.Type, depth int, mayMissAll bool) (all []found) {
 	if slices.Contains(inside, kind) {
 		panic(fmt.Sprintf("toolhold: %s contains itself, which a model cannot be told", kind))
 	}
-	inside = append(inside, kind)
+	inside = append(slices.Clone(inside), kind)
 	for index := range kind.NumField() {
 		field := kind.Field(index)
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if name == "-" && options == "" {
+		tag := field.Tag.Get("json")
+		if tag == "-" {
 			continue
 		}
+		name, rest, _ := strings.Cut(tag, ",")
+		options := strings.Split(rest, ",")
 		isPointer := field.Type.Kind() == reflect.Pointer
 		plain := field.Type
 		if isPointer {
 			plain = plain.Elem()
 		}
-		if field.Anonymous && name == "" && plain.Kind() == reflect.Struct {
-			more, moreRequired := m.fields(plain, inside)
-			properties, required = append(properties, more...), append(required, moreRequired...)
+		if field.Anonymous && name == "" && plain.Kind() == reflect.Struct && !isWritten(plain) {
+			all = append(all, m.collect(plain, inside, depth+1, mayMissAll || isPointer && !m.isArguments)...)
 			continue
 		}
 		if !field.IsExported() {
 			continue
 		}
+		isTagged := name != ""
 		if name == "" {
 			name = field.Name
 		}
-		mayMiss := strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero")
+		mayMiss := slices.Contains(options, "omitempty") || slices.Contains(options, "omitzero")
 		if mayMiss {
 			field.Type = plain // absent, and not null
 		}
 		made := m.schema(field.Type, inside)
-		if strings.Contains(options, "string") {
+		if slices.Contains(options, "string") {
 			made = schema{"type": "string"}
+			if isPointer && !mayMiss {
+				made = orNull(made)
+			}
 		}
 		describe(made, field)
-		properties = append(properties, member{name, made})
-		if !mayMiss && !(isPointer && m.isArguments) {
-			required = append(required, name)
-		}
+		isRequired := !mayMiss && !mayMissAll && !(isPointer && m.isArguments)
+		all = append(all, found{member{name, made}, depth, isTagged, isRequired})
 	}
-	return properties, required
+	return all
+}
+
+// isWritten says whether a type writes itself, and not its fields.
+func isWritten(kind reflect.Type) bool {
+	of := reflect.PointerTo(kind)
+	return of.Implements(isMarshaler) || of.Implements(isTextMarshaler)
 }
 
 // describe adds what the field's tags say.

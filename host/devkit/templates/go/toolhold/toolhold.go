@@ -120,6 +120,24 @@ func Export(tools ...Tool) {
 	exported = append(exported, tools...)
 }
 
+// Explain, where it is set, makes an Error of what a tool returned that is none; nil if it knows nothing of it.
+// toolhold/web sets it, for requests whose time was over.
+var Explain func(error) *Error
+
+// asError is the Error among the causes of err, or one that is made of it.
+func asError(err error) *Error {
+	var typed *Error
+	if errors.As(err, &typed) {
+		return typed
+	}
+	if Explain != nil {
+		if explained := Explain(err); explained != nil {
+			return explained
+		}
+	}
+	return Fatal("%v", err)
+}
+
 // call runs one tool: the result as JSON text, or why there is none. An error that is not an Error
 // is fatal, and so is a panic, whose stack goes to stderr.
 func call(name string, arguments []byte) (output string, failure *Error) {
@@ -135,11 +153,7 @@ func call(name string, arguments []byte) (output string, failure *Error) {
 		}
 		value, err := tool.Run.run(arguments)
 		if err != nil {
-			var typed *Error
-			if !errors.As(err, &typed) {
-				typed = Fatal("%v", err)
-			}
-			return "", typed
+			return "", asError(err)
 		}
 		var text strings.Builder
 		encoder := json.NewEncoder(&text)

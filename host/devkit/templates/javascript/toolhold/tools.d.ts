@@ -38,6 +38,8 @@ export function oneOf<const V extends string | number | boolean | null>(
   description?: string,
 ): Schema<V>;
 export function nullable<T>(schema: Schema<T>): Schema<T | null>;
+/** What is of one of these types: `union(string(), array(string()))`. */
+export function union<const S extends readonly Schema<unknown>[]>(...schemas: S): Schema<Infer<S[number]>>;
 /** An object whose keys are data. */
 export function record<T>(values: Schema<T>, description?: string): Schema<Record<string, T>>;
 export function object<const P extends Properties>(properties: P, description?: string): Schema<Value<P>>;

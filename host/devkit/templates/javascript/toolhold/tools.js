@@ -31,6 +31,9 @@ export const oneOf = (values, description) => type({ enum: values })(description
 
 export const nullable = (schema) => ({ json: { anyOf: [schema.json, { type: "null" }] } });
 
+// What is of one of these types: union(string(), array(string())).
+export const union = (...schemas) => ({ json: { anyOf: schemas.map(({ json }) => json) } });
+
 // The values of an object whose keys are data.
 export const record = (values, description) =>
   type({ type: "object", additionalProperties: values.json })(description);

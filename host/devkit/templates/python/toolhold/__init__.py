@@ -11,8 +11,8 @@
 annotations become its schemas, once, while the module is built: a type that has no schema ends the build. What a
 call brings is converted to the annotated types before the function sees it, and its result to JSON.
 
-Types: str, int, float, bool, None, Any, list, dict with string keys, Literal, Enum, unions, dataclasses, and models of
-pydantic where it is installed. This folder is yours to change.
+Types: str, int, float, bool, None, Any, list, dict with string keys, Literal, Enum, unions, dataclasses, other names of
+these (`type`, `NewType`), and models of pydantic where it is installed. This folder is yours to change.
 """
 
 import dataclasses
@@ -22,6 +22,7 @@ import json
 import sys
 import traceback
 import types
+import typing
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -73,6 +74,8 @@ def tool(
         description = " ".join((function.__doc__ or "").split())
         if not description:
             raise TypeError(f"{name} needs a docstring: a model chooses the tool by it")
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(f"{name} is `async`, and there is no event loop in a call: write it as a plain function")
         parameters = inspect.signature(function).parameters
         hints = get_type_hints(function, include_extras=True)
         returned = hints.pop("return", Any)
@@ -135,6 +138,9 @@ class Tools(exports.Tools):
         except Err:
             raise
         except Exception as error:
+            # The errors of requests over HTTP say themselves what to do and whose move it is.
+            if as_told := getattr(error, "tool_error", None):
+                raise Err(as_told()) from None
             traceback.print_exc()
             sys.stderr.flush()
             raise fatal(_told(invocation.tool, error)) from None
@@ -163,8 +169,20 @@ _offered: dict[str, _Offered] = {}
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
+def _without_alias(hint: Any) -> Any:
+    """The type behind `type Name = …` and `NewType`."""
+    while True:
+        if isinstance(hint, typing.TypeAliasType):
+            hint = hint.__value__
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        else:
+            return hint
+
+
 def _schema(hint: Any, inside: tuple, place: str, is_read: bool) -> dict[str, Any]:
     """The schema of a type. `inside` has the classes around it, `place` is told where it has none."""
+    hint = _without_alias(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         schema = _schema(arguments[0], inside, place, is_read)
@@ -181,7 +199,7 @@ def _schema(hint: Any, inside: tuple, place: str, is_read: bool) -> dict[str, An
     if origin is dict and arguments[0] is str:
         return {"type": "object", "additionalProperties": _schema(arguments[1], inside, place, is_read)}
     if origin is Literal:
-        return {"enum": list(arguments)}
+        return {"enum": [_value(each) for each in arguments]}
     if origin in (Union, types.UnionType):
         members = [_schema(member, inside, place, is_read) for member in arguments]
         if all(set(member) == {"type"} for member in members):
@@ -192,8 +210,8 @@ def _schema(hint: Any, inside: tuple, place: str, is_read: bool) -> dict[str, An
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if hint in inside:
             raise TypeError(f"{place}: {hint.__name__} contains itself, which a model cannot be told")
-        hints, defaults = _fields(hint)
-        return _object(hints, defaults if is_read else {}, (*inside, hint), hint.__name__, is_read)
+        hints, defaults = _fields(hint, is_read)
+        return _object(hints, defaults, (*inside, hint), hint.__name__, is_read)
     if _is_model(hint):
         return _model_schema(hint)
     raise TypeError(
@@ -235,20 +253,27 @@ def _object(
     for key, hint in hints.items():
         properties[key] = _schema(hint, inside, f"`{key}` of {name}", is_read)
         default = defaults.get(key)
-        if isinstance(default, (str, int, float, bool)) and not isinstance(default, enum.Enum):
+        default = default.value if isinstance(default, enum.Enum) else default
+        if isinstance(default, (str, int, float, bool)):
             properties[key]["default"] = default
     required = [key for key in hints if key not in defaults]
     closed = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return closed if required else {key: value for key, value in closed.items() if key != "required"}
 
 
-def _fields(kind: type) -> tuple[dict[str, Any], dict[str, Any]]:
+def _value(member: Any) -> Any:
+    return member.value if isinstance(member, enum.Enum) else member
+
+
+def _fields(kind: type, is_read: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields' types, and the defaults of those that may be left out. A result has all of them, also what a
+    dataclass computes itself (`field(init=False)`)."""
     hints = get_type_hints(kind, include_extras=True)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
+    fields = [field for field in dataclasses.fields(kind) if field.init or not is_read]
     has_default = [
         field
         for field in fields
-        if field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        if is_read and (field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING)
     ]
     return {field.name: hints[field.name] for field in fields}, {field.name: field.default for field in has_default}
 
@@ -259,6 +284,7 @@ class _Misfit(Exception):
 
 def _read(hint: Any, value: Any, place: str) -> Any:
     """The value as the annotated type. The host has checked it against the schema."""
+    hint = _without_alias(hint)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _read(arguments[0], value, place)
@@ -281,9 +307,11 @@ def _read(hint: Any, value: Any, place: str) -> Any:
             return {key: _read(arguments[1], item, f"{place}.{key}") for key, item in value.items()}
         raise _Misfit(f"{place} must be of type object")
     if origin is Literal:
-        if value in arguments:
-            return value
-        raise _Misfit(f"{place} must be one of {_json(arguments)}")
+        for each in arguments:
+            # True equals 1, and is another value.
+            if _value(each) == value and isinstance(value, bool) == isinstance(_value(each), bool):
+                return each
+        raise _Misfit(f"{place} must be one of {_json([_value(each) for each in arguments])}")
     if origin in (Union, types.UnionType):
         for member in arguments:
             try:
@@ -321,7 +349,7 @@ def _json(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if _is_model(type(value)):

@@ -4,6 +4,7 @@ package web
 // bytes there and Go's eight, so records hold addresses as uint32.
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"time"
@@ -59,7 +60,22 @@ type answer struct {
 
 func (o *outcome) handle() handle { return *(*handle)(unsafe.Pointer(&o.value)) }
 
-func (o *outcome) code() errorCode { return errorCode(o.value[0]) }
+func (o *outcome) failure() failure { return failureOf(&o.value) }
+
+// option<error-code>
+type maybeFailure struct {
+	isSome uint64
+	value  [32]byte
+}
+
+// failureOf reads an error-code. Only an internal-error's own words are kept: an option<string> behind the case.
+func failureOf(value *[32]byte) failure {
+	found := failure{code: errorCode(value[0])}
+	if found.code.Error() == "internal-error" && value[8] != 0 {
+		found.said = string((*slice)(unsafe.Pointer(&value[12])).bytes())
+	}
+	return found
+}
 
 // result<list<u8>, stream-error> and result<_, stream-error>
 type chunk struct {
@@ -90,6 +106,9 @@ func fieldsDrop(self handle)
 //go:wasmimport wasi:http/types@0.2.12 [constructor]outgoing-request
 func requestNew(headers handle) handle
 
+//go:wasmimport wasi:http/types@0.2.12 [resource-drop]outgoing-request
+func requestDrop(self handle)
+
 //go:wasmimport wasi:http/types@0.2.12 [method]outgoing-request.body
 //go:noescape
 func requestBody(self handle, result unsafe.Pointer)
@@ -113,14 +132,14 @@ func requestSetAuthority(self handle, isSome int32, text unsafe.Pointer, length 
 //go:wasmimport wasi:http/types@0.2.12 [constructor]request-options
 func optionsNew() handle
 
-//go:wasmimport wasi:http/types@0.2.12 [method]request-options.set-connect-timeout
-func optionsSetConnect(self handle, isSome int32, nanoseconds uint64) int32
-
 //go:wasmimport wasi:http/types@0.2.12 [method]request-options.set-first-byte-timeout
 func optionsSetFirstByte(self handle, isSome int32, nanoseconds uint64) int32
 
-//go:wasmimport wasi:http/types@0.2.12 [method]request-options.set-between-bytes-timeout
-func optionsSetBetweenBytes(self handle, isSome int32, nanoseconds uint64) int32
+//go:wasmimport wasi:http/types@0.2.12 [resource-drop]request-options
+func optionsDrop(self handle)
+
+//go:wasmimport wasi:http/types@0.2.12 [resource-drop]outgoing-body
+func outgoingBodyDrop(self handle)
 
 //go:wasmimport wasi:http/types@0.2.12 [method]outgoing-body.write
 //go:noescape
@@ -164,8 +183,19 @@ func incomingBodyDrop(self handle)
 //go:noescape
 func handleRequest(request handle, hasOptions int32, options handle, result unsafe.Pointer)
 
-//go:wasmimport wasi:io/poll@0.2.12 [method]pollable.block
-func pollableBlock(self handle)
+//go:wasmimport wasi:http/types@0.2.12 http-error-code
+//go:noescape
+func httpErrorCode(err handle, result unsafe.Pointer)
+
+//go:wasmimport wasi:clocks/monotonic-clock@0.2.12 subscribe-duration
+func subscribeDuration(nanoseconds uint64) handle
+
+//go:wasmimport wasi:io/poll@0.2.12 poll
+//go:noescape
+func poll(pollables unsafe.Pointer, count uint32, result unsafe.Pointer)
+
+//go:wasmimport wasi:io/poll@0.2.12 [method]pollable.ready
+func pollableReady(self handle) int32
 
 //go:wasmimport wasi:io/poll@0.2.12 [resource-drop]pollable
 func pollableDrop(self handle)
@@ -174,6 +204,9 @@ func pollableDrop(self handle)
 //go:noescape
 func errorText(self handle, result unsafe.Pointer)
 
+//go:wasmimport wasi:io/error@0.2.12 [resource-drop]error
+func errorDrop(self handle)
+
 //go:wasmimport wasi:io/streams@0.2.12 [method]output-stream.blocking-write-and-flush
 //go:noescape
 func outputWrite(self handle, bytes unsafe.Pointer, length uint32, result unsafe.Pointer)
@@ -181,17 +214,24 @@ func outputWrite(self handle, bytes unsafe.Pointer, length uint32, result unsafe
 //go:wasmimport wasi:io/streams@0.2.12 [resource-drop]output-stream
 func outputDrop(self handle)
 
-//go:wasmimport wasi:io/streams@0.2.12 [method]input-stream.blocking-read
+//go:wasmimport wasi:io/streams@0.2.12 [method]input-stream.subscribe
+func inputSubscribe(self handle) handle
+
+//go:wasmimport wasi:io/streams@0.2.12 [method]input-stream.read
 //go:noescape
 func inputRead(self handle, length uint64, result unsafe.Pointer)
 
 //go:wasmimport wasi:io/streams@0.2.12 [resource-drop]input-stream
 func inputDrop(self handle)
 
-// Bytes of a body that are read at a time, and the most that the host takes at a time.
 const (
+	// Bytes of a body that are read at a time, and the most that the host takes at a time.
 	readSize  = 64 << 10
 	writeSize = 4096
+	// Longest that a request waits for the host before other goroutines run, one of which may cancel it.
+	pause = 10 * time.Millisecond
+	// How much later than the module the host ends a request, so that the module's own words come first.
+	hostSlack = 50 * time.Millisecond
 )
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"}
@@ -227,16 +267,124 @@ var (
 	errTooLong    = errors.New("the body is too long")
 )
 
-// send is one request to the head of its response; a timeout of 0 is none.
-func send(
-	method, scheme, authority, path string, fields []field, body []byte, timeout time.Duration,
-) (response, error) {
+// failure is an error-code of the host, with the words of an internal error.
+type failure struct {
+	code errorCode
+	said string
+}
+
+func (f failure) Error() string { return f.code.Error() }
+
+// brokenBody is what ended a body, where the host has no code for it.
+type brokenBody string
+
+func (b brokenBody) Error() string { return string(b) }
+
+// held is what a request holds of the host, which counts it as open until the last of these handles is gone.
+type held []owned
+
+type owned struct {
+	handle handle
+	drop   func(handle)
+}
+
+func (h *held) own(handle handle, drop func(handle)) handle {
+	*h = append(*h, owned{handle, drop})
+	return handle
+}
+
+// gave forgets a handle that the host has taken back.
+func (h *held) gave(handle handle) {
+	for index := range *h {
+		if (*h)[index].handle == handle {
+			*h = append((*h)[:index], (*h)[index+1:]...)
+			return
+		}
+	}
+}
+
+// drop drops what is left, what belongs to something else before it.
+func (h *held) drop() {
+	for index := len(*h) - 1; index >= 0; index-- {
+		(*h)[index].drop((*h)[index].handle)
+	}
+	*h = nil
+}
+
+// wait waits until a pollable is ready or the context is over. In between, other goroutines run.
+func wait(ctx context.Context, ready handle) error {
+	for {
+		if pollableReady(ready) != 0 {
+			return nil
+		}
+		left := pause
+		if deadline, ok := ctx.Deadline(); ok {
+			left = min(left, time.Until(deadline))
+		}
+		if left <= 0 {
+			return context.DeadlineExceeded
+		}
+		timer := subscribeDuration(uint64(left))
+		both := [2]handle{ready, timer}
+		var list slice
+		poll(unsafe.Pointer(&both), uint32(len(both)), unsafe.Pointer(&list))
+		pollableDrop(timer)
+		runtime.Gosched()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// outgoing is a request as the host takes it.
+type outgoing struct {
+	method, scheme, authority, path string
+	fields                          []field
+	body                            []byte // nil: none
+}
+
+// response is what came of it, whole.
+type response struct {
+	status int
+	fields []field
+	body   []byte
+}
+
+// send sends a request and reads the response, of whose body most bytes are taken. However it ends, it holds nothing of
+// the host then.
+func (o *outgoing) send(ctx context.Context, most int) (response, error) {
+	var held held
+	defer held.drop()
+	future, err := o.start(ctx, &held)
+	if err != nil {
+		return response{}, err
+	}
+	answered := held.own(futureSubscribe(future), pollableDrop)
+	if err := wait(ctx, answered); err != nil {
+		return response{}, err
+	}
+	var answer answer
+	futureGet(future, unsafe.Pointer(&answer))
+	if answer.isSome&1 == 0 || answer.failed&1 != 0 {
+		return response{}, errNothing
+	}
+	if answer.outcome.failed&1 != 0 {
+		return response{}, answer.outcome.failure()
+	}
+	incoming := held.own(answer.outcome.handle(), responseDrop)
+	received := response{status: int(responseStatus(incoming)), fields: fieldsOf(incoming)}
+	received.body, err = read(ctx, incoming, most, &held)
+	return received, err
+}
+
+// start sends the request, and its body.
+func (o *outgoing) start(ctx context.Context, held *held) (handle, error) {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
 	text := func(value string) slice { return sliceOf([]byte(value), &pinner) }
 
-	records := make([]fieldRecord, 0, len(fields))
-	for _, field := range fields {
+	records := make([]fieldRecord, 0, len(o.fields))
+	for _, field := range o.fields {
 		records = append(records, fieldRecord{text(field.name), text(field.value)})
 	}
 	list := sliceOf(records, &pinner)
@@ -245,22 +393,22 @@ func send(
 	if headers.failed&1 != 0 {
 		return 0, errHeader
 	}
-	request := requestNew(headers.value)
-	kind, name := int32(len(methods)), text(method)
+	request := held.own(requestNew(headers.value), requestDrop)
+	kind, name := int32(len(methods)), text(o.method)
 	for index, known := range methods {
-		if known == method {
+		if known == o.method {
 			kind, name = int32(index), slice{}
 		}
 	}
 	schemeKind := int32(0)
-	switch scheme {
+	switch o.scheme {
 	case "http":
 	case "https":
 		schemeKind = 1
 	default:
 		return 0, errUnsendable
 	}
-	host, target := text(authority), text(path)
+	host, target := text(o.authority), text(o.path)
 	at := func(s slice) unsafe.Pointer { return unsafe.Pointer(uintptr(s.at)) }
 	if requestSetMethod(request, kind, at(name), name.length) != 0 ||
 		requestSetScheme(request, 1, schemeKind, nil, 0) != 0 ||
@@ -269,68 +417,64 @@ func send(
 		return 0, errUnsendable
 	}
 	out := made{failed: 1}
-	if body != nil {
+	if o.body != nil {
 		requestBody(request, unsafe.Pointer(&out))
+		if out.failed&1 == 0 {
+			held.own(out.value, outgoingBodyDrop)
+		}
 	}
 	hasOptions, options := int32(0), handle(0)
-	if timeout > 0 {
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return 0, context.DeadlineExceeded
+		}
+		// While it sends a body, the module waits for nothing but the host.
 		hasOptions, options = 1, optionsNew()
-		optionsSetConnect(options, 1, uint64(timeout))
-		optionsSetFirstByte(options, 1, uint64(timeout))
-		optionsSetBetweenBytes(options, 1, uint64(timeout))
+		optionsSetFirstByte(options, 1, uint64(left+hostSlack))
 	}
 	var sent outcome
 	handleRequest(request, hasOptions, options, unsafe.Pointer(&sent))
+	held.gave(request)
 	if sent.failed&1 != 0 {
-		return 0, sent.code()
+		return 0, sent.failure()
 	}
+	future := held.own(sent.handle(), futureDrop)
 	if out.failed&1 == 0 {
-		write(out.value, body)
+		write(out.value, o.body, held)
 	}
-	future := sent.handle()
-	ready := futureSubscribe(future)
-	pollableBlock(ready)
-	pollableDrop(ready)
-	var answer answer
-	futureGet(future, unsafe.Pointer(&answer))
-	futureDrop(future)
-	if answer.isSome&1 == 0 || answer.failed&1 != 0 {
-		return 0, errNothing
-	}
-	if answer.outcome.failed&1 != 0 {
-		return 0, answer.code()
-	}
-	return response(answer.handle()), nil
+	return future, nil
 }
 
 // write sends a body. Why it was refused comes in the response's place.
-func write(body handle, bytes []byte) {
+func write(body handle, bytes []byte, held *held) {
 	var stream made
 	outgoingBodyWrite(body, unsafe.Pointer(&stream))
 	if stream.failed&1 != 0 {
 		return
 	}
+	held.own(stream.value, outputDrop)
 	for len(bytes) > 0 {
 		part := bytes[:min(len(bytes), writeSize)]
 		var written stopped
 		outputWrite(stream.value, unsafe.Pointer(&part[0]), uint32(len(part)), unsafe.Pointer(&written))
 		if written.failed != 0 {
+			if written.closed == 0 {
+				errorDrop(written.err)
+			}
 			return
 		}
 		bytes = bytes[len(part):]
 	}
 	outputDrop(stream.value)
+	held.gave(stream.value)
 	var finished outcome
 	outgoingBodyFinish(body, 0, 0, unsafe.Pointer(&finished))
+	held.gave(body)
 }
 
-// response is an incoming-response that was not read.
-type response handle
-
-func (r response) status() int { return int(responseStatus(handle(r))) }
-
-func (r response) fields() []field {
-	headers := responseHeaders(handle(r))
+func fieldsOf(incoming handle) []field {
+	headers := responseHeaders(incoming)
 	var list slice
 	fieldsEntries(headers, unsafe.Pointer(&list))
 	fieldsDrop(headers)
@@ -345,37 +489,50 @@ func (r response) fields() []field {
 	return fields
 }
 
-// read takes the whole body, and the response with it.
-func (r response) read(most int) ([]byte, error) {
+// read takes the whole body.
+func read(ctx context.Context, incoming handle, most int, held *held) ([]byte, error) {
 	var body, stream made
-	responseConsume(handle(r), unsafe.Pointer(&body))
+	responseConsume(incoming, unsafe.Pointer(&body))
 	if body.failed&1 != 0 {
 		return nil, errNothing
 	}
+	held.own(body.value, incomingBodyDrop)
 	incomingBodyStream(body.value, unsafe.Pointer(&stream))
 	if stream.failed&1 != 0 {
 		return nil, errNothing
 	}
+	held.own(stream.value, inputDrop)
+	readable := held.own(inputSubscribe(stream.value), pollableDrop)
 	var read []byte
 	for {
+		if err := wait(ctx, readable); err != nil {
+			return nil, err
+		}
 		var next chunk
 		inputRead(stream.value, readSize, unsafe.Pointer(&next))
 		if next.failed != 0 {
 			stop := (*stopped)(unsafe.Pointer(&next))
 			if stop.closed != 0 {
-				break
+				return read, nil
 			}
-			var why slice
-			errorText(stop.err, unsafe.Pointer(&why))
-			return nil, errors.New(string(why.bytes()))
+			return nil, bodyFailure(stop.err)
 		}
 		read = append(read, next.slice.bytes()...)
 		if len(read) > most {
 			return nil, errTooLong
 		}
 	}
-	inputDrop(stream.value)
-	incomingBodyDrop(body.value)
-	responseDrop(handle(r))
-	return read, nil
+}
+
+// bodyFailure is what ended a body before its end.
+func bodyFailure(err handle) error {
+	defer errorDrop(err)
+	var code maybeFailure
+	httpErrorCode(err, unsafe.Pointer(&code))
+	if code.isSome&1 != 0 {
+		return failureOf(&code.value)
+	}
+	var why slice
+	errorText(err, unsafe.Pointer(&why))
+	return brokenBody(why.bytes())
 }
