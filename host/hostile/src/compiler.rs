@@ -26,7 +26,7 @@ pub const ATTACKS: &[Attack] = &[
         row: 17,
         name: "debug_information_bombs",
         attack: "debug information with 40 million lines, in circles, four million functions deep",
-        must: "the crash is told without it, in time; others answer",
+        must: "the crash is told in time; others answer",
         company: Company::Alone,
         tries: |lab| Box::pin(debug_information_bombs(lab)),
     },
@@ -140,7 +140,7 @@ async fn debug_information_bombs(lab: &Lab) -> Result<String, AttackFailure> {
         arena.unharmed().await?;
         slowest = slowest.max(took);
     }
-    Ok(format!("told without lines after at most {}", ms(slowest)))
+    Ok(format!("told after at most {}", ms(slowest)))
 }
 
 struct CompileAttempt {

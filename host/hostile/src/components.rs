@@ -303,7 +303,7 @@ pub fn debug_bombs() -> Vec<(&'static str, Sections)> {
         let program = [
             &[0, 5, 2, 1, 0, 0, 0][..],
             // The next line, one byte further.
-            &vec![0x20; steps],
+            &vec![0x21; steps],
             &[0, 1, 1],
         ]
         .concat();

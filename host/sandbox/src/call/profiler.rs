@@ -24,7 +24,7 @@ const MAX_NAME: usize = 100;
 
 /// Takes the samples of a call.
 pub(crate) struct Profiler {
-    profiler: GuestProfiler,
+    guest: GuestProfiler,
     slot: Arc<ProfileSlot>,
     samples: u64,
     /// Time that the samples took.
@@ -41,8 +41,8 @@ impl Profiler {
     ) -> Option<Box<Self>> {
         let component = component.clone();
         match GuestProfiler::new_component(engine, module, EPOCH_INTERVAL, component, []) {
-            Ok(profiler) => Some(Box::new(Self {
-                profiler,
+            Ok(guest) => Some(Box::new(Self {
+                guest,
                 slot,
                 samples: 0,
                 spent: Duration::ZERO,
@@ -61,7 +61,7 @@ impl Profiler {
         }
         let begun = Instant::now();
         // The time on the processor is not measured: the epoch is no exact clock.
-        self.profiler.sample(store, Duration::ZERO);
+        self.guest.sample(store, Duration::ZERO);
         self.samples += 1;
         self.spent += begun.elapsed();
     }
@@ -81,7 +81,7 @@ impl Profiler {
     fn written(self) -> Result<CallProfile, String> {
         let is_cut = self.is_over();
         let mut json = LimitedBytes(Vec::new());
-        self.profiler.finish(&mut json).map_err(|error| {
+        self.guest.finish(&mut json).map_err(|error| {
             format!("the profile cannot be written, of which at most {MAX_JSON_BYTES} bytes are kept: {error:#}")
         })?;
         let LimitedBytes(firefox_json) = json;
