@@ -146,3 +146,72 @@ fn cut(text: &str) -> &str {
         None => text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_told_from_the_folder_of_the_compiler() {
+        for (file, folder, told) in [
+            ("/work/words/module.c", "/work/words", "module.c"),
+            (
+                "/work/words/toolhold/json.c",
+                "/work/words",
+                "toolhold/json.c",
+            ),
+            ("/work/words2/a.c", "/work/words", "/work/words2/a.c"),
+            ("./a.c", "", "a.c"),
+            ("/usr/include/a.h", "", "/usr/include/a.h"),
+        ] {
+            assert_eq!(within(file, folder), told);
+        }
+        let long = "é".repeat(MAX_CHARS + 5);
+        assert_eq!(cut(&long).chars().count(), MAX_CHARS);
+        assert_eq!(cut("short"), "short");
+    }
+
+    #[test]
+    fn what_is_no_component_has_no_lines() {
+        let task = |component_bytes| LinesTask {
+            component_bytes,
+            offsets: vec![Some(3), None, Some(usize::MAX)],
+        };
+        assert!(lines(&task(9), b"short").is_err());
+        assert!(lines(&task(5), b"short").is_err());
+        let component = wat::parse_str("(component (core module (func unreachable)))").unwrap();
+        let none = vec![Vec::new(); 3];
+        assert_eq!(lines(&task(component.len()), &component), Ok(none.clone()));
+        // Sections that are empty or cut off.
+        let odd = wat::parse_str(
+            r#"(component (core module (func unreachable)
+                (@custom ".debug_info" "\ff\ff") (@custom ".debug_line" "\ff\ff\ff\ff\ff")))"#,
+        )
+        .unwrap();
+        let anywhere = LinesTask {
+            component_bytes: odd.len(),
+            offsets: (0..odd.len()).map(Some).collect(),
+        };
+        let found = lines(&anywhere, &odd).unwrap();
+        assert!(found.iter().all(Vec::is_empty), "{found:?}");
+    }
+
+    /// A core module beside the component tells lines only if its code is that of the component.
+    #[test]
+    fn modules_are_told_apart_by_their_code() {
+        let component = wat::parse_str(
+            "(component (core module (func unreachable)) (component (core module (func nop unreachable))))",
+        )
+        .unwrap();
+        let modules = core_modules(&component).unwrap();
+        assert_eq!(modules.len(), 2);
+        assert!(modules[0].code.end <= modules[1].code.start);
+        for module in &modules {
+            assert_eq!(&component[module.code.clone()], module.bytes);
+        }
+        let alone = wat::parse_str("(module (func nop unreachable))").unwrap();
+        let beside = core_modules(&alone).unwrap();
+        assert_eq!(beside[0].bytes, modules[1].bytes);
+        assert_ne!(beside[0].bytes, modules[0].bytes);
+    }
+}

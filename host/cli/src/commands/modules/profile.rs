@@ -101,8 +101,10 @@ impl WrittenProfile {
 fn counted(summary: &ProfileSummary) -> String {
     let much = match summary.samples {
         0 => "no samples: the call computed for less than a millisecond".to_owned(),
-        1 => "1 sample, one each millisecond in which the module computes".to_owned(),
-        samples => format!("{samples} samples, one each millisecond in which the module computes"),
+        1 => "1 sample, at most one each millisecond in which the module computes".to_owned(),
+        samples => {
+            format!("{samples} samples, at most one each millisecond in which the module computes")
+        }
     };
     if summary.is_cut {
         format!("{much}; sampling ended before the call, at its bound")
