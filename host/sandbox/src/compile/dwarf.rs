@@ -123,7 +123,8 @@ fn found(
             function: function.map(|it| cut(&it).into()),
             file: file.map(|it| cut(within(it, folder)).into()),
             line: place.as_ref().and_then(|it| it.line),
-            column: place.as_ref().and_then(|it| it.column),
+            // 0: somewhere in the line.
+            column: place.and_then(|it| it.column).filter(|it| *it > 0),
         });
     }
     // A place without any name and number says nothing.
