@@ -107,6 +107,7 @@ attacks! {
     row_17_random_bytes
     row_17_file_being_written
     row_17_compile_bomb
+    row_17_debug_information_bombs
     row_18_file_being_swapped
     row_18_file_swapped_after_approval
     row_19_flipped_bytes

@@ -52,6 +52,7 @@ mod shields;
 mod stats;
 mod telemetry;
 mod terminal;
+mod traps;
 mod trust;
 mod typed;
 mod typed_docs;

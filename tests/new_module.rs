@@ -332,6 +332,38 @@ fn a_template_is_built_at_once() {
     assert!(host.path().join("modules/words/words.wasm").exists());
 }
 
+/// The component has no debug information: the build kept it for where its author works.
+#[test]
+fn a_crash_in_c_names_its_lines() {
+    if !is_installed("python3") {
+        skipped("python3 is not installed, so no module in C is built");
+        return;
+    }
+    let host = Host::new();
+    let made = host.run(&["new-module", "words", "--lang", "c"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let source = host.path().join("modules/words/module.c");
+    let before = "  char *copy = json_allocate(NULL, text.length + 1);";
+    let written = std::fs::read_to_string(&source).expect("the template has it");
+    let (head, tail) = written.split_once(before).expect("a line of it");
+    let line = head.lines().count() + 1;
+    let crash = "  if (text.length == 0) __builtin_trap();";
+    std::fs::write(&source, format!("{head}{crash}\n{before}{tail}")).expect("it is ours");
+    let Some(built) = answered("build", || host.run(&["build", "words"])) else {
+        return;
+    };
+    assert_eq!(built.code, Some(0), "{built:?}");
+    let call = ["modules", "call", "words.word_frequency", r#"{"text":""}"#];
+    let crashed = host.run(&call);
+    assert_eq!(crashed.code, Some(5), "{crashed:?}");
+    let told = format!("at word_frequency (module.c:{line}:");
+    assert!(crashed.stderr.contains(&told), "{told}: {crashed:?}");
+    assert!(
+        crashed.stderr.contains("(toolhold/toolhold.c:"),
+        "{crashed:?}"
+    );
+}
+
 /// A folder in the way comes first; a name that is nowhere is said as it was written.
 #[test]
 fn a_module_is_found_by_its_name_when_it_is_built() {

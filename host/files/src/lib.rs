@@ -12,4 +12,4 @@ mod temporary;
 
 pub use directory::{Directory, DirectoryId, Resolution, open_folder};
 pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text, read_to_end};
-pub use temporary::{replace_in, temporary_folder, temporary_name};
+pub use temporary::{replace, replace_in, temporary_folder, temporary_name};

@@ -3,6 +3,7 @@
 //! A process' number repeats, above all in containers: a name made of it may be that of a file that a killed process
 //! left, with another call's data in it. So these names are random, and what has the name already is never taken.
 
+use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
@@ -55,6 +56,24 @@ pub fn replace_in(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
         let _ = folder.remove_file(&unfinished);
     }
     written
+}
+
+/// As [`replace_in`], for a file that a person named.
+///
+/// # Errors
+/// What the file system says. The file is as it was.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or(io::ErrorKind::InvalidFilename)?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    replace_in(
+        &Dir::open_ambient_dir(folder, ambient_authority())?,
+        name,
+        content,
+    )
 }
 
 /// Calls `make` with other names as long as something has the name.

@@ -101,6 +101,14 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "keys of a namespace",
         Proof::File("host/sandbox/src/disk/key_value.rs"),
     ),
+    (
+        "debug information of a module that crashes where its author works",
+        Proof::Attack("debug_information_bombs"),
+    ),
+    (
+        "samples of a call that is profiled",
+        Proof::File("host/sandbox/src/call/profiler.rs"),
+    ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
 ];
 

@@ -1,10 +1,10 @@
 //! Row 17, where the compiler is a process of its own: components that look legitimate, and take
-//! unacceptably long to compile.
+//! unacceptably long to compile, and debug information that takes as long to read.
 
 use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
-use crate::lab::{Arena, Lab, ms};
+use crate::lab::{Arena, Lab, expect_kind, ms};
 use crate::process;
 use serde_json::json;
 use std::sync::Arc;
@@ -13,14 +13,24 @@ use std::time::{Duration, Instant};
 use toolhold_policy::Limits;
 use toolhold_sandbox::{LoadError, Policy, Registry};
 
-pub const ATTACKS: &[Attack] = &[Attack {
-    row: 17,
-    name: "compile_bomb",
-    attack: "23 MB of code that is sound and of no use",
-    must: "stopped in time and memory; others answer",
-    company: Company::Alone,
-    tries: |lab| Box::pin(compile_bomb(lab)),
-}];
+pub const ATTACKS: &[Attack] = &[
+    Attack {
+        row: 17,
+        name: "compile_bomb",
+        attack: "23 MB of code that is sound and of no use",
+        must: "stopped in time and memory; others answer",
+        company: Company::Alone,
+        tries: |lab| Box::pin(compile_bomb(lab)),
+    },
+    Attack {
+        row: 17,
+        name: "debug_information_bombs",
+        attack: "debug information with 40 million lines, in circles, four million functions deep",
+        must: "the crash is told in time; others answer",
+        company: Company::Alone,
+        tries: |lab| Box::pin(debug_information_bombs(lab)),
+    },
+];
 
 async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
     /// Maximum memory of the host itself for a component of this size: a copy for the compiler's
@@ -91,6 +101,46 @@ async fn compile_bomb(lab: &Lab) -> Result<String, AttackFailure> {
         most >> 20,
         ms(slowest)
     ))
+}
+
+async fn debug_information_bombs(lab: &Lab) -> Result<String, AttackFailure> {
+    /// Time for lines, with that to start the process and to end it.
+    const TIME: Duration = Duration::from_secs(3);
+    /// Maximum memory of the host itself: it gives the process the component, and makes nothing of it.
+    const HOST: u64 = 32 << 20;
+    if lab.program().is_none() {
+        return Err(AttackFailure::Unable(
+            "this host compiles in its own process (compiler.own_process is off)".into(),
+        ));
+    }
+    let mut slowest = Duration::ZERO;
+    for (what, sections) in components::debug_bombs() {
+        let mut arena = lab.arena_of_author()?;
+        arena.benign().await?;
+        let crashing = components::parse(components::CRASHING)?;
+        let bomb = components::with_debug_information(&crashing, &sections)
+            .ok_or_else(|| AttackFailure::Broke("the component has no module".into()))?;
+        arena.load("bomb", bomb).await?;
+        let before = process::resident_bytes();
+        process::forget_peak();
+        let started = Instant::now();
+        let report = arena.call("bomb.boom", json!({})).await;
+        let took = started.elapsed();
+        expect_kind(&report, "trap")?;
+        ensure(took < TIME + lab.grace() * lab.times(5_u32, 1), || {
+            format!("{what}: the crash was told after {}", ms(took))
+        })?;
+        if let (Some(peak), Some(before)) = (process::peak_bytes(), before) {
+            let more = peak.saturating_sub(before);
+            ensure(more < HOST, || {
+                format!("{what}: the host had {} MiB more", more >> 20)
+            })?;
+        }
+        no_process_is_left().await?;
+        arena.unharmed().await?;
+        slowest = slowest.max(took);
+    }
+    Ok(format!("told after at most {}", ms(slowest)))
 }
 
 struct CompileAttempt {

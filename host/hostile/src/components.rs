@@ -267,6 +267,93 @@ pub fn compile_bomb(count: usize) -> Vec<u8> {
     [b"\0asm\x0d\0\x01\0".to_vec(), section(1, module)].concat()
 }
 
+/// Row 17: it crashes.
+pub const CRASHING: &str = r#"(component
+    (core module $m (func (export "boom") unreachable))
+    (core instance $i (instantiate $m))
+    (func (export "boom") (canon lift (core func $i "boom"))))"#;
+
+/// Sections of a core module, by name.
+type Sections = Vec<(&'static str, Vec<u8>)>;
+
+/// Row 17: debug information, valid as far as a reader sees, which says of all code that it is of one line program and of
+/// one tree of functions.
+pub fn debug_bombs() -> Vec<(&'static str, Sections)> {
+    // 1: a unit with its line program and its code; 2: a function that is an instance of another; 3: the same, which was
+    // put into the one around it.
+    let abbreviations: &[u8] = &[
+        1, 0x11, 1, 0x10, 0x17, 0x11, 0x01, 0x12, 0x06, 0, 0, //
+        2, 0x2e, 1, 0x31, 0x13, 0x11, 0x01, 0x12, 0x06, 0, 0, //
+        3, 0x1d, 1, 0x11, 0x01, 0x12, 0x06, 0, 0, //
+        0,
+    ];
+    // From 1, because readers take 0 for code that was left out.
+    let all_code = [[1, 0, 0, 0], 0x7fff_ffff_u32.to_le_bytes()].concat();
+    let unit = |tree: &[u8]| {
+        let header = [&[4, 0][..], &[0; 4], &[4], &[1], &[0; 4], &all_code].concat();
+        sized(&[&header, tree].concat())
+    };
+    let line_program = |steps: usize| {
+        let header = [
+            &[1, 1, 1, 0xfb, 14, 13][..],
+            &[0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1],
+            b"\0a.c\0\0\0\0\0",
+        ]
+        .concat();
+        let program = [
+            &[0, 5, 2, 1, 0, 0, 0][..],
+            // The next line, one byte further.
+            &vec![0x21; steps],
+            &[0, 1, 1],
+        ]
+        .concat();
+        sized(&[&[4, 0][..], &sized(&header), &program].concat())
+    };
+    let sections = |tree: &[u8], steps| {
+        vec![
+            (".debug_abbrev", abbreviations.to_vec()),
+            (".debug_info", unit(tree)),
+            (".debug_line", line_program(steps)),
+        ]
+    };
+    // Where the first function begins in its unit.
+    let own = 24_u32.to_le_bytes();
+    let circle = [&[2][..], &own, &all_code, &[0, 0]].concat();
+    let deep = [&[3][..], &all_code].concat().repeat(4_000_000);
+    let deep = [&[2][..], &own, &all_code, &deep].concat();
+    vec![
+        ("40 million lines", sections(&[0], 40_000_000)),
+        (
+            "a function that is an instance of itself",
+            sections(&circle, 8),
+        ),
+        ("functions in functions", sections(&deep, 8)),
+    ]
+}
+
+/// With its length before it.
+fn sized(bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    [&length.to_le_bytes()[..], bytes].concat()
+}
+
+/// The component, whose first section is a core module, with these sections in that.
+pub fn with_debug_information(component: &[u8], sections: &Sections) -> Option<Vec<u8>> {
+    let section = |id: u8, content: &[u8]| [&[id][..], &leb128(content.len()), content].concat();
+    let (header, rest) = component.split_at_checked(8)?;
+    let length = rest.get(1..)?;
+    let end = length.iter().position(|byte| byte & 0x80 == 0)? + 1;
+    let bytes = length[..end].iter().rev();
+    let bytes = bytes.fold(0, |size, byte| size << 7 | usize::from(byte & 0x7f));
+    let (module, after) = length[end..].split_at_checked(bytes)?;
+    let mut module = module.to_vec();
+    for (name, content) in sections {
+        let named = [&leb128(name.len()), name.as_bytes(), content].concat();
+        module.extend(section(0, &named));
+    }
+    (rest.first() == Some(&1)).then(|| [header, &section(1, &module), after].concat())
+}
+
 /// Row 17: `count` components beside each other.
 pub fn many_components(count: u32) -> String {
     format!("(component {})", "(component)".repeat(count as usize))

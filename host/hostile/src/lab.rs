@@ -178,6 +178,21 @@ impl Lab {
         }
     }
 
+    /// An arena as an author has it: crashes name lines of the source.
+    pub(crate) fn arena_of_author(&self) -> Result<Arena, AttackFailure> {
+        let engine = Engine::new(EngineConfig {
+            concurrent_calls: PLACES,
+            debug_info: Some("no toolchains".into()),
+            ..self.engine.clone()
+        })?;
+        Ok(Arena {
+            registry: Registry::new(engine.clone(), None, Policy::default()),
+            engine,
+            places: PLACES as usize,
+            grace: self.grace,
+        })
+    }
+
     /// An arena with the benign module, and a hostile one, given as WAT, named `bad`.
     pub(crate) async fn against(
         &self,

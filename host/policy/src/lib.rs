@@ -44,9 +44,9 @@ pub mod tool;
 
 pub use approval::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 pub use call::{
-    AllowingRule, CallClock, CallReport, CallUsage, Caller, ClockPause, Denial, Denials,
-    Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult, Output,
-    OwnedCaller, Progress,
+    AllowingRule, CallClock, CallProfile, CallReport, CallUsage, Caller, ClockPause, Denial,
+    Denials, Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult, Output,
+    OwnedCaller, ProfileSlot, ProfileSummary, ProfiledFunction, Progress,
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};

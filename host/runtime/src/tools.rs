@@ -14,7 +14,7 @@ use toolhold_json::validate::{CheckError, Validator};
 use toolhold_policy::names;
 use toolhold_policy::{
     CallError, CallReport, Caller, Denial, Denials, GrantRestrictions, Invocation, Keep, Output,
-    Permit, Restriction, ToolSpec,
+    Permit, ProfileSlot, Restriction, ToolSpec,
 };
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::request_fetch::RequestFetch;
@@ -231,11 +231,15 @@ impl SandboxTools {
         }
     }
 
-    /// Runs one call, and returns all details of it.
+    /// Runs one call, and returns all details of it. `profile` takes its profile; absent, none is made.
     ///
     /// # Errors
     /// The arguments are none that the module takes.
-    pub async fn report(&self, call: &ToolCall) -> Result<CallReport, ToolFailure> {
+    pub async fn report(
+        &self,
+        call: &ToolCall,
+        profile: Option<Arc<ProfileSlot>>,
+    ) -> Result<CallReport, ToolFailure> {
         self.check(call)?;
         let context: Vec<(String, Value)> = call
             .context
@@ -262,6 +266,7 @@ impl SandboxTools {
             listener: call.listener.clone(),
             nested: call.nested.clone(),
             depth: call.depth,
+            profile,
             ..Invocation::new(&call.id, &call.tool, &call.arguments)
         };
         Ok(self.components.registry().call(&invocation).await)
@@ -364,7 +369,7 @@ impl Toolbox for SandboxTools {
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            match self.report(call).await {
+            match self.report(call, None).await {
                 Ok(report) => result(report),
                 Err(failure) => ToolResult::failed(failure),
             }

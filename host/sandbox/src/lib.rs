@@ -59,7 +59,7 @@ pub mod registry;
 mod revocation;
 pub mod value;
 
-pub use compile::compiler_process;
+pub use compile::{compiler_process, debug_file};
 pub use disk::{Storage, remove_tree, same_directory};
 pub use egress::{Resolve, SystemResolver};
 pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};

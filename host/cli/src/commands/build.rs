@@ -57,7 +57,7 @@ fn located(config: &Configuration, said: &Path) -> Result<PathBuf> {
 /// Builds one module, with a spinner that shows the current step.
 pub async fn one(config: &Configuration, folder: &Path) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
-    let (folder, toolchains) = (folder.to_owned(), config.cache_folder().join("toolchains"));
+    let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
     let built = tokio::task::spawn_blocking(move || {
         build::build(&folder, &toolchains, &|step: BuildStep| {
             spinner.say(step.to_string());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::venv::{self, PinnedPackage};
 use super::wasi;
-use super::{BuildError, Job, core_module, sources, toolchain};
+use super::{BuildError, Job, core_module, debug_info, sources, toolchain};
 
 /// Pinned: the same compiler makes the same component.
 pub const ZIG: PinnedPackage = PinnedPackage {
@@ -63,7 +63,7 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         .env("ZIG_GLOBAL_CACHE_DIR", job.toolchains.join("zig-cache"))
         .env("ZIG_LOCAL_CACHE_DIR", job.toolchains.join("zig-cache"))
         // `_GNU_SOURCE`: all that the C library has. A reactor has functions to call and no `main`. `-g`: with the
-        // names of functions, which a trap tells.
+        // names of functions, which a trap tells, and with the lines that it tells an author.
         .args([
             "-m",
             "ziglang",
@@ -87,7 +87,10 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
              one a line",
         )
         .and_then(|()| core_module::keep_names(&core))
-        .and_then(|()| wasi::publish(job, &core));
+        .and_then(|whole| {
+            wasi::publish(job, &core)?;
+            debug_info::keep(job, &whole)
+        });
     // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);
     component

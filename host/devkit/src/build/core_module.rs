@@ -35,13 +35,14 @@ pub fn append(out: &mut Vec<u8>, id: u8, section: &[u8]) -> Option<()> {
 }
 
 /// Takes the debug information out of the module in this file, and leaves the names of its functions, which a trap
-/// tells. The compiler writes both or neither. A file that is no module is left as it is, for others to refuse.
-pub fn keep_names(core: &Path) -> Result<(), BuildError> {
+/// tells. The compiler writes both or neither. A file that is no module is left as it is, for others to refuse. Returns the
+/// module as it was.
+pub fn keep_names(core: &Path) -> Result<Vec<u8>, BuildError> {
     let module = fs::read(core).map_err(BuildError::io("read", core))?;
-    let Some(smaller) = without_debug(&module) else {
-        return Ok(());
-    };
-    fs::write(core, smaller).map_err(BuildError::io("write", core))
+    if let Some(smaller) = without_debug(&module) {
+        fs::write(core, smaller).map_err(BuildError::io("write", core))?;
+    }
+    Ok(module)
 }
 
 fn without_debug(module: &[u8]) -> Option<Vec<u8>> {

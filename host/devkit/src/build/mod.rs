@@ -4,7 +4,7 @@
 //! component in its place atomically, so that a watcher of the folder never sees a partial file. `rust`, `c`,
 //! `go`, `python`, `javascript` and `typescript` each know one language; `wasi` makes a component from the
 //! output of compilers that stop at a core module, `bundle` makes one file of a script with packages; `web` is HTTP
-//! in them; `command` runs processes; `docs` keeps the author's doc comments; `error` names the next step.
+//! in them; `command` runs processes; `debug_info` keeps what a crash tells an author; `docs` keeps the author's doc comments; `error` names the next step.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
@@ -12,6 +12,7 @@ mod bundle;
 mod c;
 mod command;
 mod core_module;
+mod debug_info;
 mod docs;
 mod error;
 mod go;

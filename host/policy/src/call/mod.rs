@@ -5,6 +5,7 @@ mod caller;
 mod denial;
 mod listener;
 mod nested;
+mod profile;
 mod redact;
 mod report;
 
@@ -12,6 +13,7 @@ pub use caller::{Caller, OwnedCaller};
 pub use denial::{AllowingRule, Denial, Denials};
 pub use listener::{Listener, Progress};
 pub use nested::{CallClock, ClockPause, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult};
+pub use profile::{CallProfile, ProfileSlot, ProfileSummary, ProfiledFunction};
 pub use report::{CallReport, CallUsage, Output};
 
 use crate::restrictions::GrantRestrictions;
@@ -58,6 +60,8 @@ pub struct Invocation<'a> {
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// How many calls this one is nested in: 0 for a call that no module makes. See [`NestedCall::depth`].
     pub depth: u8,
+    /// Takes a profile of the call. Absent: none is made.
+    pub profile: Option<Arc<ProfileSlot>>,
 }
 
 impl<'a> Invocation<'a> {
@@ -76,6 +80,7 @@ impl<'a> Invocation<'a> {
             listener: None,
             nested: None,
             depth: 0,
+            profile: None,
         }
     }
 }

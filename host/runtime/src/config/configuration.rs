@@ -83,6 +83,8 @@ pub struct Configuration {
     /// Modules with grants for this process alone.
     pub(super) one_off: BTreeSet<String>,
     pub(super) compiler: Option<CompilerProcess>,
+    /// Whether crashes name lines of the source.
+    pub(super) debug_info: bool,
     pub(super) agents: BTreeMap<String, Result<AgentConfiguration, InvalidAgent>>,
     is_max_tokens_default: bool,
     servers: Vec<mcp::Settings>,
@@ -209,6 +211,7 @@ impl Configuration {
                 .collect(),
             one_off: surroundings.one_off_grants.clone(),
             compiler: surroundings.compiler.clone(),
+            debug_info: false,
             agents: BTreeMap::new(),
             is_max_tokens_default: surroundings.is_max_tokens_default,
             servers,

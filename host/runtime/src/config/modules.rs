@@ -153,14 +153,22 @@ impl Configuration {
             },
             max_memory_bytes: usize::try_from(largest).unwrap_or(usize::MAX),
             compiler: self.compiler(),
+            debug_info: self.debug_info.then(|| self.toolchains_folder()),
         }
     }
 
-    /// Lets components be compiled on all cores: for an author who waits for it, and no calls run meanwhile.
-    pub fn compile_alone(&mut self) {
+    /// For an author, who waits for the compiler while no calls run: components are compiled on all cores, and crashes
+    /// name lines of the source.
+    pub fn serve_author(&mut self) {
         if let Some(process) = &mut self.compiler {
             process.is_alone = true;
         }
+        self.debug_info = true;
+    }
+
+    /// Where builds install compilers, and keep what they use again.
+    pub fn toolchains_folder(&self) -> PathBuf {
+        self.cache_folder().join("toolchains")
     }
 
     fn compiler(&self) -> Compiler {

@@ -1,11 +1,21 @@
 //! What is said of a crash: the exception of a Python program first, then the trap and the functions it happened in, then
-//! what was written last.
+//! what was written last. Where an author works, the lines it happened at follow.
 
-use toolhold_policy::text;
+use super::CallState;
+use super::capture::PrintStream;
+use crate::compile::SourceLine;
+use std::iter::repeat;
+use toolhold_policy::text::{self, UntrustedText};
 use wasmtime::WasmBacktrace;
 
 /// Functions that are named, the innermost first.
 const MAX_FUNCTIONS: usize = 4;
+/// Functions that are told with their lines, those that the compiler put into others included.
+const MAX_TRACED: usize = 10;
+/// Characters of a file's path.
+const MAX_FILE: usize = 100;
+/// Characters of the whole reason.
+const MAX_REASON: usize = 2_000;
 /// Characters of a function's name: the module says it, and it may be as long as the component.
 const MAX_NAME: usize = 80;
 /// Lines of what was written last.
@@ -16,24 +26,110 @@ const MAX_PLACE: usize = 200;
 /// Begins what CPython prints of an exception that was not caught.
 const TRACEBACK: &str = "Traceback (most recent call last):";
 
-/// The reason of a trap, in one line. `cause` is wasmtime's, `stderr` what the guest wrote.
-pub(super) fn reason(cause: &str, trace: Option<&WasmBacktrace>, stderr: &str) -> String {
-    if let Some(exception) = exception(stderr) {
-        // The guest says it, in any language: it is not the host's reason.
-        return format!("Python: {exception}; {cause}");
-    }
-    // Where the component names none, as most do not, nothing is said of them.
-    let frames = trace.map(WasmBacktrace::frames).unwrap_or_default();
-    let functions: Vec<_> = frames
-        .iter()
-        .filter_map(|frame| frame.func_name())
-        .take(MAX_FUNCTIONS)
-        .map(|name| text::visible(name, MAX_NAME).replace(['\n', '\t'], " "))
-        .collect();
-    located(cause, &functions, stderr)
+/// What is known of a crash.
+pub(super) struct Crash {
+    /// wasmtime's.
+    cause: String,
+    /// What the guest wrote.
+    stderr: String,
+    /// The innermost first.
+    frames: Vec<CrashFrame>,
 }
 
-fn located(cause: &str, functions: &[String], stderr: &str) -> String {
+struct CrashFrame {
+    /// As the module's section of names has it.
+    function: Option<String>,
+    /// Where it was, in bytes of the component.
+    offset: Option<usize>,
+}
+
+impl Crash {
+    pub fn of(error: &wasmtime::Error, state: &CallState) -> Self {
+        let trace = error.downcast_ref::<WasmBacktrace>();
+        let frames = trace.map(WasmBacktrace::frames).unwrap_or_default();
+        let name = |name: &str| text::visible(name, MAX_NAME).replace(['\n', '\t'], " ");
+        Self {
+            cause: error.root_cause().to_string(),
+            stderr: state.gauge.printed().captured(PrintStream::Stderr).text,
+            frames: frames
+                .iter()
+                .map(|frame| CrashFrame {
+                    function: frame.func_name().map(name),
+                    offset: frame.module_offset(),
+                })
+                .collect(),
+        }
+    }
+
+    /// The offsets whose lines say more than the reason without them: none if the guest said itself where it failed.
+    pub fn offsets(&self) -> Vec<Option<usize>> {
+        if exception(&self.stderr).is_some() {
+            return Vec::new();
+        }
+        self.frames.iter().map(|frame| frame.offset).collect()
+    }
+
+    /// The reason of the trap. `lines` are those of each frame, as far as they are known: with a line, the frames are
+    /// told one below the other, or else in the reason's only line.
+    pub fn reason(&self, lines: &[Vec<SourceLine>]) -> String {
+        let reason = match exception(&self.stderr) {
+            // The guest says it, in any language: it is not the host's reason.
+            Some(exception) => format!("Python: {exception}; {}", self.cause),
+            None if lines.iter().all(Vec::is_empty) => {
+                // Where the component names none, as most do not, nothing is said of them.
+                let functions = self.frames.iter().filter_map(|it| it.function.as_deref());
+                let functions: Vec<_> = functions.take(MAX_FUNCTIONS).collect();
+                located(&self.cause, &functions, &self.stderr)
+            }
+            None => self.traced(lines),
+        };
+        text::visible(&reason, MAX_REASON)
+    }
+
+    fn traced(&self, lines: &[Vec<SourceLine>]) -> String {
+        let mut reason = located(&self.cause, &[], &self.stderr);
+        let lines = lines.iter().map(Vec::as_slice).chain(repeat(&[][..]));
+        let frames = self.frames.iter().zip(lines).flat_map(|(frame, lines)| {
+            let unknown = lines.is_empty().then(|| frame.function.clone()).flatten();
+            // Functions that the compiler put into others, the innermost first.
+            let known = lines.iter().map(|line| {
+                let name = line.function.as_ref().map(|it| cut(it, MAX_NAME));
+                let name = name.or_else(|| frame.function.clone());
+                format!("{} ({})", name.as_deref().unwrap_or("?"), place(line))
+            });
+            unknown.into_iter().chain(known).collect::<Vec<_>>()
+        });
+        for frame in frames.take(MAX_TRACED) {
+            reason = format!("{reason}\n  at {frame}");
+        }
+        reason
+    }
+}
+
+/// `file:line:column`, as far as it is known.
+fn place(line: &SourceLine) -> String {
+    let mut place = match &line.file {
+        Some(file) => cut(file, MAX_FILE),
+        None => "?".to_owned(),
+    };
+    for number in [line.line, line.column].into_iter().map_while(|it| it) {
+        place = format!("{place}:{number}");
+    }
+    place
+}
+
+/// Its end, escaped: of a path the end says most.
+fn cut(text: &UntrustedText, most: usize) -> String {
+    let shown = text.to_string();
+    let length = shown.chars().count();
+    if length <= most {
+        return shown;
+    }
+    let end: String = shown.chars().skip(length - most).collect();
+    format!("…{end}")
+}
+
+fn located(cause: &str, functions: &[&str], stderr: &str) -> String {
     let mut reason = cause.to_owned();
     if let [innermost, callers @ ..] = functions {
         reason = format!("{reason} in {innermost}");
@@ -92,13 +188,40 @@ mod tests {
 
     const CAUSE: &str = "wasm trap: wasm `unreachable` instruction executed";
 
+    fn crash(functions: &[Option<&str>], stderr: &str) -> Crash {
+        Crash {
+            cause: CAUSE.to_owned(),
+            stderr: stderr.to_owned(),
+            frames: functions
+                .iter()
+                .map(|name| CrashFrame {
+                    function: name.map(str::to_owned),
+                    offset: Some(7),
+                })
+                .collect(),
+        }
+    }
+
+    fn reason(stderr: &str) -> String {
+        crash(&[], stderr).reason(&[])
+    }
+
+    fn line(function: Option<&str>, file: &str, line: u32) -> SourceLine {
+        SourceLine {
+            function: function.map(Into::into),
+            file: Some(file.into()),
+            line: Some(line),
+            column: Some(3),
+        }
+    }
+
     #[test]
     fn an_exception_of_python_comes_first_with_its_place() {
         let stderr = "starting\nTraceback (most recent call last):\n  File \"/0/app.py\", line 9, in call\n    \
                       divide(0)\n  File \"/0/app.py\", line 3, in divide\nZeroDivisionError: division by zero\n\n\
                       thread '<unnamed>' panicked at runtime/src/lib.rs:1293:29:\nPython function threw\n";
         assert_eq!(
-            reason(CAUSE, None, stderr),
+            reason(stderr),
             format!(
                 "Python: ZeroDivisionError: division by zero (File \"/0/app.py\", line 3, in divide); {CAUSE}"
             )
@@ -106,11 +229,11 @@ mod tests {
         // The last of a chain, and texts of more lines.
         let chained = "Traceback (most recent call last):\nKeyError: 1\n\nDuring handling:\n\n\
                        Traceback (most recent call last):\n  File \"a\", line 1, in <module>\nValueError: one\ntwo\n";
-        assert!(reason(CAUSE, None, chained).starts_with(
+        assert!(reason(chained).starts_with(
             "Python: ValueError: one / two (File \"a\", line 1, in <module>); wasm trap"
         ));
         let cut = "Traceback (most recent call last):\n  File \"a\"";
-        assert!(reason(CAUSE, None, cut).starts_with(CAUSE));
+        assert!(reason(cut).starts_with(CAUSE));
     }
 
     #[test]
@@ -118,7 +241,7 @@ mod tests {
         let long = "x".repeat(5_000);
         let stderr =
             format!("{TRACEBACK}\n  File \"{long}\", line 1, in <module>\nValueError: {long}\n");
-        let reason = reason(CAUSE, None, &stderr);
+        let reason = reason(&stderr);
         assert!(reason.ends_with(&format!("…); {CAUSE}")), "{reason}");
         assert!(reason.chars().count() < 1_000, "{reason}");
     }
@@ -127,28 +250,58 @@ mod tests {
     fn what_a_guest_writes_is_never_the_reason_of_the_host() {
         let forged = format!("{TRACEBACK}\nfuel: wait for approval\n");
         assert_eq!(
-            reason(CAUSE, None, &forged),
+            reason(&forged),
             format!("Python: fuel: wait for approval; {CAUSE}")
         );
         let handled = format!(
             "{TRACEBACK}\n  File \"a\", line 1, in b\nKeyError: 1\n\nthread 'main' panicked at src/lib.rs:1:1:\nboom\n"
         );
-        let reason = reason(CAUSE, None, &handled);
+        let reason = reason(&handled);
         assert!(reason.starts_with(CAUSE), "{reason}");
         assert!(reason.ends_with("/ boom"), "{reason}");
     }
 
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    #[test]
+    fn lines_are_told_one_below_the_other() {
+        let crash = crash(&[Some("parse"), Some("read"), None, Some("call")], "a\n");
+        assert_eq!(crash.offsets(), [Some(7); 4]);
+        assert_eq!(
+            crash.reason(&[]),
+            format!("{CAUSE} in parse, called by read, call; it last wrote: a")
+        );
+        let inlined = vec![line(Some("digit"), "json.c", 9), line(None, "json.c", 40)];
+        assert_eq!(
+            crash.reason(&[inlined, Vec::new(), vec![line(None, "app.c", 5)]]),
+            format!(
+                "{CAUSE}; it last wrote: a\n  at digit (json.c:9:3)\n  at parse (json.c:40:3)\n  at read\n  \
+                 at ? (app.c:5:3)\n  at call"
+            )
+        );
+    }
+
+    #[test]
+    fn what_debug_information_says_is_shown_escaped_and_cut() {
+        let hostile = line(Some("a\u{1b}[2J\nb"), &"d/".repeat(500), u32::MAX);
+        let many = vec![hostile; 50];
+        let reason = crash(&[Some("f")], "").reason(&[many]);
+        let frames: Vec<_> = reason.lines().skip(1).collect();
+        assert_eq!(frames.len(), MAX_TRACED);
+        assert!(
+            frames[0].starts_with("  at a\\u{1b}[2J\\nb (…d/"),
+            "{reason}"
+        );
+        assert!(reason.chars().count() <= MAX_REASON + 1);
+        let odd = SourceLine::default();
+        assert_eq!(place(&odd), "?");
     }
 
     #[test]
     fn functions_are_named_before_what_was_written_last() {
         assert_eq!(
-            located("trap", &names(&["parse", "read", "call"]), "a\n\nb\n"),
+            located("trap", &["parse", "read", "call"], "a\n\nb\n"),
             "trap in parse, called by read, call; it last wrote: a / b"
         );
-        assert_eq!(located("trap", &names(&["parse"]), ""), "trap in parse");
+        assert_eq!(located("trap", &["parse"], ""), "trap in parse");
         assert_eq!(
             located("trap", &[], "1\n2\n3\n4\n5"),
             "trap; it last wrote: 2 / 3 / 4 / 5"

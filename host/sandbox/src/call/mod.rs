@@ -17,6 +17,7 @@ mod log_sink;
 pub(crate) mod meter;
 mod open_files;
 mod other_tools;
+mod profiler;
 mod state;
 mod verdict;
 
@@ -26,8 +27,10 @@ pub(crate) use json::{LimitedText, shallow, shallow_members};
 pub(crate) use log_sink::GuestLogSink;
 pub(crate) use open_files::OpenFile;
 pub(crate) use other_tools::OtherTools;
+pub(crate) use profiler::Profiler;
 pub use state::CallState;
 
+use crate::compile::DebugInfo;
 use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::egress::EndedExchange;
@@ -35,6 +38,7 @@ use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use crate::revocation::{Revocation, Revoked};
 use capture::PrintStream;
+use crash::Crash;
 use meter::RefusedResource;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -158,12 +162,21 @@ pub(crate) struct CallContext<'a> {
     pub other_tools: OtherTools,
     pub current: CurrentCall,
     pub log_sink: GuestLogSink,
+    /// Samples the guest while it runs. Absent: nothing does.
+    pub profiler: Option<Box<Profiler>>,
+    /// Tells the lines at which it crashed. Absent: its functions are told.
+    pub debug: Option<&'a DebugInfo>,
     pub timeout: Duration,
 }
 
 /// Runs `call` in a fresh instance and returns within the timeout.
 pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> CallOutcome<C::Return> {
-    let CallContext { engine, limits, .. } = context;
+    let CallContext {
+        engine,
+        limits,
+        debug,
+        ..
+    } = context;
     let tenant: Arc<str> = match context.caller.tenant {
         // Most calls that people make have none: theirs is not allocated.
         "" => Arc::default(),
@@ -242,10 +255,15 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     };
 
     let stack = engine.which().stack_bytes;
-    let result = match outcome {
+    let mut crashed = None;
+    let mut result = match outcome {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) if error.downcast_ref::<Revoked>().is_some() => Err(revoked()),
-        Ok(Err(error)) => Err(classify(&error, store.data(), limits, stack, timeout)),
+        Ok(Err(error)) => {
+            let cause = classify(&error, store.data(), limits, stack, timeout);
+            crashed = debug.is_some().then_some(error);
+            Err(cause)
+        }
         Err(ended) => Err(ended),
     };
     let fuel = if limits.metered() {
@@ -253,21 +271,36 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     } else {
         0
     };
-    let state = store.into_data();
+    let crash = match (&result, crashed) {
+        (Err(CallError::Trap { .. }), Some(error)) => Some(Crash::of(&error, store.data())),
+        _ => None,
+    };
+    let mut state = store.into_data();
     let mut denials = state.denials;
     if let Some(of_requests) = state.outbound.denials() {
         denials.join(of_requests);
     }
+    let usage = CallUsage {
+        duration: clock.elapsed(),
+        queued,
+        fuel,
+        memory_bytes: state.meter.memory,
+        host_bytes: state.gauge.total(),
+    };
+    // What follows is for an author, and no time of the call.
+    if let Some(profiler) = state.profiler.take() {
+        profiler.finish().await;
+    }
+    if let (Some(crash), Some(debug)) = (crash, debug)
+        && let Some(lines) = debug.lines(&crash.offsets()).await
+    {
+        let reason = crash.reason(&lines);
+        result = Err(CallError::Trap { reason });
+    }
     CallOutcome {
         result,
         refused: state.gauge.refused(),
-        usage: CallUsage {
-            duration: clock.elapsed(),
-            queued,
-            fuel,
-            memory_bytes: state.meter.memory,
-            host_bytes: state.gauge.total(),
-        },
+        usage,
         stdout: state.gauge.printed().captured(PrintStream::Stdout),
         stderr: state.gauge.printed().captured(PrintStream::Stderr),
         redactions: state.outbound.redactions(),
@@ -305,7 +338,11 @@ pub(crate) fn fresh_store(
             })?;
     }
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|store| {
+    store.epoch_deadline_callback(|mut store| {
+        if let Some(mut profiler) = store.data_mut().profiler.take() {
+            profiler.sample(&store);
+            store.data_mut().profiler = Some(profiler);
+        }
         Ok(if store.data().clock.is_over() {
             UpdateDeadline::Interrupt
         } else {

@@ -4,7 +4,7 @@ use super::capture::{CapturePipe, PrintStream};
 use super::http_memory::HttpMemory;
 use super::meter::{Gauge, KeptBytes, Meter};
 use super::open_files::OpenFiles;
-use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools};
+use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, Profiler};
 use crate::denial_log::DenialLog;
 use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
@@ -38,6 +38,8 @@ pub struct CallState {
     answer: Option<KeptBytes>,
     pub logs: LogBook,
     pub(crate) denials: DenialLog,
+    /// Absent for all calls but those that somebody profiles.
+    pub(super) profiler: Option<Box<Profiler>>,
     pub(crate) clock: Arc<Clock>,
     /// Asked by host calls that reach something, before they do.
     pub(crate) revocation: Arc<Revocation>,
@@ -58,6 +60,7 @@ impl CallState {
             other_tools,
             current,
             log_sink,
+            profiler,
             descriptors,
             revocation,
             module: (number, _),
@@ -97,6 +100,7 @@ impl CallState {
                 ..LogBook::default()
             },
             denials: DenialLog::default(),
+            profiler,
             clock,
             revocation,
         })

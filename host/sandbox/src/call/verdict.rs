@@ -1,14 +1,12 @@
 //! The cause of a guest's end: the limit that fired, or the crash.
 
-use super::capture::PrintStream;
-use super::crash;
+use super::crash::Crash;
 use super::meter::{
     KeptTooMuch, MAX_RANDOM_BYTES, RefusedResource, TooManyBytes, TooMuchRandomness,
 };
 use super::{CallState, lifted_bytes};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
-use toolhold_policy::text;
 use toolhold_policy::{CallError, ErrorClass, HttpLimit};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{Trap, WasmBacktrace};
@@ -140,9 +138,7 @@ pub(crate) fn classify(
     if let Some(end) = state.outbound.fired() {
         return end.into();
     }
-    let stderr = state.gauge.printed().captured(PrintStream::Stderr).text;
-    let reason = crash::reason(&cause, error.downcast_ref::<WasmBacktrace>(), &stderr);
     CallError::Trap {
-        reason: text::visible(&reason, 1_000),
+        reason: Crash::of(error, state).reason(&[]),
     }
 }

@@ -2,10 +2,14 @@
 //! and held against its limits.
 
 pub mod cache;
+mod dwarf;
+mod lines;
 mod process;
 pub mod unused;
 
 pub use cache::{Cache, CacheLookupCounts};
+pub use lines::debug_file;
+pub(crate) use lines::{DebugInfo, SourceLine};
 pub use process::compiler_process;
 
 use crate::engine::{Compiler, Engine};

@@ -5,6 +5,8 @@
 //! processors; killed when its caller stops waiting. The host's own executable is that process
 //! ([`compiler_process`] is its whole `main`); a library user without one compiles in process.
 
+use super::dwarf;
+use super::lines::LinesTask;
 use crate::engine::{Compiler, CompilerProcess, Engine, Variant, code_config};
 use crate::error::LoadError;
 use serde::{Deserialize, Serialize};
@@ -27,12 +29,21 @@ impl Artefact {
     }
 }
 
-/// The first line of what the process is given; the component follows.
+/// The first line of what the process is given; what the task is about follows.
 #[derive(Debug, Serialize, Deserialize)]
-struct Job {
-    variant: Variant,
-    memory_bytes: u64,
-    cpu_seconds: u64,
+pub(super) struct Job {
+    pub task: Task,
+    pub memory_bytes: u64,
+    pub cpu_seconds: u64,
+}
+
+/// What the process does.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Task {
+    /// Compiles a component.
+    Compile(Variant),
+    /// Finds lines of a component's source.
+    Lines(LinesTask),
 }
 
 /// Maximum bytes that are read of the process's stderr.
@@ -71,7 +82,7 @@ async fn in_process(
 ) -> Result<Artefact, LoadError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let job = Job {
-        variant,
+        task: Task::Compile(variant),
         memory_bytes: limits.compile_memory_bytes,
         // No less than the clock allows: it ends a process that lost its host.
         cpu_seconds: limits
@@ -86,22 +97,15 @@ async fn in_process(
         cores.div_ceil(2)
     };
     // Dropped with this future, and killed then: a caller that left needs no code.
-    let mut child = Command::new(&process.program)
-        .args(&process.arguments)
-        .env_clear()
-        .env("RAYON_NUM_THREADS", threads.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| {
-            compile_error(&format!(
-                "the compiler {} cannot be started: {error}",
-                process.program.display()
-            ))
-        })?;
-    match timeout(limits.compile_time(), converse(&mut child, &job, bytes)).await {
+    let mut child = start(process, threads).map_err(|error| {
+        compile_error(&format!(
+            "the compiler {} cannot be started: {error}",
+            process.program.display()
+        ))
+    })?;
+    let input = [bytes];
+    let conversed = converse(&mut child, &job, &input, MAX_ARTEFACT_BYTES);
+    match timeout(limits.compile_time(), conversed).await {
         Err(_) => Err(LoadError::CompileTime {
             limit: limits.compile_ms,
         }),
@@ -125,10 +129,26 @@ async fn in_process(
     }
 }
 
-async fn converse(
+/// Starts the process, which is killed when it is dropped.
+pub(super) fn start(process: &CompilerProcess, threads: u64) -> std::io::Result<Child> {
+    Command::new(&process.program)
+        .args(&process.arguments)
+        .env_clear()
+        .env("RAYON_NUM_THREADS", threads.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// Gives the process its job and what the job is about. Returns how it ended, at most so many bytes of its answer, and
+/// its complaint.
+pub(super) async fn converse(
     child: &mut Child,
     job: &Job,
-    bytes: &[u8],
+    input: &[&[u8]],
+    max_answer_bytes: u64,
 ) -> std::io::Result<(std::process::ExitStatus, Vec<u8>, String)> {
     let broken = || std::io::Error::other("a pipe to it is missing");
     let mut stdin = child.stdin.take().ok_or_else(broken)?;
@@ -137,17 +157,20 @@ async fn converse(
     let mut line = serde_json::to_vec(job)?;
     line.push(b'\n');
     let give = async move {
-        // A process that fails early closes the pipe; its own words say why.
-        if stdin.write_all(&line).await.is_ok() && stdin.write_all(bytes).await.is_ok() {
-            drop(stdin.shutdown().await);
+        for part in [line.as_slice()].iter().chain(input) {
+            // A process that fails early closes the pipe; its own words say why.
+            if stdin.write_all(part).await.is_err() {
+                return;
+            }
         }
+        drop(stdin.shutdown().await);
     };
     let (mut artefact, mut complaint) = (Vec::new(), Vec::new());
     let take = async {
         tokio::try_join!(
             async {
                 stdout
-                    .take(MAX_ARTEFACT_BYTES)
+                    .take(max_answer_bytes)
                     .read_to_end(&mut artefact)
                     .await
             },
@@ -183,7 +206,7 @@ fn compile_error(reason: &str) -> LoadError {
 }
 
 /// The compiler's process: reads a job and a component from stdin, bounds itself, writes the compiled
-/// component to stdout. It opens no file and no socket.
+/// component, or the lines that were asked for, to stdout. It opens no file and no socket.
 ///
 /// # Errors
 /// What the caller should print to stderr before it exits with a failure.
@@ -198,14 +221,21 @@ pub fn compiler_process() -> Result<(), String> {
         .iter()
         .position(|byte| *byte == b'\n')
         .ok_or("this command is the host's own compiler; it is not for people")?;
-    let (line, component) = input.split_at(end);
+    let (line, input) = input.split_at(end);
     let job: Job = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     bound(&job).map_err(text)?;
-    let engine = wasmtime::Engine::new(&code_config(job.variant)).map_err(|e| format!("{e:#}"))?;
-    let artefact = engine
-        .precompile_component(&component[1..])
-        .map_err(|error| format!("{error:#}"))?;
-    std::io::stdout().lock().write_all(&artefact).map_err(text)
+    let answer = match &job.task {
+        Task::Compile(variant) => {
+            let failed = |error: wasmtime::Error| format!("{error:#}");
+            let engine = wasmtime::Engine::new(&code_config(*variant)).map_err(failed)?;
+            engine.precompile_component(&input[1..]).map_err(failed)?
+        }
+        Task::Lines(task) => {
+            let lines = dwarf::lines(task, &input[1..])?;
+            serde_json::to_vec(&lines).map_err(|error| error.to_string())?
+        }
+    };
+    std::io::stdout().lock().write_all(&answer).map_err(text)
 }
 
 /// Limits for the rest of this process's life.

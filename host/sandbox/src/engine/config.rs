@@ -20,6 +20,10 @@ pub struct EngineConfig {
     pub max_memory_bytes: usize,
     /// Where components are compiled.
     pub compiler: Compiler,
+    /// The folder of toolchains, in which builds keep debug information ([`crate::debug_file`]), for a crash to name lines of
+    /// the source. For authors: each crash starts a process that reads it. Absent, or without [`Compiler::Process`]: a
+    /// crash names functions.
+    pub debug_info: Option<PathBuf>,
 }
 
 /// What differs between sibling engines.
@@ -55,6 +59,7 @@ impl Default for EngineConfig {
             kept_bytes: 1 << 30,
             max_memory_bytes: 512 << 20,
             compiler: Compiler::InProcess,
+            debug_info: None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod ticker;
 
 pub(crate) use config::Variant;
 pub use config::{Compiler, CompilerProcess, EngineConfig};
+pub(crate) use ticker::EPOCH_INTERVAL;
 pub use ticker::TickingCall;
 
 use crate::descriptors::GuestDescriptors;

@@ -8,7 +8,7 @@ use wasmtime::EngineWeak;
 
 /// Interval between checks of a running guest's deadline. A spinning guest overshoots its deadline
 /// by about this much, and holds a worker thread no longer than this.
-const EPOCH_INTERVAL: Duration = Duration::from_millis(1);
+pub(crate) const EPOCH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Intervals without a call after which the clock stops. A call that comes before need not wake its thread, which takes
 /// a system call.

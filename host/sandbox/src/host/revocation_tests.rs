@@ -361,6 +361,8 @@ async fn ends(
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
+        profiler: None,
+        debug: None,
         timeout,
     };
     let clock = Arc::new(Clock::new(timeout, engine.pauses().clone(), "".into()));

@@ -5,7 +5,9 @@ use super::typed::{self, CallFunction};
 use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
-use crate::call::{self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools};
+use crate::call::{
+    self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools, Profiler,
+};
 use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
@@ -159,6 +161,10 @@ impl Module {
                 invocation.listener.clone(),
                 effective.granted.egress.redactor(),
             ),
+            profiler: invocation.profile.clone().and_then(|slot| {
+                Profiler::start(self.engine.wasmtime(), &self.name, self.component(), slot)
+            }),
+            debug: self.debug.as_ref(),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
     }

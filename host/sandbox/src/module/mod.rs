@@ -10,7 +10,7 @@ mod world;
 use crate::bindings::ToolModulePre;
 use crate::bindings::shield::ShieldPre;
 use crate::call::{CallState, DescribeTools};
-use crate::compile::{self, Cache};
+use crate::compile::{self, Cache, DebugInfo};
 use crate::descriptors::DescriptorShare;
 use crate::disk::Storage;
 use crate::docs::wit;
@@ -33,7 +33,7 @@ use toolhold_policy::{
     Approval, ApprovedBy, Grant, Limits, Manifest, Standing, ToolSpec, UntrustedText,
 };
 use typed::TypedFunction;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Component, InstancePre};
 
 /// The export that makes a component a module of the tool world, up to its patch version.
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
@@ -92,6 +92,8 @@ pub struct Module {
     policy: RwLock<Arc<EffectivePolicy>>,
     engine: Engine,
     code: Code,
+    /// Where an author works.
+    debug: Option<DebugInfo>,
     /// Unique in the process.
     pub(crate) number: u64,
     /// What its calls may have open together.
@@ -154,6 +156,7 @@ impl Module {
         let (component, digest) =
             compile::compiled(engine, cache, &limits, bytes.clone(), compiling).await?;
         compile::within_limits(&component, &limits)?;
+        let debug = DebugInfo::of(engine, &digest, &bytes);
 
         let ty = component.component_type();
         let imports = ty
@@ -181,7 +184,7 @@ impl Module {
             let pre = ToolModulePre::new(pre).map_err(|error| LoadError::Link {
                 reason: format!("{error:#}"),
             })?;
-            let tools = world::list_tools(engine, &name, &limits, &pre).await?;
+            let tools = world::list_tools(engine, &name, &limits, &pre, debug.as_ref()).await?;
             (ModuleKind::ToolWorld, tools, Vec::new(), Code::World(pre))
         } else if is_shield {
             let pre = ShieldPre::new(pre).map_err(|error| LoadError::Link {
@@ -237,6 +240,7 @@ impl Module {
             imports,
             engine: engine.clone(),
             code,
+            debug,
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             descriptors: DescriptorShare::of_module(engine.descriptors()),
             tally: SharedCounters::default(),
@@ -252,7 +256,8 @@ impl Module {
         let Code::World(pre) = &self.code else {
             return Ok(None);
         };
-        let tools = world::list_tools(&self.engine, &self.name, &self.limits(), pre).await?;
+        let debug = self.debug.as_ref();
+        let tools = world::list_tools(&self.engine, &self.name, &self.limits(), pre, debug).await?;
         let (tools, _) = fitting_examples(tools).await?;
         Ok(Some(tools))
     }
@@ -284,6 +289,14 @@ impl Module {
             ApprovedBy::Person,
         )
         .etag()
+    }
+
+    fn component(&self) -> &Component {
+        match &self.code {
+            Code::World(pre) => pre.instance_pre().component(),
+            Code::Typed { pre, .. } => pre.component(),
+            Code::Shield(pre) => pre.instance_pre().component(),
+        }
     }
 
     pub(crate) fn may_run(&self) -> bool {

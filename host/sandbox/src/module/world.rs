@@ -5,6 +5,7 @@ use crate::call::{
     self, CallContext, CallOutcome, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools,
     shallow,
 };
+use crate::compile::DebugInfo;
 use crate::descriptors::{CallDescriptors, DescriptorShare};
 use crate::engine::Engine;
 use crate::error::LoadError;
@@ -33,6 +34,7 @@ pub(super) async fn list_tools(
     module: &str,
     limits: &Limits,
     pre: &ToolModulePre<CallState>,
+    debug: Option<&DebugInfo>,
 ) -> Result<Vec<ToolSpec>, LoadError> {
     // The wait is bounded by the time of those before it, and does not count.
     let _permit = engine.listing_permit().await;
@@ -53,6 +55,8 @@ pub(super) async fn list_tools(
         other_tools: OtherTools::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
+        profiler: None,
+        debug,
         timeout: limits.list_tools_time(),
     };
     let listing = ListBeside {

@@ -1,5 +1,6 @@
 //! `toolhold modules call`.
 
+use super::profile::{RequestedProfile, WrittenProfile};
 use super::{built_on_first_use, load, module};
 use crate::exit::Exit;
 use crate::terminal::approver::Terminal;
@@ -8,6 +9,7 @@ use crate::terminal::{input, output, view};
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +19,7 @@ use toolhold_agent::calls::{
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox, module_tool};
 use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
-use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output};
+use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output, ProfileSlot};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::result::ToolResult;
@@ -38,6 +40,8 @@ pub struct CallFlags<'a> {
     pub session: &'a str,
     /// Whether calls that need approval may run without a question.
     pub is_yes: bool,
+    /// Where its profile is written.
+    pub profile: Option<&'a Path>,
     pub is_json: bool,
 }
 
@@ -53,6 +57,7 @@ pub async fn call(
     };
     let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
         .context("the arguments are not JSON")?;
+    let profile = said.profile.map(RequestedProfile::new).transpose()?;
     let mut registry = load(config, Some(name)).await?;
     if built_on_first_use(config, &registry).await? {
         registry = load(config, Some(name)).await?;
@@ -83,6 +88,7 @@ pub async fn call(
     let tools = Arc::new(ReportingTools {
         tools: SandboxTools::new(registry).on_behalf_of("", said.session),
         id: id.clone(),
+        profile: profile.as_ref().map(RequestedProfile::slot),
         reported: Mutex::default(),
         nested_denials: AtomicUsize::new(0),
     });
@@ -136,11 +142,16 @@ pub async fn call(
         Err(NotCalled::Busy(message)) => bail!(message),
         Err(NotCalled::HandedBack) => bail!("no person was asked whether the call may be made"),
     };
+    let profiled = match profile {
+        Some(profile) => Some(profile.write().await?),
+        None => None,
+    };
     let reported = tools
         .reported
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    show(&end.result, reported.as_ref(), said.is_json)
+    let profiled = profiled.as_ref();
+    show(&end.result, reported.as_ref(), profiled, said.is_json)
 }
 
 /// A registry's tools that also keep details of one call besides its result.
@@ -149,6 +160,8 @@ struct ReportingTools {
     tools: SandboxTools,
     /// Id of the call; nested calls have other ids.
     id: String,
+    /// Takes the profile of the call.
+    profile: Option<Arc<ProfileSlot>>,
     reported: Mutex<Option<Reported>>,
     /// Denials of nested calls that were told.
     nested_denials: AtomicUsize,
@@ -183,7 +196,8 @@ impl Toolbox for ReportingTools {
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
         Box::pin(async move {
-            let report = match self.tools.report(call).await {
+            let profile = self.profile.clone().filter(|_| call.id == self.id);
+            let report = match self.tools.report(call, profile).await {
                 Ok(report) => report,
                 Err(failure) => return ToolResult::failed(failure),
             };
@@ -256,7 +270,12 @@ impl CallApprover for TerminalCallApprover {
     }
 }
 
-fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<Exit> {
+fn show(
+    result: &ToolResult,
+    reported: Option<&Reported>,
+    profiled: Option<&WrittenProfile>,
+    json: bool,
+) -> Result<Exit> {
     let exit = result.outcome.as_ref().map_or(Exit::Tool, |_| Exit::Ok);
     if json {
         let message = reported.and_then(|reported| reported.message.clone());
@@ -274,7 +293,7 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
         };
         let nothing = Reported::default();
         let reported = reported.unwrap_or(&nothing);
-        let whole = json!({
+        let mut whole = json!({
             key: outcome,
             "usage": reported.usage,
             "stdout": reported.stdout,
@@ -282,6 +301,9 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
             "logs": reported.logs,
             "denials": reported.denials,
         });
+        if let Some(profiled) = profiled {
+            whole["profile"] = serde_json::to_value(profiled)?;
+        }
         output::json(&whole)?;
         return Ok(exit);
     }
@@ -294,6 +316,9 @@ fn show(result: &ToolResult, reported: Option<&Reported>, json: bool) -> Result<
     }
     if reported.is_some() {
         output::remark(&view::cost(&result.usage));
+    }
+    if let Some(profiled) = profiled {
+        profiled.show();
     }
     Ok(exit)
 }

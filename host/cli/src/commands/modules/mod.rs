@@ -5,6 +5,7 @@ mod call;
 mod grant;
 mod inspect;
 mod list;
+mod profile;
 mod sources;
 mod test;
 mod watch;
@@ -59,6 +60,10 @@ pub enum ModulesCommand {
             help = "Make calls that wait for a person ([approval]) without asking"
         )]
         yes: bool,
+        /// Write a profile of the call to FILE, for profiler.firefox.com, and print which functions took most of its
+        /// time.
+        #[arg(long, value_name = "FILE")]
+        profile: Option<PathBuf>,
         /// Print the whole report of the call as one JSON object.
         #[arg(long)]
         json: bool,
@@ -110,12 +115,11 @@ pub enum ModulesCommand {
 
 pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
     let mut loaded = loaded.clone();
-    // Here an author waits for the compiler.
     if let ModulesCommand::Call { .. }
     | ModulesCommand::Test { .. }
     | ModulesCommand::Watch { .. } = &command
     {
-        loaded.configuration.compile_alone();
+        loaded.configuration.serve_author();
     }
     let loaded = &loaded;
     let config = &loaded.configuration;
@@ -133,11 +137,13 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             arguments,
             session,
             yes,
+            profile,
             json,
         } => {
             let said = call::CallFlags {
                 session: &session,
                 is_yes: yes,
+                profile: profile.as_deref(),
                 is_json: json,
             };
             call::call(config, &tool, &arguments, said).await
