@@ -50,6 +50,7 @@ mod secrets;
 mod serve;
 mod shields;
 mod stats;
+mod stopped_builds;
 mod telemetry;
 mod terminal;
 mod trust;

@@ -1,6 +1,7 @@
 //! `toolhold modules call`.
 
 use super::{built_on_first_use, load, module};
+use crate::commands::build::until_stopped;
 use crate::exit::Exit;
 use crate::terminal::approver::Terminal;
 use crate::terminal::style::{bad, plain, warn};
@@ -48,11 +49,22 @@ pub async fn call(
     arguments: &str,
     said: CallFlags<'_>,
 ) -> Result<Exit> {
-    let Some((name, own)) = tool.rsplit_once('.') else {
+    let Some(parts) = tool.rsplit_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
     };
     let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
         .context("the arguments are not JSON")?;
+    // Not before: what reads the arguments from the terminal hears of no signal.
+    until_stopped(Box::pin(called(config, tool, parts, arguments, said))).await
+}
+
+async fn called(
+    config: &Configuration,
+    tool: &str,
+    (name, own): (&str, &str),
+    arguments: Value,
+    said: CallFlags<'_>,
+) -> Result<Exit> {
     let mut registry = load(config, Some(name)).await?;
     if built_on_first_use(config, &registry).await? {
         registry = load(config, Some(name)).await?;
