@@ -42,6 +42,7 @@ mod plans;
 mod policy;
 mod protocol;
 mod real_model;
+mod recompile;
 mod requests;
 mod result_cache;
 mod routes;

@@ -156,10 +156,11 @@ impl Configuration {
         }
     }
 
-    /// Lets components be compiled on all cores: for an author who waits for it, and no calls run meanwhile.
-    pub fn compile_alone(&mut self) {
+    /// Lets components be compiled for an author who waits for it: on all cores, as no calls run meanwhile, and with the
+    /// functions of the module's last compilation.
+    pub fn compile_for_author(&mut self) {
         if let Some(process) = &mut self.compiler {
-            process.is_alone = true;
+            process.serves_author = true;
         }
     }
 

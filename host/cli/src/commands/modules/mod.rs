@@ -125,7 +125,7 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
     | ModulesCommand::Test { .. }
     | ModulesCommand::Watch { .. } = &command
     {
-        loaded.configuration.compile_alone();
+        loaded.configuration.compile_for_author();
     }
     let loaded = &loaded;
     let config = &loaded.configuration;
