@@ -149,7 +149,7 @@ fn compiling(program: PathBuf, limits: &[(&str, LimitsRequest)]) -> Registry {
     let process = CompilerProcess {
         program,
         arguments: vec!["compile-component".into()],
-        is_alone: false,
+        serves_author: false,
     };
     let config = EngineConfig {
         concurrent_calls: 4,

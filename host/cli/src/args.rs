@@ -2,8 +2,8 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, cache, chat, demo, eval, generate, keys, mcp, modules, plan, plan_capacity,
-    policy, probe, run, runs, secrets, selftest, serve, stats, trust,
+    approvals, audit, build, cache, chat, demo, eval, generate, keys, mcp, modules, plan,
+    plan_capacity, policy, probe, run, runs, secrets, selftest, serve, stats, trust,
 };
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
@@ -103,6 +103,8 @@ pub enum Command {
         /// Folders of the modules, or names of modules in the modules folder.
         #[arg(required = true)]
         folders: Vec<PathBuf>,
+        #[command(flatten)]
+        limit: build::BuildLimit,
     },
     /// Create a module from a template.
     NewModule {

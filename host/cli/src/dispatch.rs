@@ -14,6 +14,7 @@ use crate::usage;
 use rustix::process::Signal;
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
+use toolhold_devkit::build::DEFAULT_BUILD_TIMEOUT;
 use toolhold_devkit::scaffold::{self, Offers};
 use toolhold_runtime::config::LogFormat;
 
@@ -120,7 +121,10 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,
-        Command::Build { folders } => build::build(&load(&flags)?.configuration, &folders).await,
+        Command::Build { folders, limit } => {
+            let config = load(&flags)?.configuration;
+            build::until_stopped(build::build(&config, &folders, limit.timeout())).await
+        }
         Command::NewModule {
             name,
             lang,
@@ -136,7 +140,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             let folder = scaffold::create(config.new_modules_folder(), &name, lang, offers)?;
             println!("made {}; its README.md says how it works", folder.display());
             if build {
-                return build::build(&config, &[folder]).await;
+                let folders = [folder];
+                let built = build::build(&config, &folders, DEFAULT_BUILD_TIMEOUT);
+                return build::until_stopped(built).await;
             }
             println!("build it with: toolhold build {}", folder.display());
             Ok(Exit::Ok)

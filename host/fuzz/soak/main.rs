@@ -60,7 +60,7 @@ async fn main() -> Result<ExitCode> {
         compiler: Compiler::Process(CompilerProcess {
             program: arguments.toolhold,
             arguments: vec!["compile-component".to_owned()],
-            is_alone: false,
+            serves_author: false,
         }),
         every: Duration::from_secs(10),
         // tokio keeps idle threads for ten seconds.

@@ -1,20 +1,45 @@
 //! `toolhold build`, and building a module on its first use.
 
+use crate::commands::serving::StopSignal;
 use crate::exit::Exit;
 use crate::terminal::progress::Spinner;
 use crate::terminal::style;
 use anyhow::{Result, bail};
+use clap::Args;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{sleep, timeout};
 use toolhold_devkit::build;
-use toolhold_devkit::build::BuildStep;
+use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT};
 use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
 
-pub async fn build(config: &Configuration, folders: &[PathBuf]) -> Result<Exit> {
+/// How long `toolhold build` may take.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct BuildLimit {
+    /// Maximum duration of each build, in seconds; then it is stopped with all that it started.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = DEFAULT_BUILD_TIMEOUT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    timeout: u64,
+}
+
+impl BuildLimit {
+    pub fn timeout(self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+pub async fn build(config: &Configuration, folders: &[PathBuf], timeout: Duration) -> Result<Exit> {
     let mut exit = Exit::Ok;
     for said in folders {
         let built = match located(config, said) {
-            Ok(folder) => one(config, &folder).await,
+            Ok(folder) => one(config, &folder, timeout).await,
             Err(error) => Err(error),
         };
         match built {
@@ -54,15 +79,65 @@ fn located(config: &Configuration, said: &Path) -> Result<PathBuf> {
     Ok(inside)
 }
 
-/// Builds one module, with a spinner that shows the current step.
-pub async fn one(config: &Configuration, folder: &Path) -> Result<build::FinishedBuild> {
+/// Builds one module, with a spinner that shows the current step. Dropped, it stops the build.
+pub async fn one(
+    config: &Configuration,
+    folder: &Path,
+    timeout: Duration,
+) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
+    let control = BuildControl::new(timeout);
+    let _stopped = control.cancel_on_drop();
+    let running = RunningBuild::begin();
     let built = tokio::task::spawn_blocking(move || {
-        build::build(&folder, &toolchains, &|step: BuildStep| {
+        let _running = running;
+        build::build(&folder, &toolchains, &control, &|step: BuildStep| {
             spinner.say(step.to_string());
         })
     })
     .await??;
     Ok(built)
+}
+
+/// Builds that did not end yet.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts one in [`RUNNING`] while it lives.
+struct RunningBuild;
+
+impl RunningBuild {
+    fn begin() -> Self {
+        RUNNING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for RunningBuild {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Time for a build that was stopped to remove its files.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs a command that builds modules until Ctrl-C or SIGTERM, which stop a build: its processes are in groups of their
+/// own, and hear nothing of a key that is pressed at the terminal, or of its end.
+pub async fn until_stopped(command: impl Future<Output = Result<Exit>>) -> Result<Exit> {
+    let mut stop = StopSignal::listen()?;
+    let mut hung_up = signal(SignalKind::hangup())?;
+    let exit = tokio::select! {
+        ended = command => return ended,
+        () = stop.received() => Exit::Interrupted,
+        _ = hung_up.recv() => Exit::Interrupted,
+    };
+    let settled = async {
+        while RUNNING.load(Ordering::SeqCst) > 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // Its processes were killed when the command was dropped; what takes longer is only a file less that is removed.
+    let _ = timeout(STOP_TIMEOUT, settled).await;
+    Ok(exit)
 }

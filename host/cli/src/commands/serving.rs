@@ -148,15 +148,21 @@ impl Signals {
     pub fn listen() -> Result<Self> {
         Ok(Self {
             reload: signal(SignalKind::hangup())?,
-            stop: StopSignal {
-                interrupt: signal(SignalKind::interrupt())?,
-                terminate: signal(SignalKind::terminate())?,
-            },
+            stop: StopSignal::listen()?,
         })
     }
 }
 
 impl StopSignal {
+    /// # Errors
+    /// As [`Signals::listen`].
+    pub fn listen() -> Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
     /// Completes with the next signal, or with one that came since this was last asked.
     pub async fn received(&mut self) {
         tokio::select! {

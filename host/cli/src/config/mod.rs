@@ -284,7 +284,7 @@ fn configuration(
     let compiler = std::env::current_exe().ok().map(|program| CompilerProcess {
         program,
         arguments: vec![COMPILER_COMMAND.into()],
-        is_alone: false,
+        serves_author: false,
     });
     let cache = cache_folder(merged)?;
     let surroundings = ConfigContext {

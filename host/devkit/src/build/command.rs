@@ -1,20 +1,24 @@
 //! Runs a build's commands: no input, everything they print in one log, and an error that shows its
-//! end.
+//! end. They end with the build, whatever they wait for.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use super::{BuildError, Failure};
+use super::control::CommandEnd;
+use super::{BuildControl, BuildError, Failure};
 
 /// Fits a terminal without scrolling; compilers print the reason last.
 const TAIL_LINES: usize = 30;
+/// Maximum bytes that are read of an answer. Cargo's about a large workspace has a tenth of it.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
 /// The file that collects what a build's commands print.
 #[derive(Debug)]
 pub struct Log {
     pub path: PathBuf,
+    pub control: BuildControl,
 }
 
 /// A tool that must be on the PATH, and how to install it.
@@ -53,12 +57,16 @@ impl Tool {
 }
 
 impl Log {
-    pub fn create(toolchains: &Path, module: &str) -> Result<Self, BuildError> {
+    pub fn create(
+        toolchains: &Path,
+        module: &str,
+        control: BuildControl,
+    ) -> Result<Self, BuildError> {
         let directory = toolchains.join("logs");
         fs::create_dir_all(&directory).map_err(BuildError::io("create", &directory))?;
         let path = directory.join(format!("{module}.log"));
         File::create(&path).map_err(BuildError::io("create", &path))?;
-        Ok(Self { path })
+        Ok(Self { path, control })
     }
 
     /// Runs a command to its end. `tool` is the program that it needs, `advice` the remedy of a failure.
@@ -69,7 +77,7 @@ impl Log {
         advice: &'static str,
     ) -> Result<(), BuildError> {
         let stdout = self.append()?;
-        self.finish(command.stdout(stdout), tool, advice).map(drop)
+        self.finish(command.stdout(stdout), tool, advice)
     }
 
     /// The same for a command whose standard output is its result; the log has stderr.
@@ -79,8 +87,17 @@ impl Log {
         tool: Tool,
         advice: &'static str,
     ) -> Result<String, BuildError> {
-        let output = self.finish(command.stdout(Stdio::piped()), tool, advice)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        // A file and not a pipe, which a process that the command leaves behind could hold open.
+        let failed = || BuildError::io("read the answer for", &self.path);
+        let mut answer = tempfile::tempfile().map_err(failed())?;
+        let stdout = answer.try_clone().map_err(failed())?;
+        self.finish(command.stdout(stdout), tool, advice)?;
+        let mut text = Vec::new();
+        answer
+            .rewind()
+            .and_then(|()| answer.take(MAX_ANSWER_BYTES).read_to_end(&mut text))
+            .map_err(failed())?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     fn finish(
@@ -88,29 +105,31 @@ impl Log {
         command: &mut Command,
         tool: Tool,
         advice: &'static str,
-    ) -> Result<Output, BuildError> {
+    ) -> Result<(), BuildError> {
         let mut log = self.append()?;
         let line = shown(command);
         writeln!(log, "$ {line}").map_err(BuildError::io("write", &self.path))?;
-        let output = command
+        command
             .stdin(Stdio::null())
             // Otherwise componentize-py prints sixty lines of its own frames below the reason.
             .env("RUST_BACKTRACE", "0")
-            .stderr(log)
-            .spawn()
-            .and_then(std::process::Child::wait_with_output)
+            .stderr(log);
+        let end = self
+            .control
+            .run(command)
             .map_err(|error| tool.not_started(error))?;
-        if output.status.success() {
-            return Ok(output);
+        match end {
+            CommandEnd::Exited(status) if status.success() => Ok(()),
+            CommandEnd::Exited(status) => Err(Box::new(Failure {
+                command: line,
+                status: status.to_string(),
+                tail: self.tail(),
+                advice,
+                log: self.path.clone(),
+            })
+            .into()),
+            CommandEnd::Stopped(stopped) => Err(BuildError::stopped(stopped, &line)),
         }
-        Err(Box::new(Failure {
-            command: line,
-            status: output.status.to_string(),
-            tail: self.tail(),
-            advice,
-            log: self.path.clone(),
-        })
-        .into())
     }
 
     /// Adds a line of our own to the log, about an anomaly that is not a failure.
@@ -161,7 +180,8 @@ mod tests {
 
     fn log() -> (tempfile::TempDir, Log) {
         let directory = tempfile::tempdir().unwrap();
-        let log = Log::create(directory.path(), "module").unwrap();
+        let control = BuildControl::new(std::time::Duration::from_mins(1));
+        let log = Log::create(directory.path(), "module", control).unwrap();
         (directory, log)
     }
 

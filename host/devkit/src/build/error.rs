@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::UnknownLanguage;
+use super::{Stopped, UnknownLanguage};
 
 /// A failed build. Every message ends with the next step.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +70,15 @@ pub enum BuildError {
 
     #[error(transparent)]
     Command(#[from] Box<Failure>),
+
+    #[error(
+        "the build was stopped after {} s, while it was at `{command}`: give it more with --timeout (`toolhold build`) or \
+         --build-timeout (`toolhold modules watch`)", timeout.as_secs()
+    )]
+    Deadline { timeout: Duration, command: String },
+
+    #[error("the build was stopped")]
+    Cancelled,
 
     #[error(
         "{path} compiled, but does not fit the world `{world}`: {reason}\nnext: export every function \
@@ -139,6 +149,17 @@ pub struct Failure {
 }
 
 impl BuildError {
+    /// `at` is the command, or what was waited for.
+    pub(super) fn stopped(stopped: Stopped, at: &str) -> Self {
+        match stopped {
+            Stopped::Cancelled => Self::Cancelled,
+            Stopped::Deadline { timeout } => Self::Deadline {
+                timeout,
+                command: at.to_owned(),
+            },
+        }
+    }
+
     /// For `map_err`: the action that failed and its path.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();

@@ -4,13 +4,15 @@
 //! component in its place atomically, so that a watcher of the folder never sees a partial file. `rust`, `c`,
 //! `go`, `python`, `javascript` and `typescript` each know one language; `wasi` makes a component from the
 //! output of compilers that stop at a core module, `bundle` makes one file of a script with packages; `web` is HTTP
-//! in them; `command` runs processes; `debug_info` keeps what a crash tells an author; `docs` keeps the author's doc comments; `error` names the next step.
+//! in them; `command` runs processes, and `control` ends them; `debug_info` keeps what a crash tells an author;
+//! `docs` keeps the author's doc comments; `error` names the next step.
 //!
 //! Everything blocks: call [`build`] from `spawn_blocking`.
 
 mod bundle;
 mod c;
 mod command;
+mod control;
 mod core_module;
 mod debug_info;
 mod docs;
@@ -40,6 +42,7 @@ use std::str::FromStr;
 
 pub use c::SUPPORT as C_SUPPORT;
 use command::Log;
+pub use control::{BuildControl, CancelOnDrop, DEFAULT_BUILD_TIMEOUT, Stopped};
 pub use error::{BuildError, Failure};
 pub use go::SUPPORT as GO_SUPPORT;
 pub use javascript::SUPPORT as JAVASCRIPT_SUPPORT;
@@ -94,17 +97,19 @@ pub struct FinishedBuild {
 /// Builds the component of the module in `module_dir`, as `[build]` of its `module.toml` says.
 ///
 /// `toolchains` is a cache directory: compilers are installed there once, logs are kept there, and
-/// it may be deleted at any time between builds. `progress` hears of each step as it begins.
+/// it may be deleted at any time between builds. `control` ends the build early. `progress` hears of each step as it
+/// begins.
 pub fn build(
     module_dir: &Path,
     toolchains: &Path,
+    control: &BuildControl,
     progress: &dyn Fn(BuildStep),
 ) -> Result<FinishedBuild, BuildError> {
     let manifest = BuildManifest::read(module_dir)?;
     // The tools run in other working directories than ours.
     let toolchains = &toolchain::prepare(toolchains)?;
     let job = Job {
-        log: Log::create(toolchains, &manifest.name)?,
+        log: Log::create(toolchains, &manifest.name, control.clone())?,
         manifest,
         toolchains,
         progress,

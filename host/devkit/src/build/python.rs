@@ -62,6 +62,8 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .env("VIRTUAL_ENV", &venv)
             .env_remove("PYTHONPATH")
             .env_remove("PYTHONHOME")
+            // It unpacks its library there, and one that is killed does not remove it.
+            .env("TMPDIR", scratch.path())
             .current_dir(&job.manifest.directory)
             .arg("--wit-path")
             .arg(&wit)

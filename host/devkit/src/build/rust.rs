@@ -200,7 +200,7 @@ impl SharedTarget {
         // Cargo creates it, with the mark that it is a cache.
         let folder = job.toolchains.join("rust-target");
         // Cargo's own lock ends before the component is copied.
-        let lock = toolchain::locked(&job.toolchains.join("rust-target.lock"))?;
+        let lock = toolchain::locked(job, &job.toolchains.join("rust-target.lock"))?;
         toolchain::used(&lock);
         let shared = Self {
             folder,

@@ -35,7 +35,7 @@ pub fn folder(
     }
     // Two builds at once are ordinary (a watcher and a person): the second waits here, then finds
     // the work done.
-    let lock = locked(&lock_path)?;
+    let lock = locked(job, &lock_path)?;
     used(&lock);
     if complete.exists() {
         return Ok(folder);
@@ -51,10 +51,20 @@ pub fn folder(
 }
 
 /// Waits for the lock on the file at `path`; it ends when the file is dropped.
-pub fn locked(path: &Path) -> Result<File, BuildError> {
+pub fn locked(job: &Job<'_>, path: &Path) -> Result<File, BuildError> {
     let lock = File::create(path).map_err(BuildError::io("create", path))?;
-    lock.lock().map_err(BuildError::io("lock", path))?;
-    Ok(lock)
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            // Another process builds with it.
+            Err(TryLockError::WouldBlock) => {
+                let waits = || format!("waiting for {}", path.display());
+                let paused = job.log.control.pause();
+                paused.map_err(|stopped| BuildError::stopped(stopped, &waits()))?;
+            }
+            Err(TryLockError::Error(error)) => return Err(BuildError::io("lock", path)(error)),
+        }
+    }
 }
 
 /// Notes on a folder's lock that the folder was used now, for [`remove_outdated`].

@@ -157,11 +157,11 @@ impl Configuration {
         }
     }
 
-    /// For an author, who waits for the compiler while no calls run: components are compiled on all cores, and crashes
-    /// name lines of the source.
+    /// For an author, who waits for the compiler while no calls run: components are compiled on all cores and with the
+    /// functions of the module's last compilation, and crashes name lines of the source.
     pub fn serve_author(&mut self) {
         if let Some(process) = &mut self.compiler {
-            process.is_alone = true;
+            process.serves_author = true;
         }
         self.debug_info = true;
     }

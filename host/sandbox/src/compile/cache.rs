@@ -8,7 +8,11 @@
 //!
 //! An entry is the length of the artefact (8 bytes, little endian), the MAC of that length, the MAC of the artefact,
 //! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
+//!
+//! Packs of functions ([`super::functions`]) are entries like that, with the digest of their module's folder in the place
+//! of a component's; no MAC of the one kind is one of the other.
 
+use super::functions::{FunctionCounts, MAX_PACK_BYTES};
 use super::process::Artefact;
 use super::unused;
 use crate::disk::private_folder;
@@ -43,6 +47,8 @@ pub struct Cache {
 struct CacheCounters {
     hits: AtomicU64,
     misses: AtomicU64,
+    functions_taken: AtomicU64,
+    functions_made: AtomicU64,
     /// Whether this process looked for entries that nothing uses any more.
     is_pruned: AtomicBool,
 }
@@ -85,6 +91,24 @@ impl Cache {
         }
     }
 
+    /// How many functions this host's compilations for authors took from packs, and made.
+    pub fn function_counts(&self) -> FunctionCounts {
+        FunctionCounts {
+            taken: self.tally.functions_taken.load(Ordering::Relaxed),
+            made: self.tally.functions_made.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn count_functions(&self, counts: FunctionCounts) {
+        let tally = &self.tally;
+        tally
+            .functions_taken
+            .fetch_add(counts.taken, Ordering::Relaxed);
+        tally
+            .functions_made
+            .fetch_add(counts.made, Ordering::Relaxed);
+    }
+
     /// The compiled form of the component with this digest, if there is a sound entry for this
     /// engine. A missing, foreign or damaged entry is `None`: compiling is always the way out.
     pub fn load(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
@@ -99,12 +123,7 @@ impl Cache {
     }
 
     fn sound(&self, engine: &Engine, digest: &Digest) -> Option<Component> {
-        let file = toolhold_files::open(&self.path(engine, digest), Links::Refuse).ok()?;
-        let Some(artefact) = self.checked(&file, engine, digest) else {
-            tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
-            return None;
-        };
-        unused::mark(&file);
+        let artefact = self.read(engine, EntryKind::Component, digest)?;
         // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
         // `Component::serialize` of a compatible engine. The keyed MAC just verified over these very
         // bytes, in memory, proves that this host wrote them for this digest and this engine: without
@@ -122,30 +141,33 @@ impl Cache {
             .ok()
     }
 
-    /// The artefact in an entry, if both MACs are right. Reads no more than the length that this host wrote.
-    fn checked(&self, file: &fs::File, engine: &Engine, digest: &Digest) -> Option<Vec<u8>> {
-        let mut header = [0; HEADER_BYTES];
-        let mut file = file;
-        file.read_exact(&mut header).ok()?;
-        let (length, macs) = header.split_first_chunk::<LENGTH_BYTES>()?;
-        let (of_length, macs) = macs.split_first_chunk::<MAC_BYTES>()?;
-        let of_artefact = macs.first_chunk::<MAC_BYTES>()?;
-        // `blake3::Hash` compares in constant time.
-        if self.mac(engine, digest, EntryPart::Length, length)
-            != blake3::Hash::from_bytes(*of_length)
-        {
-            return None;
-        }
-        let length = u64::from_le_bytes(*length);
-        let mut artefact = Vec::with_capacity(usize::try_from(length).ok()?);
-        // A byte more than there may be shows that the file is longer.
-        file.take(length + 1).read_to_end(&mut artefact).ok()?;
-        let mac = self.mac(engine, digest, EntryPart::Artefact, &artefact);
-        (mac == blake3::Hash::from_bytes(*of_artefact)).then_some(artefact)
+    /// The functions of the last compilation of the component in this folder, or none if there is no sound pack; and
+    /// the pack's name, for [`Self::store_functions`]. Absent: there is no such folder.
+    pub(super) fn functions(&self, engine: &Engine, folder: &Path) -> Option<(PackName, Vec<u8>)> {
+        let folder = fs::canonicalize(folder).ok()?;
+        let name = PackName(Digest::of(folder.as_os_str().as_encoded_bytes()));
+        let pack = self.read(engine, EntryKind::Functions, &name.0);
+        Some((name, pack.unwrap_or_default()))
     }
 
-    /// Keeps a compiled component. Readers see the whole entry or none. The first one that a process makes takes the
-    /// place of those that nothing used for a month.
+    /// Keeps the functions of a compilation, in the place of those of the one before.
+    ///
+    /// # Errors
+    /// As [`Self::store`].
+    pub(super) fn store_functions(
+        &self,
+        engine: &Engine,
+        name: &PackName,
+        pack: &[u8],
+    ) -> io::Result<()> {
+        if pack.len() > MAX_PACK_BYTES {
+            return Err(io::Error::other("they are too many"));
+        }
+        self.write(engine, EntryKind::Functions, &name.0, pack)
+    }
+
+    /// Keeps a compiled component. The first entry that a process makes takes the place of those that nothing used for
+    /// a month.
     ///
     /// # Errors
     /// What the file system says; a host that cannot write its cache still runs, only slower.
@@ -155,17 +177,7 @@ impl Cache {
         digest: &Digest,
         artefact: &[u8],
     ) -> io::Result<()> {
-        let path = self.path(engine, digest);
-        let temporary = unfinished(&path)?;
-        let mut file = create(&temporary)?;
-        let length = (artefact.len() as u64).to_le_bytes();
-        let mac = |part, bytes: &[u8]| self.mac(engine, digest, part, bytes);
-        file.write_all(&length)?;
-        file.write_all(mac(EntryPart::Length, &length).as_bytes())?;
-        file.write_all(mac(EntryPart::Artefact, artefact).as_bytes())?;
-        file.write_all(artefact)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
+        self.write(engine, EntryKind::Component, digest, artefact)?;
         if !self.tally.is_pruned.swap(true, Ordering::Relaxed) {
             // The entry is in its place all the same.
             let _ = unused::prune(&self.folder, unused::KEPT_UNUSED)
@@ -174,39 +186,125 @@ impl Cache {
         Ok(())
     }
 
+    /// What a sound entry holds.
+    fn read(&self, engine: &Engine, kind: EntryKind, digest: &Digest) -> Option<Vec<u8>> {
+        let file = toolhold_files::open(&self.path(engine, kind, digest), Links::Refuse).ok()?;
+        let Some(held) = self.checked(&file, engine, kind, digest) else {
+            tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
+            return None;
+        };
+        unused::mark(&file);
+        Some(held)
+    }
+
+    /// What is in an entry, if both MACs are right. Reads no more than the length that this host wrote.
+    fn checked(
+        &self,
+        file: &fs::File,
+        engine: &Engine,
+        kind: EntryKind,
+        digest: &Digest,
+    ) -> Option<Vec<u8>> {
+        let mut header = [0; HEADER_BYTES];
+        let mut file = file;
+        file.read_exact(&mut header).ok()?;
+        let (length, macs) = header.split_first_chunk::<LENGTH_BYTES>()?;
+        let (of_length, macs) = macs.split_first_chunk::<MAC_BYTES>()?;
+        let of_held = macs.first_chunk::<MAC_BYTES>()?;
+        // `blake3::Hash` compares in constant time.
+        if self.mac(engine, kind, digest, EntryPart::Length, length)
+            != blake3::Hash::from_bytes(*of_length)
+        {
+            return None;
+        }
+        let length = u64::from_le_bytes(*length);
+        let mut held = Vec::with_capacity(usize::try_from(length).ok()?);
+        // A byte more than there may be shows that the file is longer.
+        file.take(length + 1).read_to_end(&mut held).ok()?;
+        let mac = self.mac(engine, kind, digest, EntryPart::Held, &held);
+        (mac == blake3::Hash::from_bytes(*of_held)).then_some(held)
+    }
+
+    /// Readers see the whole entry or none.
+    fn write(
+        &self,
+        engine: &Engine,
+        kind: EntryKind,
+        digest: &Digest,
+        held: &[u8],
+    ) -> io::Result<()> {
+        let path = self.path(engine, kind, digest);
+        let temporary = unfinished(&path)?;
+        let mut file = create(&temporary)?;
+        let length = (held.len() as u64).to_le_bytes();
+        let mac = |part, bytes: &[u8]| self.mac(engine, kind, digest, part, bytes);
+        file.write_all(&length)?;
+        file.write_all(mac(EntryPart::Length, &length).as_bytes())?;
+        file.write_all(mac(EntryPart::Held, held).as_bytes())?;
+        file.write_all(held)?;
+        file.sync_all()?;
+        fs::rename(&temporary, &path)
+    }
+
     /// Hosts with keys of their own that share the folder leave each other's entries alone.
-    fn path(&self, engine: &Engine, digest: &Digest) -> PathBuf {
+    fn path(&self, engine: &Engine, kind: EntryKind, digest: &Digest) -> PathBuf {
         let mut name = StableHasher(blake3::Hasher::new_derive_key(NAME_DERIVATION_CONTEXT));
         name.write(&self.key);
         name.write(&compatibility(engine).to_le_bytes());
+        let ending = match kind {
+            EntryKind::Component => unused::COMPONENT_ENDING,
+            EntryKind::Functions => unused::FUNCTIONS_ENDING,
+        };
         self.folder
-            .join(format!("{digest}-{:016x}.cwasm", name.finish()))
+            .join(format!("{digest}-{:016x}.{ending}", name.finish()))
     }
 
-    fn mac(&self, engine: &Engine, digest: &Digest, part: EntryPart, bytes: &[u8]) -> blake3::Hash {
+    fn mac(
+        &self,
+        engine: &Engine,
+        kind: EntryKind,
+        digest: &Digest,
+        part: EntryPart,
+        bytes: &[u8],
+    ) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher
             .update(digest.as_bytes())
             .update(&compatibility(engine).to_le_bytes())
-            .update(&[part as u8])
+            .update(&[kind as u8 + part as u8])
             .update(bytes);
         hasher.finalize()
     }
 }
 
-/// What of an entry a MAC is over: the one of a length is none of an artefact.
+/// The digest of a module's folder, under which its functions are kept.
+#[derive(Debug, Clone)]
+pub(super) struct PackName(Digest);
+
+/// What an entry holds. Added to [`EntryPart`], so that each pair of both is another number.
+#[derive(Debug, Clone, Copy)]
+enum EntryKind {
+    /// Compiled, under the component's digest.
+    Component = 0,
+    /// Of a module's last compilation, under its [`PackName`].
+    Functions = 2,
+}
+
+/// What of an entry a MAC is over: the one of a length is none of what follows.
 #[derive(Debug, Clone, Copy)]
 enum EntryPart {
-    Length,
-    Artefact,
+    Length = 0,
+    Held = 1,
 }
 
 /// Loads code that the compiler made a moment ago.
 pub(crate) fn adopt(engine: &Engine, artefact: &Artefact) -> Result<Component, LoadError> {
     // SAFETY: `deserialize` runs whatever code the bytes hold, so they must come from
     // `Component::serialize` of a compatible engine. An `Artefact` has no other constructor than
-    // `compile::compile`, which takes its bytes from this engine's compiler: in this process, or in a
-    // child running this host's own executable, over a private pipe.
+    // `process::compile`, which takes its bytes from this engine's compiler: in this process, or in a
+    // child running this host's own executable, over a private pipe. Functions that the child did not
+    // compile itself are from a pack whose keyed MAC was verified: this host's compiler made them, for
+    // the same module and an engine of the same compatibility hash.
     #[expect(
         unsafe_code,
         reason = "loading compiled code is unsafe by nature; see above"
@@ -321,7 +419,7 @@ mod tests {
         let cache = Cache::open(&folder, &key).unwrap();
         let engine = Engine::new(EngineConfig::default()).unwrap();
         let digest = Digest::of(b"component");
-        let entry = cache.path(&engine, &digest);
+        let entry = cache.path(&engine, EntryKind::Component, &digest);
         fifo(&entry);
         assert!(cache.load(&engine, &digest).is_none());
         cache.store(&engine, &digest, b"artefact").unwrap();
@@ -351,7 +449,7 @@ mod tests {
         let digest = Digest::of(b"component");
         cache.store(&engine, &digest, b"artefact").unwrap();
         assert!(!old.exists());
-        assert!(cache.path(&engine, &digest).exists());
+        assert!(cache.path(&engine, EntryKind::Component, &digest).exists());
     }
 
     #[test]
@@ -361,12 +459,12 @@ mod tests {
         let engine = Engine::new(EngineConfig::default()).unwrap();
         let digest = Digest::of(b"component");
         cache.store(&engine, &digest, b"artefact").unwrap();
-        let path = cache.path(&engine, &digest);
+        let path = cache.path(&engine, EntryKind::Component, &digest);
         let sound = fs::read(&path).unwrap();
         let checked = |bytes: &[u8], digest: &Digest| {
             fs::write(&path, bytes).unwrap();
             let file = toolhold_files::open(&path, Links::Refuse).unwrap();
-            cache.checked(&file, &engine, digest)
+            cache.checked(&file, &engine, EntryKind::Component, digest)
         };
         assert_eq!(checked(&sound, &digest).as_deref(), Some(&b"artefact"[..]));
         for at in 0..sound.len() {
@@ -382,6 +480,38 @@ mod tests {
         let of_length = &sound[LENGTH_BYTES..][..MAC_BYTES];
         let exchanged = [length, of_length, of_length, length].concat();
         assert_eq!(checked(&exchanged, &digest), None);
+    }
+
+    #[test]
+    fn functions_are_of_one_module_and_no_component() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&root.path().join("cache"), &root.path().join("key")).unwrap();
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        assert!(
+            cache
+                .functions(&engine, &root.path().join("none"))
+                .is_none()
+        );
+        let [one, two] = ["one", "two"].map(|name| root.path().join(name));
+        fs::create_dir(&one).unwrap();
+        fs::create_dir(&two).unwrap();
+        let (name, pack) = cache.functions(&engine, &one).unwrap();
+        assert!(pack.is_empty());
+        cache.store_functions(&engine, &name, b"functions").unwrap();
+        let found = |folder: &Path| cache.functions(&engine, folder).unwrap().1;
+        assert_eq!(found(&one), b"functions");
+        assert!(found(&two).is_empty());
+        let (other, _) = cache.functions(&engine, &two).unwrap();
+        let path = |kind, name: &PackName| cache.path(&engine, kind, &name.0);
+        let pack = path(EntryKind::Functions, &name);
+        // In the place of another module's, or of a component with that digest.
+        fs::copy(&pack, path(EntryKind::Functions, &other)).unwrap();
+        assert!(found(&two).is_empty());
+        fs::copy(&pack, path(EntryKind::Component, &name)).unwrap();
+        assert!(cache.load(&engine, &name.0).is_none());
+        let larger = vec![0; MAX_PACK_BYTES + 1];
+        assert!(cache.store_functions(&engine, &name, &larger).is_err());
+        assert_eq!(found(&one), b"functions");
     }
 
     #[test]

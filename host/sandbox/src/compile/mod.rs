@@ -3,17 +3,20 @@
 
 pub mod cache;
 mod dwarf;
+mod functions;
 mod lines;
 mod process;
 pub mod unused;
 
 pub use cache::{Cache, CacheLookupCounts};
+pub use functions::FunctionCounts;
 pub use lines::debug_file;
 pub(crate) use lines::{DebugInfo, SourceLine};
 pub use process::compiler_process;
 
 use crate::engine::{Compiler, Engine};
 use crate::error::LoadError;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -56,6 +59,13 @@ const SMALL_COMPONENT_BYTES: usize = 1 << 20;
 /// Time for a small component before it has to wait for its turn with the large ones.
 const SMALL_COMPILE_TIME: Duration = Duration::from_secs(5);
 
+/// What is compiled.
+pub(crate) struct CompileSource {
+    pub bytes: Arc<Vec<u8>>,
+    /// The module's folder, if its component is built there: its author waits for it again and again.
+    pub built_in: Option<PathBuf>,
+}
+
 /// The component's code, from the cache or from the compiler. Both run off the async threads. Two compilations
 /// run at a time, because each takes several cores by itself: of one small component, which is stopped if it
 /// takes long and begins anew as a large one, and of one large one. So neither large components nor small ones
@@ -64,7 +74,7 @@ pub(crate) async fn compiled(
     engine: &Engine,
     cache: Option<&Cache>,
     limits: &Limits,
-    bytes: Arc<Vec<u8>>,
+    source: CompileSource,
     compiling: &(dyn Fn() + Sync),
 ) -> Result<(Component, Digest), LoadError> {
     static SMALL: Semaphore = Semaphore::const_new(1);
@@ -73,6 +83,7 @@ pub(crate) async fn compiled(
         reason: error.to_string(),
     };
 
+    let CompileSource { bytes, built_in } = source;
     let (cached, digest) = {
         let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
         tokio::task::spawn_blocking(move || {
@@ -85,29 +96,63 @@ pub(crate) async fn compiled(
     if let Some(component) = cached {
         return Ok((component, digest));
     }
+    let compiler = &engine.config().compiler;
     // A compiler in this process cannot be stopped.
-    let may_stop = matches!(engine.config().compiler, Compiler::Process(_));
+    let may_stop = matches!(compiler, Compiler::Process(_));
+    let is_small = bytes.len() <= SMALL_COMPONENT_BYTES;
     let mut quick = None;
-    if bytes.len() <= SMALL_COMPONENT_BYTES && may_stop {
+    if is_small && may_stop {
         let _turn = SMALL.acquire().await;
         compiling();
-        let compiled = process::compile(engine, limits, bytes.clone());
+        let compiled = process::compile(engine, limits, bytes.clone(), None);
         quick = timeout(SMALL_COMPILE_TIME, compiled).await.ok();
     }
-    let artefact = match quick {
-        Some(artefact) => artefact?,
+    let serves_author =
+        matches!(compiler, Compiler::Process(process) if process.serves_author) && !is_small;
+    let mut pack_name = None;
+    let compiled = match quick {
+        Some(compiled) => compiled?,
         None => {
             let _turn = LARGE.acquire().await;
             compiling();
-            process::compile(engine, limits, bytes).await?
+            let pack = match (cache.cloned(), built_in) {
+                (Some(cache), Some(folder)) if serves_author => {
+                    let engine = engine.clone();
+                    let read = move || cache.functions(&engine, &folder);
+                    tokio::task::spawn_blocking(read).await.map_err(lost)?
+                }
+                _ => None,
+            };
+            let (name, pack) = pack.unzip();
+            pack_name = name;
+            process::compile(engine, limits, bytes, pack).await?
         }
     };
     let (engine, cache) = (engine.clone(), cache.cloned());
     let component = tokio::task::spawn_blocking(move || {
-        if let Some(cache) = cache
-            && let Err(error) = cache.store(&engine, &digest, artefact.bytes())
-        {
-            tracing::warn!(%digest, %error, "the compiled component could not be cached");
+        let process::Compiled {
+            artefact,
+            pack,
+            functions,
+        } = compiled;
+        if let Some(cache) = cache {
+            if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
+                tracing::warn!(%digest, %error, "the compiled component could not be cached");
+            }
+            if let Some(name) = pack_name {
+                tracing::debug!(
+                    %digest,
+                    taken = functions.taken,
+                    made = functions.made,
+                    "compiled with the functions of the last compilation"
+                );
+                cache.count_functions(functions);
+                if let Some(pack) = pack
+                    && let Err(error) = cache.store_functions(&engine, &name, &pack)
+                {
+                    tracing::warn!(%error, "the compiled functions could not be cached");
+                }
+            }
         }
         cache::adopt(&engine, &artefact)
     })

@@ -8,6 +8,11 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+/// Files of compiled components.
+pub(super) const COMPONENT_ENDING: &str = "cwasm";
+/// Files of compiled functions.
+pub(super) const FUNCTIONS_ENDING: &str = "functions";
+
 /// Entries that were used for less than this time ago stay when a new one is made.
 pub const KEPT_UNUSED: Duration = Duration::from_hours(24 * 30);
 /// Time for which an entry that is used is not marked again.
@@ -87,7 +92,10 @@ impl Entry {
         let is_unfinished = ending == "tmp";
         // Not what a link leads to.
         let metadata = entry.metadata().ok()?;
-        let is_own = metadata.is_file() && (is_unfinished || ending == "cwasm");
+        let is_entry = [COMPONENT_ENDING, FUNCTIONS_ENDING]
+            .iter()
+            .any(|own| ending == *own);
+        let is_own = metadata.is_file() && (is_unfinished || is_entry);
         is_own.then(|| Self {
             bytes: metadata.len(),
             used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
@@ -119,6 +127,7 @@ mod tests {
         for (name, days) in [
             ("new.cwasm", 1),
             ("old.cwasm", 40),
+            ("old.functions", 40),
             ("left.tmp", 2),
             ("begun.tmp", 0),
             ("notes.txt", 90),
@@ -130,13 +139,14 @@ mod tests {
         assert_eq!(
             removed,
             CacheSize {
-                entries: 2,
-                bytes: 8
+                entries: 3,
+                bytes: 12
             }
         );
         for (name, is_there) in [
             ("new.cwasm", true),
             ("old.cwasm", false),
+            ("old.functions", false),
             ("left.tmp", false),
             ("begun.tmp", true),
             ("notes.txt", true),

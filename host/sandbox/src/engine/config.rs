@@ -80,8 +80,10 @@ pub struct CompilerProcess {
     /// A program whose `main` calls [`crate::compiler_process`].
     pub program: PathBuf,
     pub arguments: Vec<String>,
-    /// Whether it may use all cores. Otherwise half of them are left to running calls.
-    pub is_alone: bool,
+    /// Whether an author waits for it. Then it may use all cores, of which half are otherwise left to running calls, and
+    /// keeps the functions that it compiled of a module that is built where it lies: the next compilation after an edit
+    /// takes those that did not change.
+    pub serves_author: bool,
 }
 
 /// The smallest and the largest stack a call may have.

@@ -26,6 +26,7 @@ use semver::Version;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 pub use toolhold_policy::Digest;
@@ -153,8 +154,12 @@ impl Module {
         compile::check_size(size, limits.component_bytes)?;
         compile::check_header(&bytes)?;
         let bytes = Arc::new(bytes);
+        let compiled = compile::CompileSource {
+            bytes: bytes.clone(),
+            built_in: manifest.build.is_some().then(|| PathBuf::from(&origin)),
+        };
         let (component, digest) =
-            compile::compiled(engine, cache, &limits, bytes.clone(), compiling).await?;
+            compile::compiled(engine, cache, &limits, compiled, compiling).await?;
         compile::within_limits(&component, &limits)?;
         let debug = DebugInfo::of(engine, &digest, &bytes);
 

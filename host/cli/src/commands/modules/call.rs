@@ -2,6 +2,7 @@
 
 use super::profile::{RequestedProfile, WrittenProfile};
 use super::{built_on_first_use, load, module};
+use crate::commands::build::until_stopped;
 use crate::exit::Exit;
 use crate::terminal::approver::Terminal;
 use crate::terminal::style::{bad, plain, warn};
@@ -52,12 +53,25 @@ pub async fn call(
     arguments: &str,
     said: CallFlags<'_>,
 ) -> Result<Exit> {
-    let Some((name, own)) = tool.rsplit_once('.') else {
+    let Some(parts) = tool.rsplit_once('.') else {
         bail!("{tool:?}: expected MODULE.TOOL; see `toolhold modules list`");
     };
     let arguments: Value = serde_json::from_str(&input::text(arguments, "the arguments")?)
         .context("the arguments are not JSON")?;
     let profile = said.profile.map(RequestedProfile::new).transpose()?;
+    // Not before: what reads the arguments from the terminal hears of no signal.
+    let called = called(config, tool, parts, arguments, said, profile);
+    until_stopped(Box::pin(called)).await
+}
+
+async fn called(
+    config: &Configuration,
+    tool: &str,
+    (name, own): (&str, &str),
+    arguments: Value,
+    said: CallFlags<'_>,
+    profile: Option<RequestedProfile>,
+) -> Result<Exit> {
     let mut registry = load(config, Some(name)).await?;
     if built_on_first_use(config, &registry).await? {
         registry = load(config, Some(name)).await?;

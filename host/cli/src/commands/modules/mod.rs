@@ -12,8 +12,9 @@ mod watch;
 
 pub use approve::{confirmed, show as show_changes};
 
+use crate::commands::build::{self, until_stopped};
 use crate::commands::loaded::{self, warn_of_failures};
-use crate::commands::{build, pull};
+use crate::commands::pull;
 use crate::config::Loaded;
 use crate::exit::Exit;
 use crate::terminal::output;
@@ -21,7 +22,8 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::sync::Arc;
-use toolhold_devkit::build::Language;
+use std::time::Duration;
+use toolhold_devkit::build::{DEFAULT_BUILD_TIMEOUT, Language};
 use toolhold_runtime::components::Components;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -110,6 +112,14 @@ pub enum ModulesCommand {
         /// Modules to build and load, also at once if their source is newer than their component [default: load what
         /// changes in the modules folder, and build nothing].
         names: Vec<String>,
+        /// Maximum duration of each build, in seconds; then it is stopped with all that it started.
+        #[arg(
+            long,
+            value_name = "SECONDS",
+            default_value_t = DEFAULT_BUILD_TIMEOUT.as_secs(),
+            value_parser = clap::value_parser!(u64).range(1..)
+        )]
+        build_timeout: u64,
     },
 }
 
@@ -148,13 +158,21 @@ pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
             };
             call::call(config, &tool, &arguments, said).await
         }
-        ModulesCommand::Test { name, json } => Box::pin(test::test(config, &name, json)).await,
+        ModulesCommand::Test { name, json } => {
+            until_stopped(Box::pin(test::test(config, &name, json))).await
+        }
         ModulesCommand::Pull(args) => pull::pull(config, args).await,
         ModulesCommand::Grant(args) => Box::pin(grant::grant(loaded, &args)).await,
         ModulesCommand::Revoke { name } => Box::pin(grant::revoke(loaded, &name)).await,
         ModulesCommand::Approve { names, yes } => approve::approve(config, &names, yes).await,
         ModulesCommand::Diff { name, json } => approve::diff(config, &name, json).await,
-        ModulesCommand::Watch { names } => watch::watch(loaded, &names).await,
+        ModulesCommand::Watch {
+            names,
+            build_timeout,
+        } => {
+            let timeout = Duration::from_secs(build_timeout);
+            until_stopped(Box::pin(watch::watch(loaded, &names, timeout))).await
+        }
     }
 }
 
@@ -183,7 +201,7 @@ async fn built_on_first_use(config: &Configuration, registry: &Registry) -> Resu
     let Some(folder) = unbuilt else {
         return Ok(false);
     };
-    let built = build::one(config, &folder).await?;
+    let built = build::one(config, &folder, DEFAULT_BUILD_TIMEOUT).await?;
     let component = built.component.display();
     output::remark(&format!("built {component} on its first use"));
     Ok(true)

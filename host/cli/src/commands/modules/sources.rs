@@ -14,6 +14,9 @@ use toolhold_sandbox::Registry;
 
 /// Builds of a module in a row that the one before caused, because it changed the source.
 const MAX_BUILDS_IN_A_ROW: u32 = 2;
+/// Builds of a module in a row that a change of its source stops. The next one runs to its end: it may be builds that
+/// change the source.
+const MAX_STOPPED_IN_A_ROW: u32 = 4;
 
 /// Modules that have a source, each with the state in which it was last seen.
 pub struct Sources {
@@ -26,6 +29,10 @@ pub struct Sources {
     told: HashSet<PathBuf>,
     /// How many builds in a row changed the source themselves.
     in_a_row: HashMap<PathBuf, u32>,
+    /// How many builds in a row were stopped, because the source changed.
+    stopped_in_a_row: HashMap<PathBuf, u32>,
+    /// Files of the sources that builds were seen to write.
+    made: HashSet<PathBuf>,
     /// Why the modules folder could not be listed last.
     unlisted: Option<String>,
 }
@@ -54,6 +61,8 @@ impl Sources {
             seen: HashMap::new(),
             told: HashSet::new(),
             in_a_row: HashMap::new(),
+            stopped_in_a_row: HashMap::new(),
+            made: HashSet::new(),
             unlisted: None,
         };
         let found = sources.now().await?;
@@ -115,8 +124,29 @@ impl Sources {
         Ok(changed)
     }
 
+    /// Whether the source of a module that is being built changed since its build began, which is then of no use. The new
+    /// state is the one that the next build begins with.
+    pub async fn edited(&mut self, folder: &Path) -> Result<bool> {
+        let now = stamps(vec![folder.to_owned()]).await?.pop();
+        let (Some(Ok(before)), Some((_, Ok(now)))) = (self.seen.get(folder), now) else {
+            return Ok(false);
+        };
+        let mut changes = now.changes_since(before).into_iter();
+        if changes.all(|path| self.made.contains(path)) {
+            return Ok(false);
+        }
+        let stopped = self.stopped_in_a_row.entry(folder.to_owned()).or_default();
+        if *stopped == MAX_STOPPED_IN_A_ROW {
+            return Ok(false);
+        }
+        *stopped += 1;
+        self.seen.insert(folder.to_owned(), Ok(now));
+        Ok(true)
+    }
+
     /// After a build: its own writes are no change of the author's, or it would be built for ever.
     pub async fn built(&mut self, folder: &Path) -> Result<()> {
+        self.stopped_in_a_row.remove(folder);
         let now = stamps(vec![folder.to_owned()]).await?.pop();
         let (Some(Ok(before)), Some((_, Ok(now)))) = (self.seen.get(folder), now) else {
             return Ok(());
@@ -134,6 +164,8 @@ impl Sources {
                 first.display()
             );
             eprintln!("{} {}", warn("note:"), line(&text));
+            let made = changes.into_iter().map(Path::to_owned);
+            self.made.extend(made);
         }
         self.in_a_row.remove(folder);
         self.seen.insert(folder.to_owned(), Ok(now));
@@ -225,6 +257,8 @@ mod tests {
             seen: HashMap::new(),
             told: HashSet::new(),
             in_a_row: HashMap::new(),
+            stopped_in_a_row: HashMap::new(),
+            made: HashSet::new(),
             unlisted: None,
         }
     }
@@ -305,6 +339,47 @@ mod tests {
         fs::write(words.join("go.sum"), "").unwrap();
         sources.built(&words).await.unwrap();
         assert!(sources.changed().await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_build_is_stopped_by_an_edit_and_not_for_ever_by_itself() {
+        let modules = tempfile::tempdir().unwrap();
+        let words = module(modules.path(), "words");
+        let mut sources = sources(modules.path(), std::slice::from_ref(&words));
+        sources.changed().await.unwrap();
+        assert!(!sources.edited(&words).await.unwrap(), "nothing changed");
+        fs::write(words.join("Cargo.lock"), "").unwrap();
+        assert!(!sources.edited(&words).await.unwrap(), "no author's file");
+        for n in 1..=MAX_STOPPED_IN_A_ROW {
+            fs::write(words.join("module.c"), "x".repeat(10 + n as usize)).unwrap();
+            assert!(sources.edited(&words).await.unwrap(), "{n}");
+            assert!(!sources.edited(&words).await.unwrap(), "{n} again");
+        }
+        fs::write(words.join("module.c"), "x".repeat(30)).unwrap();
+        assert!(!sources.edited(&words).await.unwrap(), "it runs to its end");
+        sources.built(&words).await.unwrap();
+        assert_eq!(
+            sources.changed().await.unwrap(),
+            std::slice::from_ref(&words),
+            "and the edit is not lost"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_builds_write_stops_none() {
+        let modules = tempfile::tempdir().unwrap();
+        let words = module(modules.path(), "words");
+        let mut sources = sources(modules.path(), std::slice::from_ref(&words));
+        for build in 1..=MAX_BUILDS_IN_A_ROW {
+            sources.changed().await.unwrap();
+            let text = "x".repeat(build as usize);
+            fs::write(words.join("generated.h"), text).unwrap();
+            sources.built(&words).await.unwrap();
+        }
+        fs::write(words.join("generated.h"), "xxxxx").unwrap();
+        assert!(!sources.edited(&words).await.unwrap());
+        fs::write(words.join("module.c"), "22").unwrap();
+        assert!(sources.edited(&words).await.unwrap());
     }
 
     #[tokio::test]

@@ -26,15 +26,8 @@ other modules, its example is told as not run. Exit code 1 if a check failed.";
 const LAYOUT: [Column; 3] = [Column::Left(11), Column::Left(24), Column::Left(59)];
 const GAP: u16 = 2;
 
-/// Ctrl-C ends the test and removes its temporary files.
+/// Dropped, it ends the test and removes its temporary files.
 pub async fn test(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
-    tokio::select! {
-        tested = Box::pin(tested(config, name, json)) => tested,
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
-    }
-}
-
-async fn tested(config: &Configuration, name: &str, json: bool) -> Result<Exit> {
     let mut tester = ModuleTester::new(config)?;
     load(config, tester.registry(), name).await?;
     if built_on_first_use(config, tester.registry()).await? {

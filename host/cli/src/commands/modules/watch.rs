@@ -9,7 +9,7 @@ use crate::terminal::output;
 use crate::terminal::style::{bad, bytes, chain, good, line, warn};
 use anyhow::Result;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use toolhold_runtime::host;
 use toolhold_runtime::watch::ConfigWatch;
 use toolhold_sandbox::{LoadEvent, Registry};
@@ -18,46 +18,74 @@ pub const ABOUT: &str = "Build and load modules whenever they change, and report
 modules.
 
 When a file of a named module's source changes, the module is built as `toolhold build` does it, which runs its \
-toolchain outside of the sandbox, and loaded again. Where that fails, the reason is printed and the component from \
+toolchain outside of the sandbox, and loaded again. A build whose source changes meanwhile is stopped and begins anew. \
+Where that fails, the reason is printed and the component from \
 before stays in use. Without names, nothing is built: components that change are loaded. A changed module waits for \
 your approval as ever; --trust-all runs it.";
 
-/// Runs until Ctrl-C.
-pub async fn watch(loaded: &Loaded, names: &[String]) -> Result<Exit> {
-    tokio::select! {
-        ended = watched(loaded, names) => ended,
-        _ = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
-    }
-}
-
-async fn watched(loaded: &Loaded, names: &[String]) -> Result<Exit> {
+/// Runs until it is dropped, or fails.
+pub async fn watch(loaded: &Loaded, names: &[String], timeout: Duration) -> Result<Exit> {
     let config = &loaded.configuration;
     let registry = host::registry(config)?;
     let mut sources = Sources::begin(config, &registry, names).await?;
-    let (edits, changes) = (serving::watch(loaded), serving::watch(loaded));
-    build_changed(loaded, &mut sources).await?;
+    let (mut edits, changes) = (serving::watch(loaded), serving::watch(loaded));
+    build_changed(loaded, &mut sources, &mut edits, timeout).await?;
     let only = sources.names();
     host::load(&registry, config, only.as_deref(), &|event| tell(&event)).await?;
     list::list(&registry, false)?;
     output::remark("watching; Ctrl-C ends it");
     // A build takes as long as its toolchain, and other modules are loaded meanwhile. A finished build is a change.
     tokio::select! {
-        ended = building(loaded, sources, edits) => ended,
+        ended = building(loaded, sources, edits, timeout) => ended,
         ended = loading(loaded, &registry, only.as_deref(), changes) => ended,
     }
 }
 
-async fn building(loaded: &Loaded, mut sources: Sources, mut edits: ConfigWatch) -> Result<Exit> {
+async fn building(
+    loaded: &Loaded,
+    mut sources: Sources,
+    mut edits: ConfigWatch,
+    timeout: Duration,
+) -> Result<Exit> {
     loop {
         edits.changed().await;
-        build_changed(loaded, &mut sources).await?;
+        build_changed(loaded, &mut sources, &mut edits, timeout).await?;
     }
 }
 
-async fn build_changed(loaded: &Loaded, sources: &mut Sources) -> Result<()> {
-    for folder in sources.changed().await? {
-        rebuilt(loaded, &folder).await;
-        sources.built(&folder).await?;
+/// Builds until no source has changed. A build whose source changes meanwhile is stopped: what it would make is wanted no
+/// more.
+async fn build_changed(
+    loaded: &Loaded,
+    sources: &mut Sources,
+    edits: &mut ConfigWatch,
+    timeout: Duration,
+) -> Result<()> {
+    loop {
+        let changed = sources.changed().await?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        for folder in changed {
+            loop {
+                tokio::select! {
+                    () = rebuilt(loaded, &folder, timeout) => break,
+                    edited = edited(sources, &folder, edits) => edited?,
+                }
+                let name = folder.file_name().unwrap_or_default().to_string_lossy();
+                output::remark(&line(&format!(
+                    "{name}: its source changed; building it anew"
+                )));
+            }
+            sources.built(&folder).await?;
+        }
+    }
+}
+
+/// Completes when the source of a module that is built changed once more.
+async fn edited(sources: &mut Sources, folder: &Path, edits: &mut ConfigWatch) -> Result<()> {
+    while !sources.edited(folder).await? {
+        edits.changed().await;
     }
     Ok(())
 }
@@ -81,9 +109,9 @@ async fn loading(
 }
 
 /// Builds one module, and tells the outcome. Where it fails, the component from before stays in its place.
-async fn rebuilt(loaded: &Loaded, folder: &Path) {
+async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration) {
     let begun = Instant::now();
-    match build::one(&loaded.configuration, folder).await {
+    match build::one(&loaded.configuration, folder, timeout).await {
         Ok(built) => println!(
             "{} {} ({}) in {:.1} s",
             good("built:"),

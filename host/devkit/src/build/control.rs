@@ -1,0 +1,256 @@
+//! Ends a build before it is done: on its deadline, or because its caller waits for it no longer.
+//!
+//! Each command of a build leads a process group of its own, and what is in the group ends with it: a compiler that hangs
+//! in a process that it started would otherwise outlive the build, and hold whatever waits for its output.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+/// Time for a whole build, unless its caller says otherwise. The first one of a language fetches its compiler, and a crate
+/// may have hundreds of dependencies.
+pub const DEFAULT_BUILD_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// Interval in which a process is looked at. Builds take seconds.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long a build may take, and whether it goes on. Clones are of one build.
+#[derive(Debug, Clone)]
+pub struct BuildControl {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    timeout: Duration,
+    /// Absent: so far ahead that no clock can say it.
+    deadline: Option<Instant>,
+    running: Mutex<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    is_cancelled: bool,
+    /// The group of the command that runs now. Its number is nobody else's until its leader was waited for, which only
+    /// happens after it was taken from here.
+    group: Option<Pid>,
+}
+
+/// Why a build ended before it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    Cancelled,
+    Deadline { timeout: Duration },
+}
+
+/// Cancels its build when it is dropped.
+#[derive(Debug)]
+pub struct CancelOnDrop(BuildControl);
+
+/// How a command ended.
+pub(super) enum CommandEnd {
+    Exited(ExitStatus),
+    Stopped(Stopped),
+}
+
+impl BuildControl {
+    /// For a build that begins now.
+    pub fn new(timeout: Duration) -> Self {
+        let shared = Shared {
+            timeout,
+            deadline: Instant::now().checked_add(timeout),
+            running: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Kills the processes of the build, and lets no other start.
+    pub fn cancel(&self) {
+        let mut running = self.running();
+        running.is_cancelled = true;
+        if let Some(group) = running.group {
+            kill(group);
+        }
+    }
+
+    pub fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(self.clone())
+    }
+
+    /// Why the build may not go on, if so.
+    pub(super) fn stopped(&self) -> Option<Stopped> {
+        if self.running().is_cancelled {
+            return Some(Stopped::Cancelled);
+        }
+        let is_late = self
+            .shared
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline);
+        is_late.then_some(Stopped::Deadline {
+            timeout: self.shared.timeout,
+        })
+    }
+
+    /// Waits a moment, for something that tells nobody when it happens.
+    pub(super) fn pause(&self) -> Result<(), Stopped> {
+        sleep(POLL_INTERVAL);
+        self.stopped().map_or(Ok(()), Err)
+    }
+
+    /// Runs a command in a process group of its own, which is empty when this returns.
+    pub(super) fn run(&self, command: &mut Command) -> io::Result<CommandEnd> {
+        let (mut child, group) = {
+            // Held until the group is known, so that it is not cancelled unseen.
+            let mut running = self.running();
+            if running.is_cancelled {
+                return Ok(CommandEnd::Stopped(Stopped::Cancelled));
+            }
+            let child = command.process_group(0).spawn()?;
+            let group = pid(&child)?;
+            running.group = Some(group);
+            (child, group)
+        };
+        let ended = self.wait(group);
+        // What it started goes with it, in whichever way it ended. Its own number is not free yet.
+        kill(group);
+        self.running().group = None;
+        let status = child.wait()?;
+        Ok(match ended? {
+            Some(stopped) => CommandEnd::Stopped(stopped),
+            None => CommandEnd::Exited(status),
+        })
+    }
+
+    /// Waits until the process has exited, and leaves its number to it; or until it has to be stopped.
+    fn wait(&self, process: Pid) -> io::Result<Option<Stopped>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        loop {
+            // Asked first: a process that was killed because of it has exited, too.
+            let stopped = self.stopped();
+            if stopped.is_some() {
+                return Ok(stopped);
+            }
+            match waitid(WaitId::Pid(process), options) {
+                Ok(Some(_)) => return Ok(self.stopped()),
+                Ok(None) => sleep(POLL_INTERVAL),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        let running = &self.shared.running;
+        running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+fn pid(child: &Child) -> io::Result<Pid> {
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    id.ok_or_else(|| io::Error::other("a process has a number that is none"))
+}
+
+fn kill(group: Pid) {
+    // It may be empty already.
+    let _ = kill_process_group(group, Signal::KILL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::test_kill_process;
+    use std::fs;
+    use std::path::Path;
+    use std::thread;
+
+    /// A shell that writes its child's number into a file, and waits for the child.
+    fn forking(folder: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.current_dir(folder).args([
+            "-c",
+            "sleep 600 & echo $! > started; mv started child; wait",
+        ]);
+        command
+    }
+
+    fn child(folder: &Path) -> Pid {
+        for _ in 0..500 {
+            if let Ok(text) = fs::read_to_string(folder.join("child")) {
+                return Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+            }
+            sleep(Duration::from_millis(20));
+        }
+        panic!("the command started nothing");
+    }
+
+    fn assert_ended(process: Pid) {
+        for _ in 0..500 {
+            // One that nothing waited for yet is no process that runs.
+            let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+            let is_zombie = stat.is_ok_and(|stat| stat.contains(") Z "));
+            if is_zombie || test_kill_process(process).is_err() {
+                return;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        panic!("the process still runs");
+    }
+
+    #[test]
+    fn a_deadline_ends_a_command_and_what_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = BuildControl::new(Duration::from_millis(1_500));
+        let begun = Instant::now();
+        let end = control.run(&mut forking(folder.path())).unwrap();
+        assert!(matches!(end, CommandEnd::Stopped(Stopped::Deadline { .. })));
+        assert!(begun.elapsed() < Duration::from_mins(1));
+        assert_ended(child(folder.path()));
+    }
+
+    #[test]
+    fn cancelling_ends_a_command_and_what_it_started_and_lets_none_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = BuildControl::new(DEFAULT_BUILD_TIMEOUT);
+        let running = thread::spawn({
+            let (control, mut command) = (control.clone(), forking(folder.path()));
+            move || control.run(&mut command).unwrap()
+        });
+        let child = child(folder.path());
+        drop(control.cancel_on_drop());
+        assert_ended(child);
+        let end = running.join().unwrap();
+        assert!(matches!(end, CommandEnd::Stopped(Stopped::Cancelled)));
+        let end = control.run(&mut Command::new("toolhold-no-such-program"));
+        assert!(matches!(
+            end.unwrap(),
+            CommandEnd::Stopped(Stopped::Cancelled)
+        ));
+    }
+
+    #[test]
+    fn what_a_command_leaves_behind_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command
+            .current_dir(folder.path())
+            .args(["-c", "sleep 600 & echo $! > child; exit 3"]);
+        let end = BuildControl::new(DEFAULT_BUILD_TIMEOUT)
+            .run(&mut command)
+            .unwrap();
+        assert!(matches!(end, CommandEnd::Exited(status) if status.code() == Some(3)));
+        assert_ended(child(folder.path()));
+    }
+}
