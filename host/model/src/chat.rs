@@ -51,7 +51,9 @@ impl ChatRequest {
         let messages = body.get_mut("messages").and_then(Value::as_array_mut);
         for (message, own) in messages.into_iter().flatten().zip(&self.messages) {
             if !own.images.is_empty() {
-                message["content"] = own.parts(digest_url).into();
+                let by_digest =
+                    |image: &Image| Some(format!("data:{};{}", image.media_type, image.digest));
+                message["content"] = own.parts(by_digest).into();
             }
         }
         body
@@ -263,11 +265,6 @@ impl ChatMessage {
             tool_call_id: None,
         }
     }
-}
-
-/// What stands in a record for the data URL of an image.
-fn digest_url(image: &Image) -> Option<String> {
-    Some(format!("data:{};{}", image.media_type, image.digest))
 }
 
 /// The content of a message.
