@@ -25,6 +25,7 @@ mod foreign_script;
 mod grants;
 mod http_languages;
 mod http_modules;
+mod images;
 mod interpreters;
 mod many_runs;
 mod markdown;

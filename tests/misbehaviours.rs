@@ -476,7 +476,9 @@ impl ExpectedError {
             ModelError::Decode { .. } => ("decode", None),
             ModelError::TooLarge { .. } => ("too_large", None),
             ModelError::Unavailable(_) | ModelError::GaveUp { .. } => ("of_a_route", None),
-            ModelError::Unrecorded { .. } | ModelError::Config { .. } => ("configuration", None),
+            ModelError::Unrecorded { .. }
+            | ModelError::NoImages { .. }
+            | ModelError::Config { .. } => ("configuration", None),
         };
         if kind != self.error || error.class() != self.class {
             return Some(format!("{kind}, {:?}; expected {self:?}", error.class()));

@@ -475,6 +475,25 @@ fn what_is_piped_in_and_files_go_with_the_task() {
     assert_eq!(endpoint.requests().len(), 1, "nothing was asked for those");
 }
 
+/// As with the preset `openai`.
+#[test]
+fn a_temperature_that_is_not_sent_is_said() {
+    let host = host();
+    let left_out = "[endpoints.default]\nfields = { temperature = \"\" }\n";
+    let replies = || [answers(json!("done"))];
+    for (set, is_said) in [("", false), ("[run]\ntemperature = 0.0\n", true)] {
+        host.write("toolhold.toml", format!("{set}{left_out}"));
+        let endpoint = Endpoint::start(Scenario::new(replies()));
+        let done = run(&host, &endpoint, &[]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let says = done
+            .stderr
+            .contains("run.temperature is not sent to default");
+        assert_eq!(says, is_said, "{done:?}");
+        assert!(endpoint.requests()[0].get("temperature").is_none());
+    }
+}
+
 /// The list of a loop is not the text of its first run.
 #[test]
 fn a_list_that_a_loop_reads_is_left_to_it() {

@@ -6,7 +6,7 @@ use super::{documents, read};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,20 +59,35 @@ fn endpoint() -> Endpoint {
     Endpoint::start(Scenario::new(replies).in_order(ReplyOrder::FirstMatch))
 }
 
+/// A folder with `bin/toolhold`, as `cargo install --root` leaves it.
+fn installed() -> TempDir {
+    let prefix = tempfile::tempdir().expect("a folder");
+    let place = prefix.path().join("bin/toolhold");
+    fs::create_dir(prefix.path().join("bin")).expect("a folder");
+    // A link where that is possible: the binary of a test is large.
+    if fs::hard_link(binary(), &place).is_err() {
+        fs::copy(binary(), &place).expect("a copy of the binary");
+    }
+    prefix
+}
+
 /// Where the commands of one document run.
 struct DocumentSession {
     host: Host,
     home: TempDir,
+    /// Where the binary is installed: outside of the repository, so that nothing of that is found beside it.
+    prefix: PathBuf,
     endpoint: Endpoint,
     server: Option<Server>,
     key: String,
 }
 
 impl DocumentSession {
-    fn new() -> Self {
+    fn new(prefix: &Path) -> Self {
         Self {
             host: Host::new(),
             home: tempfile::tempdir().expect("a folder"),
+            prefix: prefix.to_owned(),
             endpoint: endpoint(),
             server: None,
             key: String::new(),
@@ -82,8 +97,8 @@ impl DocumentSession {
     /// A shell as a reader has it: this binary on its path, the endpoint in its environment.
     fn shell(&self, script: &str) -> Command {
         let toolhold = self.host.command(&[]);
-        let folder = binary();
-        let folder = folder.parent().expect("a folder").display();
+        let folder = self.prefix.join("bin");
+        let folder = folder.display();
         let path = std::env::var("PATH").unwrap_or_default();
         let mut shell = Command::new("sh");
         shell
@@ -226,13 +241,13 @@ fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
 }
 
 /// What went wrong with the commands of a document.
-fn faults(document: &Path) -> Vec<String> {
+fn faults(document: &Path, prefix: &Path) -> Vec<String> {
     let blocks = blocks(&read(document));
     let runs = |block: &Block| matches!(block.mark(), Ok(Mark::Run | Mark::Server | Mark::Starts));
     if !blocks.iter().any(runs) {
         return Vec::new();
     }
-    let mut session = DocumentSession::new();
+    let mut session = DocumentSession::new(prefix);
     let mut faults = Vec::new();
     for block in &blocks {
         if let Err(fault) = session.run(block) {
@@ -247,11 +262,11 @@ fn faults(document: &Path) -> Vec<String> {
 fn commands_run_as_they_are_printed() {
     let documents = documents();
     // Built once, before the documents would wait for each other.
-    binary();
+    let prefix = installed();
     let faults: Vec<String> = thread::scope(|scope| {
         let sessions: Vec<_> = documents
             .iter()
-            .map(|document| scope.spawn(|| faults(document)))
+            .map(|document| scope.spawn(|| faults(document, prefix.path())))
             .collect();
         let ended = sessions.into_iter();
         ended

@@ -117,6 +117,7 @@ fn endpoint(address: SocketAddr) -> Arc<Endpoint> {
         breaker: BreakerPolicy::default(),
         window: Some(32_000),
         price: None,
+        refuses_images: false,
     };
     Arc::new(Endpoint::new("one", client, policy))
 }

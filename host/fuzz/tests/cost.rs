@@ -19,6 +19,10 @@ use toolhold_hostile::suite;
 /// measures the process, or tests beside the code.
 const ELSEWHERE: &[(&str, Proof)] = &[
     (
+        "images of a context",
+        Proof::File("host/protocol/src/context/image.rs"),
+    ),
+    (
         "requests of MCP clients",
         Proof::File("host/mcp/src/rpc.rs"),
     ),

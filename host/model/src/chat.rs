@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 use toolhold_protocol::completion::ChatToolCall;
+use toolhold_protocol::context::Image;
 
 /// One chat completion, before it is sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +37,29 @@ impl ChatRequest {
             messages,
             ..Self::default()
         }
+    }
+
+    /// How many images it holds.
+    pub fn images(&self) -> usize {
+        self.messages
+            .iter()
+            .map(|message| message.images.len())
+            .sum()
+    }
+
+    /// The body as a record has it: digests in place of images, whether their bytes are here or not. So a run that is
+    /// replayed without them comes to the same.
+    pub fn recorded(&self) -> Value {
+        let mut body = self.body();
+        let messages = body.get_mut("messages").and_then(Value::as_array_mut);
+        for (message, own) in messages.into_iter().flatten().zip(&self.messages) {
+            if !own.images.is_empty() {
+                let by_digest =
+                    |image: &Image| Some(format!("data:{};{}", image.media_type, image.digest));
+                message["content"] = own.parts(by_digest).into();
+            }
+        }
+        body
     }
 
     /// The JSON body of a streaming request: [`Self::body_for`] the usual [`Delivery`].
@@ -125,21 +150,76 @@ pub enum Role {
 }
 
 /// One message of the conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ChatMessage {
     pub role: Role,
-    /// Written as `null` when absent: an assistant that only calls tools has none, and several chat
-    /// templates fail on a missing key.
     #[serde(default)]
     pub content: Option<Content>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Shown with a text, and written as parts behind it.
+    #[serde(skip)]
+    pub images: Vec<Image>,
+    #[serde(default)]
     pub tool_calls: Vec<ChatToolCall>,
     /// For [`Role::Tool`]: the call that this answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub tool_call_id: Option<String>,
 }
 
+impl Serialize for ChatMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Wire<'a> {
+            role: Role,
+            /// `null` when absent: an assistant that only calls tools has none, and several chat templates fail on a
+            /// missing key.
+            content: Option<Cow<'a, Content>>,
+            #[serde(skip_serializing_if = "is_empty")]
+            tool_calls: &'a [ChatToolCall],
+            #[serde(skip_serializing_if = "Option::is_none")]
+            tool_call_id: Option<&'a str>,
+        }
+        fn is_empty(calls: &&[ChatToolCall]) -> bool {
+            calls.is_empty()
+        }
+        let content = if self.images.is_empty() {
+            self.content.as_ref().map(Cow::Borrowed)
+        } else {
+            Some(Cow::Owned(Content::Parts(self.parts(Image::url))))
+        };
+        let wire = Wire {
+            role: self.role,
+            content,
+            tool_calls: &self.tool_calls,
+            tool_call_id: self.tool_call_id.as_deref(),
+        };
+        wire.serialize(serializer)
+    }
+}
+
 impl ChatMessage {
+    /// A text of the user with an image.
+    pub fn image(text: impl Into<String>, image: Image) -> Self {
+        Self {
+            images: vec![image],
+            ..Self::user(text)
+        }
+    }
+
+    /// The content as parts: the text, then the images. An image without its bytes is said to be missing.
+    fn parts(&self, url: fn(&Image) -> Option<String>) -> Vec<Value> {
+        let text = |text: &str| json!({"type": "text", "text": text});
+        let mut parts = match &self.content {
+            Some(Content::Text(own)) => vec![text(own)],
+            Some(Content::Parts(parts)) => parts.clone(),
+            None => Vec::new(),
+        };
+        parts.extend(self.images.iter().map(|image| match url(image) {
+            Some(url) => json!({"type": "image_url", "image_url": {"url": url}}),
+            None => text("(This image is not there: its bytes were not kept.)"),
+        }));
+        parts
+    }
+
     pub fn system(text: impl Into<String>) -> Self {
         Self::text_of(Role::System, text)
     }
@@ -157,6 +237,7 @@ impl ChatMessage {
         Self {
             role: Role::Assistant,
             content: text.map(Content::Text),
+            images: Vec::new(),
             tool_calls,
             tool_call_id: None,
         }
@@ -182,6 +263,7 @@ impl ChatMessage {
         Self {
             role,
             content: Some(Content::Text(text.into())),
+            images: Vec::new(),
             tool_calls: Vec::new(),
             tool_call_id: None,
         }
@@ -320,6 +402,35 @@ mod tests {
             serde_json::from_value(json!({"role": "user", "content": parts})).unwrap();
         let body = ChatRequest::new("m", vec![message]).body();
         assert_eq!(body["messages"][0]["content"], parts);
+    }
+
+    #[test]
+    fn images_are_parts_behind_their_text() {
+        let png = b"\x89PNG\r\n\x1a\n";
+        let image = Image::new("a.png", png).unwrap();
+        let mut kept: Image = serde_json::from_value(json!(image)).unwrap();
+        let mut request = ChatRequest::new("m", vec![ChatMessage::image("what?", image.clone())]);
+        request.messages[0].images.push(kept.clone());
+        assert_eq!(
+            (request.images(), request.messages[0].text()),
+            (2, Some("what?"))
+        );
+        let parts = request.body()["messages"][0]["content"].clone();
+        assert_eq!(parts[0], json!({"type": "text", "text": "what?"}));
+        let url = json!({"url": "data:image/png;base64,iVBORw0KGgo="});
+        assert_eq!(parts[1], json!({"type": "image_url", "image_url": url}));
+        let recorded = request.recorded();
+        let digests = &recorded["messages"][0]["content"];
+        assert_eq!(digests[1], digests[2], "with its bytes and without");
+        assert!(digests.to_string().contains("data:image/png;sha256:"));
+        assert!(!recorded.to_string().contains("base64"), "{recorded}");
+        assert!(
+            parts[2]["text"].as_str().unwrap().contains("not kept"),
+            "{parts}"
+        );
+        kept.restore(image.data().unwrap());
+        request.messages[0].images[1] = kept;
+        assert_eq!(request.body()["messages"][0]["content"][2], parts[1]);
     }
 
     #[test]

@@ -88,6 +88,13 @@ pub enum ModelError {
     #[error("this run replays a recording, and the recording holds no answer: {source}")]
     Unrecorded { source: TransportError },
 
+    /// The request has images, and the configuration says that the model takes none.
+    #[error(
+        "the model of {endpoint} takes no images (`images = false` in its [endpoints.NAME]), and the request has some: \
+         name another model with --model or --endpoint, or leave the images out"
+    )]
+    NoImages { endpoint: String },
+
     /// The client's own configuration is wrong.
     #[error("the model endpoint is misconfigured: {message}")]
     Config { message: String },
@@ -119,10 +126,28 @@ impl ModelError {
             Self::InStream { detail, .. } => detail.class(None),
             // The same request would produce the same flood.
             Self::TooLarge { .. } => ErrorClass::Correctable,
-            Self::NotAnEndpoint { .. } | Self::Unrecorded { .. } | Self::Config { .. } => {
-                ErrorClass::Fatal
-            }
+            Self::NotAnEndpoint { .. }
+            | Self::Unrecorded { .. }
+            | Self::NoImages { .. }
+            | Self::Config { .. } => ErrorClass::Fatal,
         }
+    }
+
+    /// The request that was refused has images. No two servers refuse them alike: llama.cpp answers 500, others 400,
+    /// 404 or 415.
+    pub(crate) fn advise_of_images(&mut self) {
+        let Self::Status { status, detail, .. } = self else {
+            return;
+        };
+        if !matches!(status, 400 | 404 | 413 | 415 | 422 | 500 | 501) || detail.overflow.is_some() {
+            return;
+        }
+        let advice = "the request has images: if the model takes none, name another one or leave them out, and set \
+                      images = false in its [endpoints.NAME], so that nothing is sent";
+        detail.advice = Some(match detail.advice.take() {
+            Some(own) => format!("{own}; {advice}"),
+            None => advice.into(),
+        });
     }
 
     /// How long the endpoint asked to wait before the next attempt.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
+use toolhold_json::hex;
 
 use crate::transport::Method;
 
@@ -111,16 +112,33 @@ impl RequestKey {
     }
 }
 
-/// The request with its keys sorted and its volatile fields left out.
+/// The request with its keys sorted, its volatile fields left out, and digests in place of images: a recording is
+/// read by people, and each request of a run repeats them.
 pub fn canonical(body: Option<&Value>) -> Value {
     let mut body = body.cloned().unwrap_or(Value::Null);
     if let Value::Object(fields) = &mut body {
         for field in VOLATILE {
             fields.shift_remove(field);
         }
+        let messages = fields.get_mut("messages").and_then(Value::as_array_mut);
+        for message in messages.into_iter().flatten() {
+            let parts = message.get_mut("content").and_then(Value::as_array_mut);
+            parts.into_iter().flatten().for_each(by_digest);
+        }
     }
     body.sort_all_objects();
     body
+}
+
+/// Puts the digest of a part's image in the place of its data.
+fn by_digest(part: &mut Value) {
+    let url = part.get_mut("image_url").and_then(|it| it.get_mut("url"));
+    let Some(Value::String(url)) = url else {
+        return;
+    };
+    if let Some((media_type, data)) = url.split_once(";base64,") {
+        *url = format!("{media_type};sha256,{}", hex::sha256(data));
+    }
 }
 
 /// A recording that cannot be read.
@@ -175,6 +193,22 @@ mod tests {
         let line = serde_json::to_string(&exchange).unwrap();
         assert!(!line.contains('\n'));
         assert_eq!(parse(&format!("\n{line}\n")).unwrap(), [exchange]);
+    }
+
+    #[test]
+    fn images_are_recorded_as_digests() {
+        let body = |data: &str| {
+            let url = format!("data:image/png;base64,{data}");
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]})
+        };
+        let data = "A".repeat(1 << 20);
+        let (one, other) = (
+            canonical(Some(&body(&data))),
+            canonical(Some(&body("AAAA"))),
+        );
+        assert!(one.to_string().len() < 300, "{one}");
+        assert_ne!(one, other);
+        assert_eq!(canonical(Some(&one)), one);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
+mod image;
 mod placed;
 mod wire;
 mod written;
 
+pub use image::{Image, ImageError, MAX_ALL_IMAGE_BYTES, MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use placed::data_at;
 
 use crate::advisor::Advisor;
@@ -13,6 +15,7 @@ use crate::plan::Mode;
 use crate::reference::Path;
 use crate::tool::Tool;
 use crate::turn::Role;
+use image::ImageCount;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -23,6 +26,7 @@ use toolhold_json::validate::{SchemaFault, Validator};
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Message {
     Text(Text),
+    Image(Image),
     Data(DataMessage),
     Input(Input),
     State(State),
@@ -213,7 +217,17 @@ impl Message {
         messages
             .iter()
             .enumerate()
-            .map(|(index, message)| wire::message(message).map_err(|fault| fault.of(index)))
+            .map(|(index, message)| {
+                let read = wire::message(message).and_then(|message| match message {
+                    // Only a record names an image by its digest.
+                    Self::Image(image) if image.data().is_none() => Err(MessageFault::new(
+                        "/data",
+                        "an image needs its bytes as base64 in \"data\"",
+                    )),
+                    message => Ok(message),
+                });
+                read.map_err(|fault| fault.of(index))
+            })
             .collect()
     }
 }
@@ -236,8 +250,12 @@ impl Context {
             let reason = format!("there are more messages than {MAX_MESSAGES}");
             return Err(MessageFault::new("", reason).of(MAX_MESSAGES));
         }
-        let mut context = Self::default();
+        let (mut context, mut images) = (Self::default(), ImageCount::default());
         for (index, message) in messages.iter().enumerate() {
+            if let Message::Image(image) = message {
+                let counted = images.add(image);
+                counted.map_err(|error| MessageFault::new("", error.to_string()).of(index))?;
+            }
             context.take(message).map_err(|fault| fault.of(index))?;
         }
         context.messages = messages;
@@ -294,7 +312,7 @@ impl Context {
 
     fn take(&mut self, message: &Message) -> Result<(), MessageFault> {
         match message {
-            Message::Text(_) | Message::Error(_) => {}
+            Message::Text(_) | Message::Image(_) | Message::Error(_) => {}
             Message::Data(message) => {
                 self.note(
                     &message.kind,

@@ -1,5 +1,6 @@
 //! What the model is shown: the conversation that every Request is built from anew.
 
+use crate::context::Image;
 use crate::solution::Call;
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub enum Turn {
     /// Shown to the model as it is.
     Text { role: Role, text: String },
+    /// Of the user.
+    Image(Image),
     /// Calls of one step with what came of them.
     Exchange(Exchange),
     /// What took the place of dropped history.

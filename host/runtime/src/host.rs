@@ -61,6 +61,10 @@ pub async fn load(
     let has_sources = load_sources(registry, config, only, on_event).await;
     let has_others = has_sources || !config.servers().is_empty();
     let folder = config.modules_folder();
+    let needs_shipped = only.is_some() || !(has_others || config.has_own_modules());
+    if needs_shipped {
+        config.put_shipped_modules().await;
+    }
     if folder.exists() || !(has_others || config.shipped_modules().is_some()) {
         registry
             .load_folder(folder, only, on_event)
@@ -80,7 +84,7 @@ pub async fn load(
                 other => other.into(),
             })?;
     }
-    if only.is_some() || !(has_others || config.has_own_modules()) {
+    if needs_shipped {
         load_shipped(registry, config, only, on_event).await?;
     }
     Ok(())

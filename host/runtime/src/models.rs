@@ -200,6 +200,12 @@ impl<'a> Models<'a> {
         if let Some(known) = self.endpoints.get(name) {
             return Ok(known.clone());
         }
+        if self.config.has_temperature() && table.leaves_out_temperature() {
+            tracing::warn!(
+                "run.temperature is not sent to {name}, whose models refuse it; fields = {{ temperature = \
+                 \"temperature\" }} in [endpoints.{name}] sends it"
+            );
+        }
         let transport = self.transport(table)?;
         let model = if self.is_patient {
             Box::pin(host::awaited_model(name, table, transport, self.total)).await

@@ -3,8 +3,11 @@
 use crate::audit_log::{BegunCall, Draft};
 use crate::claims::RunClaim;
 use crate::error::WriteError;
+use crate::images;
 use crate::label::Label;
 use sqlx::AnyConnection;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use toolhold_protocol::approval::Pending;
 use uuid::Uuid;
 
@@ -19,6 +22,11 @@ pub enum Change {
         model: String,
         at_ms: i64,
         holder: String,
+    },
+    /// Images that the run, or one inside of it, began with: digest and base64.
+    Images {
+        run: Uuid,
+        images: BTreeMap<String, Arc<str>>,
     },
     /// Consecutive events. They are written only while this process holds the run's lease.
     Events {
@@ -107,6 +115,7 @@ impl Change {
                     .await?;
                 }
             }
+            Self::Images { run, images: added } => images::write(connection, *run, added).await?,
             Self::Events {
                 run,
                 seq,

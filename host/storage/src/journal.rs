@@ -4,6 +4,7 @@ use crate::audit_log::{AuditContent, RunAudit};
 use crate::change::Change;
 use crate::claims::RunClaim;
 use crate::column::signed;
+use crate::images;
 use crate::label::Label;
 use crate::pending_approvals::{ApprovalChange, PendingApprovals};
 use crate::writer::Writer;
@@ -120,6 +121,10 @@ impl RunJournal {
             };
             // First, because events refer to the run's row.
             changes.insert(0, began);
+        }
+        let images = images::begun_with(&event.kind);
+        if !images.is_empty() {
+            changes.push(Change::Images { run, images });
         }
         let rows = self.audit.take(event).into_iter();
         changes.extend(rows.map(|draft| Change::Audit(Box::new(draft))));

@@ -37,6 +37,7 @@ mod database;
 mod error;
 mod health;
 mod idempotency;
+mod images;
 mod journal;
 mod keys;
 mod label;

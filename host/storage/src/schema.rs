@@ -12,9 +12,10 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: [(i64, &str, &str); 3] = [
     (1, "initial", include_str!("schema/0001_initial.sql")),
     (2, "open calls", include_str!("schema/0002_open_calls.sql")),
+    (3, "run images", include_str!("schema/0003_run_images.sql")),
 ];
 
 /// Creates the tables in an empty database, and applies the migrations that an older one lacks.

@@ -60,8 +60,8 @@ impl Summary {
                 let told = facts::of_text(text);
                 self.push(cut(text, MAX_TEXT_CHARS), told, None);
             }
-            // What could not be used says nothing that is needed.
-            Turn::Rejected { .. } | Turn::Summary(_) => {}
+            // What could not be used says nothing that is needed, and an image stands before the history.
+            Turn::Rejected { .. } | Turn::Summary(_) | Turn::Image(_) => {}
         }
     }
 

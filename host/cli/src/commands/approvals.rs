@@ -87,8 +87,9 @@ pub async fn approvals(config: &Configuration, command: ApprovalsCommand) -> Res
     }
     let run = waiting.run;
     if store.is_held(run).await? {
-        println!("decided; the run goes on");
+        output::tell("decided; the run goes on");
     } else {
+        // As it is: a command to copy is not broken.
         println!("decided; its process has ended; toolhold resume {run} goes on with it");
     }
     Ok(Exit::Ok)

@@ -2,7 +2,7 @@
 
 use crate::commands::endpoint::EndpointArgs;
 use crate::commands::loaded::{self, warn_of_failures};
-use crate::commands::run::exit_of;
+use crate::commands::run::{Attached, exit_of};
 use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::approver::{InvalidAnswer, decision, question, unclear};
@@ -58,6 +58,7 @@ const HELP: &str = "\
 /new          begin another session
 /sessions     the sessions that there are
 /open ID      go on with one of them
+/file PATH    show the next turn a text or an image
 /tools        what the agent may call
 /history      the turns of this session
 /quit         leave; Ctrl-D does, too
@@ -90,6 +91,7 @@ pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
         session,
         prompt,
         telemetry: telemetry.clone(),
+        attached: Vec::new(),
         shown: OutputOptions {
             verbose: args.verbose,
             ..OutputOptions::default()
@@ -106,6 +108,8 @@ struct Chat {
     session: Session,
     prompt: Prompt,
     telemetry: Telemetry,
+    /// For the next turn.
+    attached: Vec<Message>,
     shown: OutputOptions,
 }
 
@@ -119,7 +123,8 @@ impl Chat {
                 Typed::Interrupt => continue,
                 Typed::End => {
                     let id = self.session.id;
-                    output::remark(&format!("toolhold chat --session {id} goes on"));
+                    let command = format!("toolhold chat --session {id}");
+                    output::say_command("", "", &command, " goes on");
                     return Ok(exit);
                 }
             };
@@ -133,6 +138,10 @@ impl Chat {
                 "/sessions" => self.sessions().await?,
                 "/history" => self.history().await?,
                 "/tools" => self.tools().await,
+                "/file" => match self.attach(rest.trim()).await {
+                    Ok(()) => {}
+                    Err(error) => complain(&error),
+                },
                 "/open" => match found(&self.store, rest.trim()).await {
                     Ok(session) => {
                         self.session = session;
@@ -145,11 +154,32 @@ impl Chat {
                 }
                 // A failed turn does not end the session.
                 _ => match Box::pin(self.turn(line)).await {
-                    Ok(ended) => exit = ended,
+                    Ok(ended) => {
+                        self.attached.clear();
+                        exit = ended;
+                    }
                     Err(error) => complain(&error),
                 },
             }
         }
+    }
+
+    /// Reads what goes with the next turn.
+    async fn attach(&mut self, path: &str) -> Result<()> {
+        if path.is_empty() {
+            bail!("/file needs the path of a text or an image");
+        }
+        if self.attached.len() >= MAX_ATTACHED {
+            bail!("a turn takes at most {MAX_ATTACHED} files");
+        }
+        let attached = Attached {
+            files: vec![PathBuf::from(path)],
+            piped: None,
+        };
+        let deadline = self.agent.request().settings.timeout;
+        self.attached.extend(attached.messages(deadline).await?);
+        output::remark("it goes with what you say next");
+        Ok(())
     }
 
     async fn turn(&self, text: &str) -> Result<Exit> {
@@ -159,6 +189,7 @@ impl Chat {
             ..RunClient::default()
         };
         let mut request = self.agent.request();
+        request.context.extend(self.attached.iter().cloned());
         request.context.push(Message::user(text));
         if let Some(tag) = language::recognise(text) {
             language::keep(&mut request, tag, false);
@@ -243,19 +274,23 @@ impl Chat {
                 .first()
                 .map_or("(nothing was said)", |turn| &turn.task);
             let short: String = first.chars().take(60).collect();
-            println!(
+            output::tell(&format!(
                 "{}  {}  {}",
                 session.id,
                 style::plural(turns.len() as u64, "turn"),
                 style::line(&short)
-            );
+            ));
         }
         Ok(())
     }
 
     async fn history(&self) -> Result<()> {
         for turn in self.store.turns(self.session.id).await? {
-            println!("{} {}", style::bold("›"), style::plain(&turn.task));
+            output::tell(&format!(
+                "{} {}",
+                style::bold("›"),
+                style::block(&turn.task)
+            ));
             let said = left_by(&self.store, turn.id).await?;
             if let Some(Message::Text(text)) = said.context.last() {
                 println!("{}", style::plain(&text.text));
@@ -266,15 +301,17 @@ impl Chat {
 
     async fn tools(&self) {
         for tool in self.agent.tools(&RunClient::default()).await {
-            println!(
+            output::tell(&format!(
                 "{}  {}",
                 style::bold(&tool.name),
                 style::dim(&style::headline(&tool.description, 100))
-            );
+            ));
         }
     }
 }
 
+/// Most files of a turn.
+const MAX_ATTACHED: usize = 16;
 /// Most sessions that `/sessions` lists.
 const MAX_LISTED_SESSIONS: u32 = 50;
 

@@ -133,7 +133,10 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                     (None, true) => style::good("valid  "),
                 };
                 let name = style::bold(&format!("{:<widest$}", key.name));
-                println!("{name}  {state}  {}", style::dim(&permitted_text(key)?));
+                output::tell(&format!(
+                    "{name}  {state}  {}",
+                    style::dim(&permitted_text(key)?)
+                ));
             }
             if keys.is_empty() {
                 output::remark("no keys; toolhold keys create NAME");
@@ -145,7 +148,7 @@ pub async fn keys(config: &Configuration, command: KeysCommand) -> Result<Exit> 
                     "there is no key {name:?} that could be revoked; `toolhold keys list` shows them"
                 );
             }
-            println!("{} {name}", style::good("revoked:"));
+            output::tell(&format!("{} {name}", style::good("revoked:")));
         }
     }
     Ok(Exit::Ok)

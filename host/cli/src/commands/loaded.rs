@@ -1,7 +1,7 @@
 //! The modules of a command: loaded while a person sees that it takes time, and those that are missing named.
 
 use crate::config::most_similar;
-use crate::terminal::output::note;
+use crate::terminal::output::{note, say_command};
 use crate::terminal::progress::Loading;
 use crate::terminal::style::{dim, warn};
 use anyhow::{Result, bail};
@@ -132,8 +132,9 @@ pub fn warn_of_failures(registry: &Registry) {
         let standing = module.standing();
         if !standing.may_run() {
             let (slot, reason) = (&module.slot, standing.reason());
-            let text = format!("{slot}: {reason}; toolhold modules approve {slot}");
-            note(&warn("disabled:"), &text);
+            let before = format!("{slot}: {reason}; ");
+            let command = format!("toolhold modules approve {slot}");
+            say_command(&warn("disabled:"), &before, &command, "");
         }
     }
 }
@@ -162,7 +163,12 @@ pub fn warn_of_left_out(registry: &Registry) {
     unbuilt.retain(|origin| told.insert(origin.clone()));
     if !unbuilt.is_empty() {
         let origins = unbuilt.join(" ");
-        note(&dim("not built:"), &format!("toolhold build {origins}"));
+        say_command(
+            &dim("not built:"),
+            "",
+            &format!("toolhold build {origins}"),
+            "",
+        );
     }
 }
 

@@ -122,14 +122,14 @@ pub async fn runs(config: &Configuration, command: RunsCommand) -> Result<Exit> 
             let before = older_than.at_ms();
             if !yes {
                 let over = store.over_before(before).await?;
-                println!(
+                output::tell(&format!(
                     "{} were over before then; --yes deletes their record",
                     said(over)
-                );
+                ));
                 return Ok(Exit::Ok);
             }
             let gone = store.prune(before, PrunedBy::Person).await?;
-            println!("{} {}", style::good("deleted:"), said(gone));
+            output::tell(&format!("{} {}", style::good("deleted:"), said(gone)));
             Ok(Exit::Ok)
         }
     }
@@ -153,7 +153,7 @@ pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
         if args.json {
             output::json_line(&line(run))?;
         } else {
-            println!("{}  {}", run.id, summary(run));
+            output::tell(&format!("{}  {}", run.id, summary(run)));
         }
     }
     if runs.is_empty() {
@@ -243,7 +243,7 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
         let started = std::time::Instant::now();
         while started.elapsed() < CANCEL_TIMEOUT {
             if is_over().await? {
-                println!("{} {run}", style::good("cancelled:"));
+                output::tell(&format!("{} {run}", style::good("cancelled:")));
                 return Ok(Exit::Ok);
             }
             tokio::time::sleep(EVENT_POLL_INTERVAL).await;
@@ -251,6 +251,6 @@ async fn cancel(config: &Configuration, name: &str) -> Result<Exit> {
         bail!("its process was told, and has not stopped it yet");
     }
     cancel_orphan(&store, run).await?;
-    println!("{} {run}", style::good("cancelled:"));
+    output::tell(&format!("{} {run}", style::good("cancelled:")));
     Ok(Exit::Ok)
 }

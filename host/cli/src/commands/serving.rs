@@ -306,7 +306,11 @@ async fn work<S: Serving>(
 async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> Option<Loaded> {
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
-        let now = held.again()?;
+        let mut now = held.again()?;
+        if now.configuration.keep_modules_folder(&held.configuration) {
+            let text = "there is another modules folder now than when this began; it is used after a restart";
+            output::note(&style::warn("modules:"), text);
+        }
         now.servable()?;
         let (before, configuration) = (&held.configuration, now.configuration.clone());
         let put = |made| serving.replace(made);

@@ -36,7 +36,7 @@ use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
-    Tables, UsualModules,
+    ShippedModules, Tables, UsualModules,
 };
 use toolhold_runtime::trust::TrustedFiles;
 use toolhold_sandbox::CompilerProcess;
@@ -297,6 +297,7 @@ fn configuration(
         compiler,
         one_off_grants: merged.granted_by_flags(),
         is_max_tokens_default: merged.origin("run.max_tokens") == "default",
+        is_temperature_default: merged.origin("run.temperature") == "default",
         is_untrusted: &|key| merged.is_found(key),
         secret_variables: vec![mcp_token_env.to_owned()],
     };
@@ -450,15 +451,12 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
     let base = etcetera::choose_base_strategy().ok();
     let users = base.map(|base| base.data_dir());
     let users = users.filter(|folder| folder.is_absolute());
-    let (shipped, shipped_fault) = match shipped::folder(cache) {
-        Ok(folder) => (Some(folder), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let cache = cache.to_owned();
+    let shipped = move || shipped::folder(&cache).map_err(|error| error.to_string());
     UsualModules {
         users: users.map(|folder| folder.join("toolhold").join("modules")),
-        shipped,
+        shipped: Some(ShippedModules::new(shipped)),
         is_shipped: Some(shipped::is_shipped),
-        shipped_fault,
     }
 }
 

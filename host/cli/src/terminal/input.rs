@@ -76,11 +76,6 @@ fn kind(stdin: &File) -> Stdin {
     }
 }
 
-/// The content of a file, which is at most `room` bytes and takes its size of that.
-pub fn text_file(path: &Path, room: &mut u64) -> Result<String> {
-    within(File::open(path)?, room)
-}
-
 /// The text of `source`, which is at most `room` bytes and takes its size of that.
 pub fn within(source: impl Read, room: &mut u64) -> Result<String> {
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Lines and values that commands print beside the view of a run.
 
-use crate::terminal::rows;
-use crate::terminal::style::{bad, block, dim, good, warn};
+use crate::terminal::rows::{self, broken, cells, width};
+use crate::terminal::style::{bad, block, dim, good, line, warn};
 use serde::Serialize;
 use similar::ChangeTag;
 use std::io::IsTerminal as _;
@@ -46,6 +46,37 @@ pub fn remark(text: &str) {
     say(&dim(&block(text)));
 }
 
+/// A note or a remark with a command to copy. Where a row of the terminal is too short for all of it, the command stands
+/// on a line of its own, as it is: with marks between its parts nobody could copy it.
+pub fn say_command(mark: &str, before: &str, command: &str, after: &str) {
+    for row in with_command(mark, [before, command, after], width(&std::io::stderr())) {
+        eprintln!("{row}");
+    }
+}
+
+fn with_command(
+    mark: &str,
+    [before, command, after]: [&str; 3],
+    width: Option<usize>,
+) -> Vec<String> {
+    let command = line(command);
+    let said = |command: &str| {
+        let text = block(&format!("{before}{command}{after}"));
+        if mark.is_empty() {
+            dim(&text)
+        } else {
+            format!("{mark} {text}")
+        }
+    };
+    let whole = said(&command);
+    let fits = |width| whole.lines().all(|line| cells(line) < width);
+    if width.is_none_or(fits) {
+        return vec![whole];
+    }
+    let without = said("the command below");
+    vec![broken(&without, width), command]
+}
+
 /// For what is printed to stdout, whatever stderr is.
 pub fn paint(colour: fn(&str) -> String, text: &str) -> String {
     if std::io::stdout().is_terminal() {
@@ -62,5 +93,29 @@ pub fn changed_line(tag: ChangeTag, text: &str) -> String {
         ChangeTag::Delete => bad(&format!("- {text}")),
         ChangeTag::Insert => good(&format!("+ {text}")),
         ChangeTag::Equal => dim(&format!("  {text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_to_copy_is_never_broken() {
+        let command = "toolhold resume 0192f0c1-0000-7000-8000-000000000000";
+        let parts = ["", command, " goes on with the run"];
+        for width in [None, Some(200)] {
+            let rows = with_command("parked:", parts, width);
+            assert_eq!(rows, [format!("parked: {command} goes on with the run")]);
+        }
+        for width in [20, 40, 60] {
+            let rows = with_command("parked:", parts, Some(width));
+            assert_eq!(rows.last().map(String::as_str), Some(command), "{width}");
+            assert!(rows[0].starts_with("parked: the"), "{rows:?}");
+            assert!(!rows[0].contains("toolhold"), "{rows:?}");
+        }
+        // A text from elsewhere is no second line.
+        let rows = with_command("", ["", "toolhold show a\nb", ""], Some(10));
+        assert_eq!(rows.last().unwrap(), "toolhold show a\\nb");
     }
 }

@@ -4,6 +4,7 @@
 use rustix::termios::tcgetwinsize;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 use unicode_width::UnicodeWidthChar as _;
 
 /// Begins the rows that continue a line of the host, and those of text between its lines.
@@ -144,16 +145,40 @@ impl Rows {
 /// A tab as it is shown at a terminal, where its width would depend on its place.
 const TAB: &str = "    ";
 
+/// Whether the terminal is one of those whose Greek, Cyrillic, box drawing and the like take two cells: those of East
+/// Asian locales.
+static HAS_WIDE_LETTERS: LazyLock<bool> = LazyLock::new(|| {
+    let mut locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let locale = locale.find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
+    locale.is_some_and(|locale| is_east_asian(&locale))
+});
+
+fn is_east_asian(locale: &str) -> bool {
+    ["zh", "ja", "ko"]
+        .iter()
+        .any(|language| locale.starts_with(language))
+}
+
+/// The most cells that a character takes on usual terminals: a row that ends early is no harm.
 fn taken_by(c: char) -> usize {
+    taken_where(c, *HAS_WIDE_LETTERS)
+}
+
+fn taken_where(c: char, has_wide_letters: bool) -> usize {
     match c {
         '\t' => TAB.len(),
         // It makes the character before it wide, on some terminals.
         '\u{FE0F}' => 1,
+        // Pictures, those of later versions of Unicode too, and the letters that flags are made of: a terminal that
+        // does not know the flag shows two wide letters.
+        '\u{1F000}'..='\u{1FAFF}' => 2,
+        c if has_wide_letters => c.width_cjk().unwrap_or(0),
         c => c.width().unwrap_or(0),
     }
 }
 
-fn cells(text: &str) -> usize {
+/// Cells that a line takes. Colours take none.
+pub fn cells(text: &str) -> usize {
     let mut is_colour = false;
     let taken = |c: char| {
         let is_part = is_colour || c == '\x1b';
@@ -190,6 +215,7 @@ mod tests {
             "e\u{301}".repeat(300) + FORGED,
             "\u{301}".repeat(300) + FORGED,
             "❤\u{fe0f}".repeat(100) + FORGED,
+            "🇩🇪".repeat(100) + FORGED,
         ];
         for text in &texts {
             for width in [1, 40, 48, 60, 80, 120, 240] {
@@ -202,6 +228,31 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_character_takes_the_most_cells_that_a_terminal_may_give_it() {
+        for (c, usual, east_asian) in [
+            ('a', 1, 1),
+            ('日', 2, 2),
+            ('é', 1, 2),
+            ('Ж', 1, 2),
+            ('│', 1, 2),
+            ('\u{301}', 0, 0),
+            // A flag's letter, and a picture that is not defined yet.
+            ('🇩', 2, 2),
+            ('\u{1FAF9}', 2, 2),
+        ] {
+            assert_eq!(taken_where(c, false), usual, "{c}");
+            assert_eq!(taken_where(c, true), east_asian, "{c}");
+        }
+        for (locale, expect) in [
+            ("ja_JP.UTF-8", true),
+            ("zh_TW", true),
+            ("de_DE.UTF-8", false),
+        ] {
+            assert_eq!(is_east_asian(locale), expect, "{locale}");
         }
     }
 

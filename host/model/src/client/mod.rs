@@ -228,7 +228,11 @@ impl OpenAiModel {
         let sending = self.transport.send(self.http_request(request));
         let response = clock.bound(false, sending).await??;
         if !(200..=299).contains(&response.status) {
-            return Err(self.refusal(response).await);
+            let mut refusal = self.refusal(response).await;
+            if request.images() > 0 {
+                refusal.advise_of_images();
+            }
+            return Err(refusal);
         }
         let url = self.transport.target();
         let encoding = response

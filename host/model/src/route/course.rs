@@ -66,6 +66,12 @@ impl<'a> PooledRequest<'a> {
     /// Asks members until one answers or all have failed. The loop ends because each pass uses up a member
     /// or a relief.
     async fn round(&mut self, watch: &mut ObserverRelay<'_>) -> Result<Completion, ModelError> {
+        let mut members = self.pool.members.iter();
+        if !self.pool.members.is_empty() && !members.any(|it| it.endpoint.takes(&self.request)) {
+            return Err(ModelError::NoImages {
+                endpoint: self.pool.name.clone(),
+            });
+        }
         let mut round = AttemptSummary::default();
         loop {
             let candidates = self.candidates(&round);
@@ -128,6 +134,7 @@ impl<'a> PooledRequest<'a> {
         };
         let left: Vec<usize> = (0..self.pool.members.len())
             .filter(|member| !round.failed.contains(member))
+            .filter(|member| self.pool.members[*member].endpoint.takes(&self.request))
             .filter(|member| window(*member).is_none_or(|own| Some(own) > self.too_small))
             .collect();
         let least = self.prompt + u64::from(self.pool.policy.fewer_tokens);

@@ -39,6 +39,8 @@ pub struct EndpointPolicy {
     pub window: Option<u64>,
     /// The price of replies, if configured.
     pub price: Option<Price>,
+    /// The model takes no images, as the configuration says.
+    pub refuses_images: bool,
 }
 
 /// A model at one server. Makes one attempt; shared by all runs.
@@ -48,6 +50,7 @@ pub struct Endpoint {
     model: Box<dyn Model>,
     window: Option<u64>,
     price: Option<Price>,
+    refuses_images: bool,
 }
 
 /// The limits and the breaker of one server, shared by all its models and all endpoints that name
@@ -91,7 +94,13 @@ impl Endpoint {
             model: Box::new(model),
             window: policy.window,
             price: policy.price,
+            refuses_images: policy.refuses_images,
         }
+    }
+
+    /// Whether the request may be sent here: one with images needs a model that takes them.
+    pub(super) fn takes(&self, request: &ChatRequest) -> bool {
+        !self.refuses_images || request.images() == 0
     }
 
     /// Its name in the configuration.
@@ -166,7 +175,12 @@ impl Endpoint {
         &self,
         request: &ChatRequest,
         watch: &mut dyn CompletionObserver,
-    ) -> Result<EndpointLease<'_>, Unavailable> {
+    ) -> Result<EndpointLease<'_>, ModelError> {
+        if !self.takes(request) {
+            return Err(ModelError::NoImages {
+                endpoint: self.label().to_owned(),
+            });
+        }
         let tokens = need(request, prompt_tokens(request));
         let asked = Instant::now();
         let entry = self.enter(&request.owner, tokens).await?;

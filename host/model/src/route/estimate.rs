@@ -12,7 +12,7 @@ const ESTIMATE_TOKENS: u64 = 2;
 /// Tokens that a chat template adds to each message.
 const TEMPLATE_TOKENS_PER_MESSAGE: u64 = 5;
 /// Assumed tokens of an image or a sound: servers differ widely, and the content does not tell.
-const TOKENS_PER_ATTACHMENT: u64 = 1_000;
+pub const TOKENS_PER_ATTACHMENT: u64 = 1_000;
 
 /// An estimate of the tokens that the request's messages and tools have, for choosing where it fits. What
 /// the endpoint counts may be a third less, or a little more.
@@ -25,6 +25,7 @@ pub fn prompt_tokens(request: &ChatRequest) -> u64 {
             Some(Content::Parts(parts)) => parts.iter().for_each(|part| count.part(part)),
             None => {}
         }
+        count.tokens += TOKENS_PER_ATTACHMENT * message.images.len() as u64;
         for call in &message.tool_calls {
             count.tokens += TEMPLATE_TOKENS_PER_MESSAGE;
             count.text(&call.name);
@@ -88,6 +89,7 @@ mod tests {
 
     use super::*;
     use crate::chat::{ChatMessage, ChatTool, Role};
+    use toolhold_protocol::context::Image;
 
     fn of(text: &str) -> u64 {
         prompt_tokens(&ChatRequest::new("", vec![ChatMessage::user(text)]))
@@ -117,9 +119,14 @@ mod tests {
                 json!({"type": "text", "text": "what is this?"}),
                 json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
             ])),
+            images: Vec::new(),
             tool_calls: Vec::new(),
             tool_call_id: None,
         });
-        assert!(prompt_tokens(&request) > with_tool + TOKENS_PER_ATTACHMENT);
+        let with_part = prompt_tokens(&request);
+        assert!(with_part > with_tool + TOKENS_PER_ATTACHMENT);
+        let image = Image::new("a.png", b"\x89PNG\r\n\x1a\n").unwrap();
+        request.messages.push(ChatMessage::image("", image));
+        assert!(prompt_tokens(&request) >= with_part + TOKENS_PER_ATTACHMENT);
     }
 }

@@ -31,7 +31,7 @@ pub use crate::unavailable::Unavailable;
 pub use admission::EndpointLimits;
 pub use breaker::BreakerPolicy;
 pub use endpoint::{Endpoint, EndpointPolicy, Protection};
-pub use estimate::prompt_tokens;
+pub use estimate::{TOKENS_PER_ATTACHMENT, prompt_tokens};
 pub use pool::{Member, Pool, PoolPolicy, Relief};
 pub use retry::{Retry, RetryPolicy};
 

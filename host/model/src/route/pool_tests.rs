@@ -412,3 +412,31 @@ proptest! {
         })?;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn images_go_to_a_member_that_takes_them() {
+    use toolhold_protocol::context::Image;
+    let image = Image::new("a.png", b"\x89PNG\r\n\x1a\n").unwrap();
+    let mut shown = request();
+    shown
+        .messages
+        .push(ChatMessage::image("what is it?", image));
+    let refusing = || {
+        let mut replica = replica([Say("text")]);
+        replica.policy.refuses_images = true;
+        replica
+    };
+    let replicas = [refusing().weight(9), replica([Say("seen")])];
+    let (mixed, models) = pool(replicas, |_| {});
+    let (result, _) = ask(&mixed, &shown).await;
+    assert_eq!(result.unwrap().content, "seen");
+    assert_eq!(asked(&models), [0, 1]);
+    let (none, models) = pool([refusing(), refusing()], |_| {});
+    let (result, _) = ask(&none, &shown).await;
+    assert!(
+        matches!(result, Err(ModelError::NoImages { .. })),
+        "{result:?}"
+    );
+    assert_eq!(asked(&models), [0, 0]);
+    assert!(complete(&none).await.0.is_ok(), "texts are taken");
+}

@@ -1,7 +1,7 @@
 //! Strict reading of messages from the wire: an unknown field is a typing error that would go unnoticed
 //! otherwise.
 
-use super::{Message, MessageFault, Text};
+use super::{Image, Message, MessageFault, Text};
 use crate::reference::Path;
 use crate::turn::Role;
 use jiff::Timestamp;
@@ -44,12 +44,22 @@ const PLAIN: &[Field] = &[
 ];
 
 /// The fields of each type, in the order in which people are told of them.
-const TYPES: [(&str, &[Field]); 9] = [
+const TYPES: [(&str, &[Field]); 10] = [
     (
         "text",
         &[
             Field("text", Required, Form::Text),
             Field("role", Optional, ROLES),
+        ],
+    ),
+    (
+        "image",
+        &[
+            Field("data", Optional, Form::Text),
+            Field("name", Optional, Form::Text),
+            Field("media_type", Optional, Form::Text),
+            Field("digest", Optional, Form::Text),
+            Field("bytes", Optional, Any),
         ],
     ),
     (
@@ -168,6 +178,7 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
     title_before_description(&mut fields);
     match *name {
         "text" => read::<Text>(&fields).map(Message::Text),
+        "image" => image(&fields).map(Message::Image),
         "data" => {
             kind_of_the_place(&mut fields);
             if let Some(date) = fields.get("_date").and_then(moment) {
@@ -194,6 +205,21 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
             }
             read(&fields).map(Message::Error)
         }
+    }
+}
+
+/// An image with its bytes, or one of a record, which has their digest. What is said beside the bytes goes by them.
+fn image(fields: &Map<String, Value>) -> Result<Image, MessageFault> {
+    let text = |name: &str| fields.get(name).and_then(Value::as_str);
+    match text("data") {
+        Some(data) => Image::of_base64(text("name").unwrap_or_default(), data)
+            .map_err(|error| MessageFault::new("/data", error.to_string())),
+        // A record names it by its digest.
+        None if fields.contains_key("digest") => read(fields),
+        None => Err(MessageFault::new(
+            "/data",
+            "an image needs its bytes as base64 in \"data\"",
+        )),
     }
 }
 

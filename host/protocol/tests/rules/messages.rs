@@ -180,13 +180,13 @@ fn every_fault_names_the_message_the_place_and_the_remedy() {
             "2.1",
             json!({}),
             "",
-            "one of text, data, input, state, tool, plan, advisor, meta, error",
+            "one of text, image, data, input, state, tool, plan, advisor, meta, error",
         ),
         (
             "2.1",
             json!({"type": "date", "data": 1}),
             " at /type",
-            "\"date\" is no type of message; write one of text, data",
+            "\"date\" is no type of message; write one of text, image",
         ),
         ("2.1", json!({"type": 7}), " at /type", "write one of text"),
         (

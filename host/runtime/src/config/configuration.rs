@@ -15,7 +15,7 @@ use crate::config::requests::RequestsTable;
 use crate::config::router::RouterTable;
 use crate::config::routes::Routes;
 use crate::config::shields::{ShieldSettings, ShieldTable, ShieldWhat};
-use crate::config::surroundings::{ConfigContext, ConfigFault, Variables};
+use crate::config::surroundings::{ConfigContext, ConfigFault, ShippedModules, Variables};
 use crate::config::telemetry::{LogFormat, TelemetryTable};
 use crate::config::tool_retry::ToolRetryTable;
 use crate::remote_requests::RemoteRequests;
@@ -87,6 +87,7 @@ pub struct Configuration {
     pub(super) debug_info: bool,
     pub(super) agents: BTreeMap<String, Result<AgentConfiguration, InvalidAgent>>,
     is_max_tokens_default: bool,
+    is_temperature_default: bool,
     servers: Vec<mcp::Settings>,
     /// In screening order.
     screening: Vec<ShieldSettings>,
@@ -98,9 +99,8 @@ pub struct Configuration {
     cache_folder: PathBuf,
     /// The user's modules folder, if it stands in for the configured one, which did not exist.
     pub(super) users_modules: Option<PathBuf>,
-    pub(super) shipped_modules: Option<PathBuf>,
+    pub(super) shipped_modules: Option<ShippedModules>,
     pub(super) is_shipped: Option<fn(&Digest) -> bool>,
-    pub(super) shipped_fault: Option<String>,
 }
 
 /// Names and values of secrets.
@@ -214,6 +214,7 @@ impl Configuration {
             debug_info: false,
             agents: BTreeMap::new(),
             is_max_tokens_default: surroundings.is_max_tokens_default,
+            is_temperature_default: surroundings.is_temperature_default,
             servers,
             screening,
             shares: BTreeMap::new(),
@@ -227,11 +228,20 @@ impl Configuration {
             },
             shipped_modules: surroundings.usual_modules.shipped.clone(),
             is_shipped: surroundings.usual_modules.is_shipped,
-            shipped_fault: surroundings.usual_modules.shipped_fault.clone(),
             tables,
         };
         configuration.check()?;
         Ok(configuration)
+    }
+
+    /// Whether a temperature was asked for.
+    pub fn has_temperature(&self) -> bool {
+        !self.is_temperature_default
+    }
+
+    /// Whether the state has a folder that the configuration names, and not the user's own.
+    pub(super) fn has_own_state(&self) -> bool {
+        !self.tables.paths.state.as_os_str().is_empty()
     }
 
     /// All endpoints, pools and the router.

@@ -24,6 +24,7 @@ pub struct EndpointTable {
     /// What the server calls fields of a request.
     #[serde(default)]
     pub fields: FieldNames,
+    pub images: ImageChoice,
     pub connect_timeout_ms: u64,
     pub first_token_timeout_ms: u64,
     pub idle_timeout_ms: u64,
@@ -80,6 +81,21 @@ impl ContractChoice {
     }
 }
 
+/// Whether the model takes images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "must be true, false or \"auto\"")]
+pub enum ImageChoice {
+    Taken(bool),
+    /// They are sent, and the endpoint says whether it takes them.
+    Asked(Auto),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auto {
+    Auto,
+}
+
 #[cfg(test)]
 impl EndpointTable {
     /// The default with the overrides of `text`.
@@ -111,7 +127,13 @@ impl EndpointTable {
             },
             window: Some(self.window).filter(|tokens| *tokens > 0),
             price: self.price(),
+            refuses_images: self.images == ImageChoice::Taken(false),
         }
+    }
+
+    /// Whether requests are sent without a temperature.
+    pub fn leaves_out_temperature(&self) -> bool {
+        self.fields.temperature.as_deref() == Some("")
     }
 
     /// Time without a piece of a reply after which the request is sent a second time.
@@ -145,4 +167,19 @@ impl EndpointTable {
 /// 0: never.
 pub(super) fn hedge_after(after_ms: u64) -> Option<Duration> {
     (after_ms > 0).then(|| Duration::from_millis(after_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_sent_images_unless_it_takes_none() {
+        for (value, refuses) in [("true", false), ("\"auto\"", false), ("false", true)] {
+            let table = EndpointTable::of_test(&format!("images = {value}")).unwrap();
+            assert_eq!(table.policy().refuses_images, refuses, "{value}");
+        }
+        let error = EndpointTable::of_test("images = \"no\"").unwrap_err();
+        assert!(error.to_string().contains("true, false or"), "{error}");
+    }
 }

@@ -35,7 +35,7 @@ pub use pool::POOL_KEYS;
 pub use router::CLASS_KEYS;
 pub use routes::{ROUTER, RouteTarget, Routes};
 pub use shields::{ShieldSettings, ShieldWhat};
-pub use surroundings::{ConfigContext, ConfigFault, UsualModules};
+pub use surroundings::{ConfigContext, ConfigFault, ShippedModules, UsualModules};
 pub use telemetry::LogFormat;
 
 /// The default file: every key with its default and its meaning.

@@ -97,27 +97,61 @@ impl Configuration {
         &self.tables.modules.folder
     }
 
-    /// Whether the configured folder is there.
+    /// The folder of components that clients upload. A project that has its state in its own folder has them there, too,
+    /// and not in the user's folder, where every other project would find them.
+    pub fn uploads_folder(&self) -> &Path {
+        if self.has_own_state() && lies_below(self.state_folder(), &self.tables.modules.folder) {
+            &self.tables.modules.folder
+        } else {
+            self.modules_folder()
+        }
+    }
+
+    /// Whether the configured folder is there, and nothing stands in for it.
     pub fn has_own_modules(&self) -> bool {
-        self.tables.modules.has_folder()
+        self.users_modules.is_none() && self.tables.modules.has_folder()
+    }
+
+    /// Goes on with the modules folder that a process began with, if the same is configured: a folder may have appeared
+    /// for which the user's stood in, or have gone. Returns whether it was so.
+    pub fn keep_modules_folder(&mut self, held: &Self) -> bool {
+        let is_other = self.tables.modules.folder == held.tables.modules.folder
+            && self.users_modules != held.users_modules;
+        if is_other {
+            self.users_modules.clone_from(&held.users_modules);
+        }
+        is_other
     }
 
     /// The folder of the modules that come with the program. Of them, those are loaded whose names are needed and in no
     /// other place; all of them, if there is no modules folder and nothing else is configured that has tools.
+    ///
+    /// It reads and writes files when it is first called; [`Self::put_shipped_modules`] does so without blocking.
     pub fn shipped_modules(&self) -> Option<&Path> {
-        self.shipped_modules.as_deref()
+        let folder = self.shipped_modules.as_ref()?.folder().as_ref();
+        folder.ok().map(PathBuf::as_path)
     }
 
     /// Why the modules that come with the program are not there.
     pub fn shipped_fault(&self) -> Option<&str> {
-        self.shipped_fault.as_deref()
+        let folder = self.shipped_modules.as_ref()?.folder().as_ref();
+        folder.err().map(String::as_str)
+    }
+
+    /// Puts the modules that come with the program into their folder.
+    pub async fn put_shipped_modules(&self) {
+        if let Some(shipped) = self.shipped_modules.clone() {
+            // What it found is asked for later.
+            let put = move || shipped.folder().is_ok();
+            let _ = tokio::task::spawn_blocking(put).await;
+        }
     }
 
     /// Whether there is a place that modules could be loaded from.
     pub fn has_modules(&self) -> bool {
         self.modules_folder().exists()
-            || self.shipped_modules.is_some()
             || self.sources().next().is_some()
+            || self.shipped_modules().is_some()
     }
 
     /// Folders from which components may be loaded by path.
@@ -320,6 +354,33 @@ impl SecretTable {
                 Ok(text.trim_end_matches(['\r', '\n']).to_owned())
             }
             _ => Err(format!("{}: give either `env` or `file`", self.name)),
+        }
+    }
+}
+
+/// Whether the state lies in the folder that the modules folder lies in.
+fn lies_below(state: &Path, modules: &Path) -> bool {
+    let absolute = |path: &Path| std::path::absolute(path).ok();
+    let project = absolute(modules).and_then(|it| it.parent().map(Path::to_owned));
+    project
+        .zip(absolute(state))
+        .is_some_and(|(project, state)| state.starts_with(project))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_has_its_uploads_beside_its_state() {
+        for (state, modules, expect) in [
+            ("/project/.state", "/project/modules", true),
+            (".state", "modules", true),
+            ("/home/ann/.local/state/toolhold", "/project/modules", false),
+            ("/project-of-others/state", "/project/modules", false),
+        ] {
+            let is_below = lies_below(Path::new(state), Path::new(modules));
+            assert_eq!(is_below, expect, "{state}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 use thiserror::Error;
 use toolhold_policy::Digest;
 use toolhold_sandbox::CompilerProcess;
@@ -27,6 +28,8 @@ pub struct ConfigContext<'a> {
     pub one_off_grants: BTreeSet<String>,
     /// Whether `run.max_tokens` is the default and was not set.
     pub is_max_tokens_default: bool,
+    /// Whether `run.temperature` is the default and was not set.
+    pub is_temperature_default: bool,
     /// Whether a key is set by a file that was found in the working folder and not named by the user: another
     /// person may have written it.
     pub is_untrusted: &'a dyn Fn(&str) -> bool,
@@ -40,11 +43,36 @@ pub struct UsualModules {
     /// The user's own, which stands in for a modules folder that does not exist.
     pub users: Option<PathBuf>,
     /// The modules that come with the program.
-    pub shipped: Option<PathBuf>,
+    pub shipped: Option<ShippedModules>,
     /// Whether a component is one of those.
     pub is_shipped: Option<fn(&Digest) -> bool>,
-    /// Why those that come with the program are not there.
-    pub shipped_fault: Option<String>,
+}
+
+/// The folder of the modules that come with the program. It is made, or compared with what it should be, when it is
+/// first needed: most commands need none of them, and it is megabytes.
+#[derive(Clone)]
+pub struct ShippedModules(Arc<LazyLock<ShippedFolder, PutShipped>>);
+
+/// The folder, or why it is not there.
+type ShippedFolder = Result<PathBuf, String>;
+type PutShipped = Box<dyn FnOnce() -> ShippedFolder + Send>;
+
+impl ShippedModules {
+    /// `put` makes the folder.
+    pub fn new(put: impl FnOnce() -> Result<PathBuf, String> + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(put))))
+    }
+
+    /// Reads and writes files when it is first called.
+    pub fn folder(&self) -> &Result<PathBuf, String> {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for ShippedModules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ShippedModules(…)")
+    }
 }
 
 impl std::fmt::Debug for ConfigContext<'_> {

@@ -71,7 +71,7 @@ pub struct App {
 
 impl App {
     pub fn new(dispatcher: Dispatcher, config: &Configuration, serve: &Settings) -> Self {
-        let uploads = || Arc::new(Uploads::new(config.modules_folder()));
+        let uploads = || Arc::new(Uploads::new(config.uploads_folder()));
         Self {
             dispatcher,
             uploads: serve.module_upload.then(uploads),

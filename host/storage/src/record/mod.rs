@@ -48,6 +48,9 @@ impl Store {
     pub async fn record(&self, source: &Source) -> Result<Record, RecordError> {
         let mut events = Vec::new();
         let changed = self.scan(source, |event| events.push(event)).await?;
+        if let Source::Run(run) = source {
+            self.restore_images(*run, &mut events).await?;
+        }
         Ok(Record { events, changed })
     }
 
@@ -106,7 +109,10 @@ impl Store {
                 name: run.to_string(),
             });
         };
-        Ok((event(run, first)?, event(run, last)?))
+        let mut ends = [event(run, first)?, event(run, last)?];
+        self.restore_images(run, &mut ends).await?;
+        let [first, last] = ends;
+        Ok((first, last))
     }
 
     /// Whether a run has an event with number `from` or a later one.

@@ -13,6 +13,7 @@ use sqlx::Connection as _;
 use std::slice::from_ref;
 use std::time::Duration;
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
+use toolhold_protocol::context::{Image, Message};
 use toolhold_protocol::event::Seal;
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{Event, EventKind, Journal as _, StopReason};
@@ -167,6 +168,64 @@ async fn appended_entries_are_read_again() {
         );
         assert!(!listed.is_held);
         assert!(store.runs_since(1_001).await.unwrap().is_empty());
+    }
+}
+
+/// The events have their digests; what goes on from the run has their bytes.
+#[tokio::test]
+async fn images_are_kept_beside_the_events() {
+    let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+    bytes.resize(100_000, 7);
+    let shown = Image::new("a.png", &bytes).unwrap();
+    let inner = Image::new("b.gif", b"GIF89a").unwrap();
+    let run = |image: &Image| {
+        let mut request = RunRequest::new(Uuid::now_v7(), "what is it?");
+        request.context.push(Message::Image(image.clone()));
+        EventKind::Run {
+            format: toolhold_protocol::event::FORMAT,
+            task: "what is it?".into(),
+            model: "m".into(),
+            request: Box::new(request),
+            tools: Vec::new(),
+            host: String::new(),
+        }
+    };
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let mut script = EventScript::new();
+        let events = [
+            script.event(run(&shown)),
+            script.event(EventKind::Sub {
+                call: "c".into(),
+                what: Box::new(run(&inner)),
+            }),
+        ];
+        let mut journal = store.journal(script.run, Label::default());
+        journal.append(&events).await.unwrap();
+        drop(journal);
+        let lines = store.sealed(script.run, 0).await.unwrap();
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|(_, line)| line.len() < 10_000));
+        let url = |event: &Event| {
+            let kind = match &event.kind {
+                EventKind::Sub { what, .. } => what.as_ref(),
+                kind => kind,
+            };
+            match kind {
+                EventKind::Run { request, .. } => match request.context.last() {
+                    Some(Message::Image(image)) => image.url(),
+                    _ => None,
+                },
+                _ => None,
+            }
+        };
+        let (_journal, reopened) = store.reopen(script.run).await.unwrap();
+        let urls: Vec<_> = reopened.iter().map(url).collect();
+        assert_eq!(urls, [shown.url(), inner.url()]);
+        let (first, _) = store.ends(script.run).await.unwrap();
+        assert_eq!(url(&first), shown.url());
     }
 }
 

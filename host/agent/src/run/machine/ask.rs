@@ -78,7 +78,7 @@ impl Machine {
         let Some(request) = self.fit(effects) else {
             return;
         };
-        let sent = request.body();
+        let sent = request.recorded();
         let (same, body) = SharedWithPrevious::split(self.sent.as_ref(), &sent);
         effects.events.push(EventKind::Request {
             step: self.steps,

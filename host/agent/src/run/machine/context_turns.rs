@@ -54,6 +54,7 @@ impl ContextView<'_> {
         for message in &self.context.messages {
             match message {
                 Message::Text(text) => Turn::add(&mut turns, text.role, &text.text),
+                Message::Image(image) => turns.push(Turn::Image(image.clone())),
                 Message::Data(data) => {
                     self.show_once(&data.kind, data.instance.as_ref(), &mut shown, &mut turns);
                 }

@@ -71,8 +71,10 @@ impl RunPrivacy {
         let (seen_writes, seen_turns) = self.noted;
         if self.noted == (0, 0) {
             for message in &run.context.messages {
-                if let Message::Text(text) = message {
-                    self.vault.note_text(&text.text, None);
+                match message {
+                    Message::Text(text) => self.vault.note_text(&text.text, None),
+                    Message::Image(image) => self.vault.note_text(&image.name, None),
+                    _ => {}
                 }
             }
             self.vault.note_text(&run.request.instructions, None);
@@ -118,6 +120,10 @@ impl RunPrivacy {
                 role,
                 text: vault.hide(&text),
             },
+            Turn::Image(mut image) => {
+                image.name = vault.hide(&image.name);
+                Turn::Image(image)
+            }
             Turn::Exchange(Exchange { calls }) => {
                 let calls = calls.into_iter().map(|mut answered| {
                     answered.call = hidden_call(vault, answered.call);
@@ -155,8 +161,16 @@ impl RunPrivacy {
             ..
         } in &mut request.messages
         {
-            if let Some(Content::Text(text)) = content {
-                *text = vault.hide_again(text);
+            match content {
+                Some(Content::Text(text)) => *text = vault.hide_again(text),
+                Some(Content::Parts(parts)) => {
+                    for text in parts.iter_mut().filter_map(|part| part.get_mut("text")) {
+                        if let Value::String(text) = text {
+                            *text = vault.hide_again(text);
+                        }
+                    }
+                }
+                None => {}
             }
             for call in tool_calls {
                 call.arguments = vault.hide_again(&call.arguments);

@@ -113,6 +113,8 @@ impl Machine {
                     let part = if is_data { Part::Data } else { Part::History };
                     known.push((part, text.clone()));
                 }
+                // Its size is no text's.
+                Turn::Image(_) => {}
                 Turn::Exchange(exchange) => {
                     for answered in &exchange.calls {
                         known.push((Part::Results, answered.text.clone()));

@@ -5,6 +5,7 @@ use super::composed::{Composed, Size, texts};
 use crate::context::{TokenCounts, TokenMeter};
 use std::borrow::Cow;
 use toolhold_model::chat::ChatRequest;
+use toolhold_model::route::TOKENS_PER_ATTACHMENT;
 use toolhold_protocol::window::{Counted, Part, TokensByPart};
 
 /// Maximum rounds of counting for one Request: first all of it, then what replaced dropped history.
@@ -52,6 +53,8 @@ struct SentPrompt {
     size: Size,
     messages: usize,
     bytes: usize,
+    /// Tokens that its images are assumed to take.
+    images: u64,
     is_counted: bool,
 }
 
@@ -114,9 +117,13 @@ impl WindowTokens {
         known: Vec<(Part, String)>,
         is_counted: bool,
     ) -> Composed {
+        let images = Size {
+            tokens: image_tokens(&request),
+            bytes: 0,
+        };
         let size = texts(&request)
             .map(|text| self.size(&text, is_counted))
-            .fold(Size::default(), Size::plus);
+            .fold(images, Size::plus);
         Composed {
             request,
             known,
@@ -211,6 +218,7 @@ impl WindowTokens {
             size: composed.size,
             messages: composed.request.messages.len(),
             bytes: texts(&composed.request).map(|text| text.len()).sum(),
+            images: image_tokens(&composed.request),
             is_counted: composed.is_counted,
         };
     }
@@ -226,13 +234,15 @@ impl WindowTokens {
     /// The endpoint counted the whole prompt that was sent last.
     pub fn observe(&mut self, prompt_tokens: u64) {
         let sent = self.endpoint.sent;
-        self.meter.observe(sent.bytes, prompt_tokens);
+        // What the images really take is not known.
+        let texts = prompt_tokens.saturating_sub(sent.images);
+        self.meter.observe(sent.bytes, texts);
         let most = u64::try_from(sent.messages)
             .unwrap_or(u64::MAX)
             .saturating_mul(MAX_PER_MESSAGE)
             .saturating_add(MAX_PREAMBLE);
         let template = prompt_tokens.saturating_sub(sent.size.tokens);
-        if sent.size.is_counted() && sent.size.tokens > 0 && template <= most {
+        if sent.size.is_counted() && sent.size.tokens > 0 && sent.images == 0 && template <= most {
             self.endpoint.template = Some((template, sent.messages));
         }
     }
@@ -241,7 +251,8 @@ impl WindowTokens {
     /// was sent with room for `reply` tokens, bounds the window from now on.
     pub fn refused(&mut self, told: Option<u64>, reply: u32) -> u64 {
         self.refusals += 1;
-        let sent = self.meter.tokens(self.endpoint.sent.bytes);
+        let sent = self.endpoint.sent;
+        let sent = self.meter.tokens(sent.bytes).saturating_add(sent.images);
         let fits = told.unwrap_or_else(|| {
             let all = self.window.unwrap_or(sent.saturating_add(u64::from(reply)));
             all - all / REFUSED_DIVISOR
@@ -278,7 +289,11 @@ impl WindowTokens {
             }
         }
         // Tools, the form of a reply and the examples are written by the contract, around the rest.
-        sizes.push((Part::Tools, composed.size.less(within)));
+        let images = Size {
+            tokens: image_tokens(&composed.request),
+            bytes: 0,
+        };
+        sizes.push((Part::Tools, composed.size.less(within).less(images)));
         // How the template writes what is no text is its own affair.
         let is_rendered = !composed.request.tools.is_empty();
         let (mut parts, mut exact) = (TokensByPart::default(), Vec::new());
@@ -294,6 +309,9 @@ impl WindowTokens {
                 exact.push(part);
             }
         }
+        // They are the user's, and nobody has counted them.
+        parts.add(Part::User, images.tokens);
+        exact.retain(|part| images.tokens == 0 || *part != Part::User);
         let messages = composed.request.messages.len();
         parts.add(
             Part::Template,
@@ -303,10 +321,41 @@ impl WindowTokens {
     }
 }
 
+/// Tokens that a Request's images are assumed to take.
+fn image_tokens(request: &ChatRequest) -> u64 {
+    let images = u64::try_from(request.images()).unwrap_or(u64::MAX);
+    images.saturating_mul(TOKENS_PER_ATTACHMENT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use toolhold_model::chat::ChatMessage;
+    use toolhold_protocol::context::Image;
+
+    #[test]
+    fn an_image_takes_tokens_and_not_the_bytes_of_its_text() {
+        let mut tokens = WindowTokens::new(Some(10_000));
+        let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+        bytes.resize(1 << 20, 0);
+        let image = Image::new("a.png", &bytes).unwrap();
+        for is_counted in [false, true] {
+            let without = tokens.measured(request(), Vec::new(), is_counted);
+            let mut with = request();
+            with.messages[1].images.push(image.clone());
+            let with = tokens.measured(with, Vec::new(), is_counted);
+            let before = tokens.prompt(&without);
+            assert_eq!(tokens.prompt(&with), before + TOKENS_PER_ATTACHMENT);
+            let ((before, _), (parts, _)) = (tokens.parts(&without), tokens.parts(&with));
+            assert_eq!(parts.of(Part::User), before.of(Part::User) + 1_000);
+            assert_eq!(parts.of(Part::Tools), before.of(Part::Tools));
+            // What is learnt of a prompt is learnt of its texts.
+            tokens.sent(&with);
+            let meter = tokens.meter;
+            tokens.observe(1_000);
+            assert_eq!(tokens.meter, meter);
+        }
+    }
 
     const SYSTEM: &str = "You are terse.";
     const TASK: &str = "How many parcels are there?";

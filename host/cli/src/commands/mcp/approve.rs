@@ -31,12 +31,12 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
             line(&settings.launch.line())
         ));
         show_changes(changes);
-        println!(
+        output::tell(&format!(
             "  {} it runs outside the sandbox, with your rights",
             warn("note:")
-        );
+        ));
         if !yes && !confirmed(&format!("start {name} to see what it offers?"))? {
-            println!("{name} stays disabled");
+            output::tell(&format!("{name} stays disabled"));
             return Ok(Exit::Ok);
         }
     }
@@ -46,7 +46,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
         Some(changes) if changes.is_empty() => {
             let record = server.pins().record(settings).await;
             if record.is_some_and(|pin| pin.by == ApprovedBy::Person) {
-                println!("{name} is approved already");
+                output::tell(&format!("{name} is approved already"));
                 return Ok(Exit::Ok);
             }
             // It was pinned as it was first seen, and no person has looked at it.
@@ -55,7 +55,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
         Some(changes) => show_changes(&changes),
     }
     if !yes && !confirmed(&format!("approve {name} as it is now?"))? {
-        println!("{name} stays as it was");
+        output::tell(&format!("{name} stays as it was"));
         return Ok(Exit::Ok);
     }
     // First: nothing is approved that the log does not have.
@@ -63,7 +63,7 @@ pub async fn approve(config: &Configuration, server: &McpServer, yes: bool) -> R
     store.audit(Draft::server_approved(name)).await?;
     let approved = server.pins().approve(settings, &ready.offer).await;
     approved.with_context(|| format!("the approval of {name} cannot be kept"))?;
-    println!("{} {name}", good("approved:"));
+    output::tell(&format!("{} {name}", good("approved:")));
     Ok(Exit::Ok)
 }
 
@@ -89,10 +89,10 @@ pub async fn revoke(config: &Configuration, servers: &Servers, name: &str) -> Re
     };
     let logged = logged.await;
     logged.context("it is revoked, but that is not in the audit log")?;
-    println!(
+    output::tell(&format!(
         "{} {name}; runs that begin from now on do not have its tools, until `toolhold mcp approve {name}`",
         warn("revoked:")
-    );
+    ));
     Ok(Exit::Ok)
 }
 
@@ -118,8 +118,8 @@ pub async fn diff(server: &McpServer, json: bool) -> Result<Exit> {
 
 fn print(name: &str, changes: Option<&[GrantChange]>) {
     match changes {
-        None => println!("{name} was never approved"),
-        Some([]) => println!("{name} is what was approved or first seen"),
+        None => output::tell(&format!("{name} was never approved")),
+        Some([]) => output::tell(&format!("{name} is what was approved or first seen")),
         Some(changes) => show_changes(changes),
     }
 }

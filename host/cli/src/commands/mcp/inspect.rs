@@ -21,12 +21,12 @@ pub async fn inspect(server: &McpServer, json: bool) -> Result<Exit> {
             return Ok(Exit::Failed);
         }
         heading(settings);
-        println!(
+        output::tell(&format!(
             "  {} {}; it was not started, see `toolhold mcp approve {}`",
             warn("disabled:"),
             line(&launch.reason()),
             settings.name
-        );
+        ));
         return Ok(Exit::Failed);
     }
     let ready = look(server).await?;
@@ -69,19 +69,25 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
     let settings = &server.settings;
     heading(settings);
     output::tell(&format!("it calls itself {}", line(ready.server())));
-    println!("\n{}", bold("tools that may be called"));
+    output::tell(&format!("\n{}", bold("tools that may be called")));
     for tool in &ready.offer.tools {
         print_tool(tool);
     }
     for (name, reason) in &ready.offer.refused {
         let text = line(&format!("{name}: {reason}"));
-        println!("  {} {text}", bad("not usable:"));
+        output::tell(&format!("  {} {text}", bad("not usable:")));
     }
     if ready.offer.tools.is_empty() {
-        println!("  none; name some in [mcp.{}]: tools = […]", settings.name);
+        output::tell(&format!(
+            "  none; name some in [mcp.{}]: tools = […]",
+            settings.name
+        ));
     }
     if !ready.offer.others.is_empty() {
-        println!("\n{}", bold("tools that the configuration does not name"));
+        output::tell(&format!(
+            "\n{}",
+            bold("tools that the configuration does not name")
+        ));
         for (name, description) in &ready.offer.others {
             output::tell(&format!(
                 "  {}  {}",
@@ -90,28 +96,28 @@ pub fn print(server: &McpServer, ready: &ReadySession) {
             ));
         }
     }
-    println!("\n{}", bold("approval"));
+    output::tell(&format!("\n{}", bold("approval")));
     match &ready.standing {
-        Standing::Trusted => println!("  nothing is pinned"),
-        Standing::Approved => println!("  it is what was approved or first seen"),
+        Standing::Trusted => output::tell("  nothing is pinned"),
+        Standing::Approved => output::tell("  it is what was approved or first seen"),
         Standing::Pending { .. } => {
             let reason = line(&ready.standing.reason());
-            println!("  {} {reason}", warn("disabled:"));
+            output::tell(&format!("  {} {reason}", warn("disabled:")));
         }
     }
 }
 
 /// The server's name, and what is started or asked.
 fn heading(settings: &Settings) {
-    println!(
+    output::tell(&format!(
         "{}  {}",
         bold(&line(&settings.name)),
         line(&settings.launch.line())
-    );
+    ));
 }
 
 fn print_tool(tool: &OfferedTool) {
-    println!("  {}", bold(&line(&tool.name)));
+    output::tell(&format!("  {}", bold(&line(&tool.name))));
     let description = text::block(&tool.description, "    ");
     output::tell(&format!("    │ {description}"));
     let arguments = line(&tool.input_schema.to_string());
@@ -132,5 +138,5 @@ fn print_tool(tool: &OfferedTool) {
         .map(|(_, claim)| *claim)
         .collect();
     let claims = format!("says of itself: {}", claims.join(", "));
-    println!("    {}", dim(&claims));
+    output::tell(&format!("    {}", dim(&claims)));
 }

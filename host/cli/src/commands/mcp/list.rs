@@ -21,7 +21,9 @@ pub async fn list(servers: &Servers, json: bool) -> Result<Exit> {
     if json {
         output::json(&json!({"servers": described}))?;
     } else if described.is_empty() {
-        println!("no MCP servers; `toolhold config` says how one is configured, under [mcp.NAME]");
+        output::tell(
+            "no MCP servers; `toolhold config` says how one is configured, under [mcp.NAME]",
+        );
     }
     Ok(Exit::Ok)
 }
@@ -59,10 +61,10 @@ fn print(server: &McpServer, described: &Value) {
     let name = &settings.name;
     let is_revoked = described["revoked"] == true;
     let disabled = |why: &str, remedy: &str| {
-        println!(
+        output::tell(&format!(
             "  {} {why}; toolhold mcp {remedy} {name}",
             warn("disabled:")
-        );
+        ));
     };
     match (&settings.fault, described["standing"]["state"].as_str(), by) {
         (Some(fault), ..) => {
@@ -73,15 +75,17 @@ fn print(server: &McpServer, described: &Value) {
             disabled("its approval was revoked", "approve");
         }
         (None, Some("pending"), Some(_)) => disabled("it is not what was approved", "diff"),
-        (None, _, Some(ApprovedBy::Person)) => println!("  approved"),
-        (None, _, Some(ApprovedBy::FirstSight)) => println!("  pinned as it was first seen"),
-        (None, _, None) => println!("  not seen yet; toolhold mcp inspect {name} starts it"),
+        (None, _, Some(ApprovedBy::Person)) => output::tell("  approved"),
+        (None, _, Some(ApprovedBy::FirstSight)) => output::tell("  pinned as it was first seen"),
+        (None, _, None) => output::tell(&format!(
+            "  not seen yet; toolhold mcp inspect {name} starts it"
+        )),
     }
     match settings.tools.as_slice() {
-        [] => println!(
+        [] => output::tell(&format!(
             "  {}",
             dim("no tools: `tools` names none, and there are no others")
-        ),
+        )),
         tools => {
             let how = if settings.offer {
                 "offered to every run"

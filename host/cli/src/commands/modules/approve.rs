@@ -31,14 +31,14 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
         wanted
     };
     if wanted.is_empty() {
-        println!("no module waits for approval");
+        output::tell("no module waits for approval");
     }
     for module in &wanted {
         // The digest of what is shown now: the module may change before the answer.
         let etag = module.etag();
         match module.standing() {
             Standing::Pending { changes } => {
-                println!("{}", bold(&module.slot));
+                output::tell(&bold(&module.slot));
                 if changes.is_empty() {
                     inspect::inspect(module, false)?;
                 } else {
@@ -46,7 +46,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
                 }
             }
             Standing::Approved => {
-                println!("{} is approved already", module.slot);
+                output::tell(&format!("{} is approved already", module.slot));
                 continue;
             }
             Standing::Trusted => bail!(
@@ -54,7 +54,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
             ),
         }
         if !yes && !confirmed(&format!("approve {} as it is now?", module.slot))? {
-            println!("{} stays disabled", module.slot);
+            output::tell(&format!("{} stays disabled", module.slot));
             continue;
         }
         let digest = module.digest.to_string();
@@ -65,7 +65,7 @@ pub async fn approve(config: &Configuration, names: &[String], yes: bool) -> Res
             .approve(module, &etag)
             .await
             .with_context(|| format!("{} was not approved", module.slot))?;
-        println!("{} {}", good("approved:"), module.slot);
+        output::tell(&format!("{} {}", good("approved:"), module.slot));
     }
     Ok(Exit::Ok)
 }
@@ -79,11 +79,11 @@ pub async fn diff(config: &Configuration, name: &str, json: bool) -> Result<Exit
         output::json(&standing)?;
     } else if let Standing::Pending { changes } = &standing {
         if changes.is_empty() {
-            println!("{} was never approved", module.slot);
+            output::tell(&format!("{} was never approved", module.slot));
         }
         show(changes);
     } else {
-        println!("{} is what was approved", module.slot);
+        output::tell(&format!("{} is what was approved", module.slot));
     }
     Ok(Exit::of(standing.may_run()))
 }
@@ -94,7 +94,7 @@ pub fn show(changes: &[GrantChange]) {
         let what = &change.what;
         match (&change.before, &change.after) {
             (Some(before), Some(after)) => {
-                println!("  {what} changed");
+                output::tell(&format!("  {what} changed"));
                 let (before, after) = (plain(before.raw()), plain(after.raw()));
                 for line in TextDiff::from_lines(&before, &after).iter_all_changes() {
                     output::tell(&format!(
@@ -103,14 +103,14 @@ pub fn show(changes: &[GrantChange]) {
                     ));
                 }
             }
-            (None, None) => println!("  {what}"),
+            (None, None) => output::tell(&format!("  {what}")),
             (None, after) => {
-                println!("  {what} is new");
+                output::tell(&format!("  {what} is new"));
                 for line in plain(after.as_ref().map_or("", |after| after.raw())).lines() {
-                    println!("    {}", good(&format!("+ {line}")));
+                    output::tell(&format!("    {}", good(&format!("+ {line}"))));
                 }
             }
-            (Some(_), None) => println!("  {what} is gone"),
+            (Some(_), None) => output::tell(&format!("  {what} is gone")),
         }
     }
 }

@@ -101,7 +101,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         let _ = std::fs::remove_file(&unfinished);
     }
     let (registry, now) = given?;
-    println!("{} may", bold(&now.name));
+    output::tell(&format!("{} may", bold(&now.name)));
     for sentence in now.grant().sentences() {
         output::tell(&format!("  {}", line(&sentence)));
     }
@@ -121,14 +121,14 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
             } else {
                 "approved with this grant"
             };
-            println!("{}", good(with));
+            output::tell(&good(with));
         }
-        Standing::Pending { .. } => println!(
+        Standing::Pending { .. } => output::tell(&format!(
             "{} {}; see `toolhold modules approve {}`",
             warn("still disabled:"),
             line(&now.standing().reason()),
             now.slot
-        ),
+        )),
         Standing::Approved | Standing::Trusted => {}
     }
     Ok(Exit::Ok)
@@ -182,17 +182,19 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
     };
     let logged = logged.await;
     logged.context("it is revoked, but that is not in the audit log")?;
-    println!("{name} has nothing any more that `grant` gave it, and is disabled");
+    output::tell(&format!(
+        "{name} has nothing any more that `grant` gave it, and is disabled"
+    ));
     let config = loaded.again()?.configuration;
     if !load(&config, Some(name))
         .await?
         .module(name)
         .is_none_or(|m| m.grant().is_empty())
     {
-        println!(
+        output::tell(&format!(
             "{} the configuration still gives it something: see [module.{name}]",
             warn("note:")
-        );
+        ));
     }
     Ok(Exit::Ok)
 }

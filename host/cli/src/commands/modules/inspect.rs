@@ -17,17 +17,17 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     let manifest = &module.manifest;
     let version = manifest.version.as_ref();
     let version = version.map_or(String::new(), |version| format!(" {version}"));
-    println!("{}{version}", bold(&module.name));
+    output::tell(&format!("{}{version}", bold(&module.name)));
     if let Some(description) = &manifest.description {
         output::tell(&format!("  │ {}", description.block("  ")));
     }
     let (size, digest) = (bytes(module.size), module.digest);
-    println!("{}  {size}  {digest:?}", module.origin);
-    println!("\n{}", bold("tools"));
+    output::tell(&format!("{}  {size}  {digest:?}", module.origin));
+    output::tell(&format!("\n{}", bold("tools")));
     for tool in &module.tools {
         let description = tool.description.block("    ");
         output::tell(&format!("  {}\n    │ {description}", bold(&tool.name)));
-        println!("    {}", dim(described_by(tool.docs_source)));
+        output::tell(&format!("    {}", dim(described_by(tool.docs_source))));
         let arguments = line(&tool.input_schema.to_string());
         output::tell(&format!("    arguments {arguments}"));
         if let Some(output) = &tool.output_schema {
@@ -40,45 +40,45 @@ pub fn inspect(module: &Module, json: bool) -> Result<Exit> {
     for note in &module.notes {
         output::tell(&format!("  {} {note}", bad("note:")));
     }
-    println!("\n{}", bold("limits"));
+    output::tell(&format!("\n{}", bold("limits")));
     for limit in module.limits().entries() {
-        println!(
+        output::tell(&format!(
             "  {:<20} {:>17}  {}",
             limit.name,
             count(limit.value),
             dim(limit.bounds)
-        );
+        ));
     }
-    println!("\n{}", bold("what it may do"));
-    println!("  compute, within its limits, on what it is given in a call");
+    output::tell(&format!("\n{}", bold("what it may do")));
+    output::tell("  compute, within its limits, on what it is given in a call");
     for sentence in module.grant().sentences() {
         output::tell(&format!("  {}", line(&sentence)));
     }
     if module.grant().is_empty() {
-        println!("  nothing else: no files, no variables, no network, no other tools");
+        output::tell("  nothing else: no files, no variables, no network, no other tools");
     }
-    println!("\n{}", bold("what it asks for"));
+    output::tell(&format!("\n{}", bold("what it asks for")));
     let wishes = manifest.grants.wishes();
     if wishes.is_empty() {
-        println!("  nothing");
+        output::tell("  nothing");
     }
     for wish in &wishes {
-        println!("  to {}: {}", wish.to, wish.reason);
+        output::tell(&format!("  to {}: {}", wish.to, wish.reason));
     }
     if !wishes.is_empty() {
         let how = format!(
             "give it with `toolhold modules grant {0}`, or for one command with flags such as --dir {0}=HOST:GUEST:rw",
             module.name
         );
-        println!("  {}", dim(&how));
+        output::tell(&format!("  {}", dim(&how)));
     }
-    println!("\n{}", bold("approval"));
+    output::tell(&format!("\n{}", bold("approval")));
     let standing = module.standing();
     match &standing {
         Standing::Trusted => {
-            println!("  everything is trusted here (modules.approval = \"never\")");
+            output::tell("  everything is trusted here (modules.approval = \"never\")");
         }
-        Standing::Approved => println!("  approved as it is"),
+        Standing::Approved => output::tell("  approved as it is"),
         Standing::Pending { .. } => {
             output::tell(&format!(
                 "  {} {}",

@@ -22,8 +22,8 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     if registry.modules().is_empty() {
-        println!(
-            "no modules; drop a component into the folder, or start one with `toolhold new-module NAME --lang rust`"
+        output::tell(
+            "no modules; drop a component into the folder, or start one with `toolhold new-module NAME --lang rust`",
         );
     }
     for module in registry.modules() {
@@ -31,19 +31,19 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
         let version = version.map_or(String::new(), |version| format!(" {version}"));
         let digest = module.digest.to_string();
         let about = format!("{}, sha256:{digest:.12}…", bytes(module.size));
-        println!("{}{version}  {}", bold(&module.name), dim(&about));
+        output::tell(&format!("{}{version}  {}", bold(&module.name), dim(&about)));
         let standing = module.standing();
         if !standing.may_run() {
-            println!(
+            output::tell(&format!(
                 "  {} {}; toolhold modules approve {}",
                 warn("disabled:"),
                 line(&standing.reason()),
                 module.slot
-            );
+            ));
         }
         for tool in &module.tools {
             let headline = headline(tool.description.raw(), 100);
-            println!("  {}  {}", tool.name, dim(&headline));
+            output::tell(&format!("  {}  {}", tool.name, dim(&headline)));
         }
     }
     warn_of_left_out(registry);

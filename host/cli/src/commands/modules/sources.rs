@@ -163,7 +163,7 @@ impl Sources {
                  write its files into a folder that begins with a dot",
                 first.display()
             );
-            eprintln!("{} {}", warn("note:"), line(&text));
+            output::say(&format!("{} {}", warn("note:"), line(&text)));
             let made = changes.into_iter().map(Path::to_owned);
             self.made.extend(made);
         }
@@ -214,7 +214,7 @@ async fn stamps(folders: Vec<PathBuf>) -> Result<Vec<(PathBuf, Seen)>> {
 }
 
 fn tell_unwatched(reason: &str) {
-    eprintln!("{} {}", bad("not watched:"), line(reason));
+    output::say(&format!("{} {}", bad("not watched:"), line(reason)));
 }
 
 /// The folder of the modules folder that `name` says, as a name or as a path.

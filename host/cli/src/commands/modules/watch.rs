@@ -102,7 +102,7 @@ async fn loading(
         host::load(registry, &loaded.configuration, only, &|event| tell(&event)).await?;
         let now = troubles(registry);
         for trouble in now.iter().filter(|trouble| !told.contains(trouble)) {
-            eprintln!("{trouble}");
+            output::say(trouble);
         }
         told = now;
     }
@@ -112,19 +112,19 @@ async fn loading(
 async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration) {
     let begun = Instant::now();
     match build::one(&loaded.configuration, folder, timeout).await {
-        Ok(built) => println!(
+        Ok(built) => output::tell(&format!(
             "{} {} ({}) in {:.1} s",
             good("built:"),
             line(&built.module),
             bytes(built.bytes),
             begun.elapsed().as_secs_f64()
-        ),
-        Err(error) => eprintln!(
+        )),
+        Err(error) => output::say(&format!(
             "{} {}: {}",
             bad("not built:"),
             line(&folder.display().to_string()),
             chain(&error)
-        ),
+        )),
     }
 }
 
@@ -133,9 +133,15 @@ fn tell(event: &LoadEvent) {
         LoadEvent::Compiling { module, bytes } => {
             output::remark(&format!("compiling {module} ({bytes} bytes)"));
         }
-        LoadEvent::Loaded { module } => println!("{} {}", good("loaded:"), line(module)),
-        LoadEvent::Reloaded { module } => println!("{} {}", good("reloaded:"), line(module)),
-        LoadEvent::Removed { module } => println!("{} {}", warn("removed:"), line(module)),
+        LoadEvent::Loaded { module } => {
+            output::tell(&format!("{} {}", good("loaded:"), line(module)));
+        }
+        LoadEvent::Reloaded { module } => {
+            output::tell(&format!("{} {}", good("reloaded:"), line(module)));
+        }
+        LoadEvent::Removed { module } => {
+            output::tell(&format!("{} {}", warn("removed:"), line(module)));
+        }
         LoadEvent::Failed { .. } => {}
     }
 }

@@ -29,10 +29,10 @@ pub async fn dry_run(config: &Configuration, args: &PlanArgs, json: bool) -> Res
         return Ok(exit_of(&examined));
     }
     if let Some(graph) = &examined.graph {
-        print!("{}", plain(&graph.outline()));
+        output::tell(plain(&graph.outline()).trim_end_matches('\n'));
         println!("{}", bold("tools"));
         for (name, found) in &examined.tools {
-            print!("{}", tool(name, found, graph));
+            output::tell(tool(name, found, graph).trim_end_matches('\n'));
         }
     }
     show(&examined);
@@ -57,7 +57,7 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
         return Ok(());
     }
     let graph = Graph::new(Plan::parse(output)?.steps)?;
-    eprint!("{}", plain(&graph.outline()));
+    output::say(plain(&graph.outline()).trim_end_matches('\n'));
     let called = tools.iter().filter(|bound| {
         let mut steps = graph.steps().iter();
         steps.any(|step| step.tool == bound.tool.name)
@@ -78,7 +78,7 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
         let who = match &bound.runner {
             Runner::Module(_) | Runner::Activity(_) => match finder.find(name).await {
                 Ok(found) => {
-                    eprint!("{}", tool(name, &found, &graph));
+                    output::say(tool(name, &found, &graph).trim_end_matches('\n'));
                     continue;
                 }
                 Err(unusable) => unusable.reason,
@@ -99,7 +99,9 @@ pub async fn rehearsed(config: &Configuration, run: Uuid, events: &[Event]) -> R
         eprintln!("nothing was run");
     } else {
         // Another run may be the last one by then.
-        eprintln!("nothing was run; toolhold plan run {run} runs it, with its context");
+        let command = format!("toolhold plan run {run}");
+        let (before, after) = ("nothing was run; ", " runs it, with its context");
+        output::say_command("", before, &command, after);
     }
     Ok(())
 }

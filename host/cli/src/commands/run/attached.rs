@@ -1,4 +1,4 @@
-//! Texts that go with a task: files, and what is piped in.
+//! Texts and images that go with a task: files, and what is piped in.
 //!
 //! They are material. A page that is piped in was not written by the user, and must not speak as one: each text stands
 //! in a fence with a number of its own, as the results of tools do (docs/security.md, promise 10).
@@ -6,11 +6,12 @@
 use crate::terminal::input::Stdin;
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, anyhow, bail};
-use std::io::{Cursor, IsTerminal as _, Read};
+use std::fs::File;
+use std::io::{self, Cursor, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use toolhold_protocol::context::Message;
+use toolhold_protocol::context::{Image, MAX_IMAGE_BYTES, Message};
 use uuid::Uuid;
 
 /// Most files of a task. More of them are a job for a module with a directory.
@@ -23,14 +24,19 @@ const QUIET_PERIOD: Duration = Duration::from_secs(2);
 /// `docker run -i` give a pipe to programs that are to read nothing, and never close it.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// The texts of a task.
-pub(super) struct Attached {
+/// Most characters of an image's name that the model is told.
+const MAX_NAME: usize = 200;
+/// Bytes that tell an image from a text.
+const MAGIC_BYTES: u64 = 12;
+
+/// The texts and images of a task.
+pub struct Attached {
     pub files: Vec<PathBuf>,
     pub piped: Option<Piped>,
 }
 
 /// What is piped in.
-pub(super) struct Piped {
+pub struct Piped {
     source: Box<dyn Read + Send>,
     /// How long nothing may come before the task goes on without it; absent for as long as the run may take.
     silence: Option<Duration>,
@@ -99,12 +105,31 @@ fn of_files(files: &[PathBuf]) -> Result<(Vec<Message>, u64)> {
     let mut room = MAX_BYTES;
     let mut messages = Vec::new();
     for path in files {
-        let text = input::text_file(path, &mut room)
+        let read = of_file(path, &mut room)
             .with_context(|| format!("--file {}: {}", path.display(), rule(path)))?;
-        let name = path.display().to_string();
-        messages.push(fenced("file", &format!(" name={name:?}"), &text));
+        messages.push(read);
     }
     Ok((messages, room))
+}
+
+fn of_file(path: &Path, room: &mut u64) -> Result<Message> {
+    let mut file = File::open(path)?;
+    let mut begin = Vec::new();
+    file.by_ref().take(MAGIC_BYTES).read_to_end(&mut begin)?;
+    if Image::media_type_of(&begin).is_some() {
+        return Ok(Message::Image(image(path, begin, file)?));
+    }
+    let text = input::within(Cursor::new(begin).chain(file), room)?;
+    let name = path.display().to_string();
+    Ok(fenced("file", &format!(" name={name:?}"), &text))
+}
+
+/// An image whose begin was read.
+fn image(path: &Path, mut bytes: Vec<u8>, rest: File) -> io::Result<Image> {
+    rest.take(MAX_IMAGE_BYTES as u64).read_to_end(&mut bytes)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.chars().filter(|c| !c.is_control()).take(MAX_NAME);
+    Image::new(name.collect::<String>(), &bytes).map_err(io::Error::other)
 }
 
 async fn of_pipe(piped: Piped, mut room: u64) -> Result<Option<Message>> {
@@ -180,7 +205,7 @@ fn rule(path: &Path) -> &'static str {
     if path.is_dir() {
         "it is a folder; give a module the folder with --dir"
     } else {
-        "it cannot be used; --file takes text in UTF-8, at most 4 MiB in all"
+        "it cannot be used; --file takes text in UTF-8, at most 4 MiB in all, and images (PNG, JPEG, GIF, WebP)"
     }
 }
 
@@ -223,6 +248,36 @@ mod tests {
             let error = format!("{:#}", of(files).await.unwrap_err());
             assert!(error.contains(expect), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn images_are_known_by_their_bytes_and_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, size: usize| {
+            let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+            bytes.resize(size.max(bytes.len()), b'x');
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let of =
+            async |files: Vec<PathBuf>| Attached { files, piped: None }.messages(DEADLINE).await;
+        // They take nothing of the room for texts.
+        let files = vec![file("a.txt", 3 << 20), file("b.png", 3 << 20)];
+        let read = of(files).await.unwrap();
+        for (message, name) in read.iter().zip(["a.txt", "b.png"]) {
+            let Message::Image(image) = message else {
+                panic!("{name}");
+            };
+            assert_eq!((&*image.name, &*image.media_type), (name, "image/png"));
+            assert_eq!(image.bytes, 3 << 20);
+        }
+        let error = of(vec![file("large.png", MAX_IMAGE_BYTES + 1)]).await;
+        let error = format!("{:#}", error.unwrap_err());
+        assert!(
+            error.contains("at most 5242880; make it smaller"),
+            "{error}"
+        );
     }
 
     /// What goes with a task does not speak as the user.

@@ -5,7 +5,8 @@ mod options;
 mod resume;
 mod watch;
 
-use attached::{Attached, Piped};
+pub use attached::Attached;
+use attached::Piped;
 pub use options::{EndpointAndOutput, Options, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
 pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
@@ -204,7 +205,8 @@ pub async fn launch(
     let id = run.id;
     let watched = watch(run, Some(store), observer, EventPrinter::of_run(shown)).await?;
     if !shown.json && watched != Watched::Interrupted {
-        output::remark(&format!("run {id}; toolhold show last prints its steps"));
+        let before = format!("run {id}; ");
+        output::say_command("", &before, "toolhold show last", " prints its steps");
     }
     Ok(watched.exit())
 }

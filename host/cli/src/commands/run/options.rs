@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub struct RunArgs {
     /// The task; - reads it from stdin. Beside another task, what is piped in is a part of it.
     pub(super) task: String,
-    /// Text file that goes with the task; it may be given up to 32 times, with 4 MiB in all.
+    /// Text or image that goes with the task; it may be given up to 32 times, with 4 MiB of text in all, and up to 16
+    /// images (PNG, JPEG, GIF, WebP) of 5 MiB each and 10 MiB in all.
     #[arg(long, value_name = "FILE")]
     pub(super) file: Vec<PathBuf>,
     /// File with context messages (data, state, tools, advisors, a plan…), placed before the task.

@@ -123,20 +123,26 @@ impl Watcher {
             // There is nothing of it yet.
             None => {}
             Some(row) if row.ended.is_some() => {
-                let text = format!("the run {id} had ended; toolhold show {id} prints it");
-                output::note(&format!("\n{}", warn("over:")), &text);
+                let mark = format!("\n{}", warn("over:"));
+                let before = format!("the run {id} had ended; ");
+                output::say_command(&mark, &before, &format!("toolhold show {id}"), " prints it");
             }
             Some(_) => {
-                let text =
-                    format!("toolhold resume {id} goes on with the run; Ctrl-C again ends it");
-                output::note(&format!("\n{}", warn("parked:")), &text);
+                let (mark, command) = (
+                    format!("\n{}", warn("parked:")),
+                    format!("toolhold resume {id}"),
+                );
+                let after = " goes on with the run; Ctrl-C again ends it";
+                output::say_command(&mark, "", &command, after);
                 if tokio::time::timeout(SECOND_CTRL_C, ctrl_c.recv())
                     .await
                     .is_ok()
                 {
                     cancel_orphan(store, id).await?;
-                    let text = format!("the run {id}; toolhold show {id} prints its steps");
-                    output::note(&bad("cancelled:"), &text);
+                    let (before, command) =
+                        (format!("the run {id}; "), format!("toolhold show {id}"));
+                    let mark = bad("cancelled:");
+                    output::say_command(&mark, &before, &command, " prints its steps");
                 }
             }
         }

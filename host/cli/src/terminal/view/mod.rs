@@ -3,32 +3,29 @@
 //! model writes as it writes it, and each step.
 
 mod calls;
+mod detail;
 mod prose;
+mod screen;
 mod words;
 
 pub use words::{answer, cost, name};
 
 use crate::terminal::output;
-use crate::terminal::rows::{self, Rows};
-use crate::terminal::style::{
-    bad, block, bold, count, dim, duration, good, line, plain, plural, warn,
-};
+use crate::terminal::rows::Rows;
+use crate::terminal::style::{bad, block, bold, count, dim, duration, line, plain, plural, warn};
 use calls::OpenCalls;
 use prose::Prose;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 use toolhold_protocol::approval::{Pending, Verdict};
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::cost::Amount;
+use toolhold_protocol::event::RunFailure;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
-use toolhold_protocol::event::{RunFailure, ToolOutcome};
-use toolhold_protocol::reference::Path;
-use toolhold_protocol::result::is_denial;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::solution::Call;
 use words::{budget, cut, plain_json, ruling, said_by, shown, side, tokens, took};
 
 /// Most lines shown of a guest's output.
@@ -385,98 +382,6 @@ impl EventPrinter {
         }
     }
 
-    fn started(&mut self, call: &Call, filled: Option<&Value>) {
-        let instance = call.instance.as_deref();
-        let instance = instance.map_or(String::new(), |it| format!(" for {}", line(it)));
-        let reason = call.reason.as_deref();
-        let reason = reason.map_or(String::new(), |it| dim(&format!("  {}", line(it))));
-        let tool = bold(&line(&call.tool));
-        let arguments = shown(filled.unwrap_or(&call.arguments));
-        self.line(&format!("  → {tool}{instance} {arguments}{reason}"));
-    }
-
-    /// Events of a sub-agent, or of a nested call, one level further in.
-    fn sub(&mut self, event: &EventKind) {
-        match event {
-            EventKind::ToolStart { call, filled, .. } if !self.has_detail => {
-                self.calls.begin(call, filled.as_ref());
-            }
-            EventKind::ToolResult {
-                id,
-                tool,
-                outcome,
-                usage,
-                cached,
-                ..
-            } if !self.has_detail => {
-                self.decided(id);
-                let took = took(usage, true, cached.as_ref());
-                let text = self.calls.end(id, tool, outcome, &[], &took);
-                self.dim(&format!("    {text}"));
-            }
-            EventKind::ToolStart { call, filled, .. } => {
-                let arguments = shown(filled.as_ref().unwrap_or(&call.arguments));
-                self.dim(&format!("    → {} {arguments}", line(&call.tool)));
-            }
-            EventKind::ToolResult {
-                id,
-                tool,
-                outcome,
-                usage,
-                cached,
-                ..
-            } => {
-                self.decided(id);
-                let text = match outcome {
-                    ToolOutcome::Output(output) => shown(output),
-                    ToolOutcome::Error(failure) => line(&failure.message),
-                };
-                let took = took(usage, true, cached.as_ref());
-                self.dim(format!("    ← {} {text}  {took}", line(tool)).trim_end());
-            }
-            EventKind::Approval { .. }
-            | EventKind::RequestFetched(_)
-            | EventKind::Shield(_)
-            | EventKind::ToolRetry { .. } => {
-                self.show_kind(event);
-            }
-            EventKind::Decided { id, .. } => self.decided(id),
-            EventKind::Sub { what, .. } => self.sub(what),
-            _ => {}
-        }
-    }
-
-    fn result(&mut self, tool: &str, outcome: &ToolOutcome, written: &[Path], cost: &str) {
-        let places: Vec<_> = written.iter().map(|path| line(&path.to_string())).collect();
-        let place = if places.is_empty() {
-            String::new()
-        } else {
-            format!(" → {}", places.join(", "))
-        };
-        let (mark, text) = match outcome {
-            ToolOutcome::Output(output) => (good("←"), shown(output)),
-            ToolOutcome::Error(failure) => (
-                bad("✗"),
-                cut(&line(&format!("{}: {}", failure.kind, failure.message))),
-            ),
-        };
-        self.line(format!("  {mark} {} {text}{place}  {}", line(tool), dim(cost)).trim_end());
-    }
-
-    fn printed(&mut self, printed: &[String]) {
-        let (denials, said): (Vec<_>, Vec<_>) = printed.iter().partition(|text| is_denial(text));
-        // They are bounded where they are made, and a rule that is cut would allow another thing.
-        for text in denials {
-            self.dim(&format!("    {}", line(text)));
-        }
-        for text in said.iter().take(MAX_GUEST_LINES) {
-            self.dim(&format!("    {}", cut(&line(text))));
-        }
-        if let more @ 1.. = said.len().saturating_sub(MAX_GUEST_LINES) {
-            self.dim(&format!("    … {more} more lines"));
-        }
-    }
-
     /// What it cost, as the next part of a list.
     fn priced(&self, cost: Option<Amount>) -> String {
         let text = |amount| format!(", {amount} {}", line(&self.currency));
@@ -530,102 +435,6 @@ impl EventPrinter {
 
     fn stopped(&mut self, why: &str) {
         self.line(&format!("{} {}", bad("stopped:"), block(why)));
-    }
-
-    fn model_text(&mut self, text: &str) {
-        if let Some(begun) = &mut self.begun_line {
-            let Some((lines, rest)) = text.rsplit_once('\n') else {
-                begun.push_str(text);
-                return;
-            };
-            let lines = std::mem::replace(begun, rest.to_owned()) + lines;
-            self.whole_lines(&lines);
-            return;
-        }
-        self.prose.end_line();
-        let width = self.width();
-        let rows = self.model_rows.push(&plain(text), width);
-        self.put(&dim(&rows));
-    }
-
-    fn whole_lines(&mut self, lines: &str) {
-        if !self.asked.is_empty() {
-            self.waiting_lines.push(lines.to_owned());
-            return;
-        }
-        self.prose.end_line();
-        let lines = Rows::default().push(&format!("{}\n", plain(lines)), self.width());
-        self.put(&dim(&lines));
-    }
-
-    /// No person is asked about this call any more, nor about those that it made, whose ids begin with its own.
-    fn decided(&mut self, id: &str) {
-        if self.asked.is_empty() {
-            return;
-        }
-        self.asked.retain(|asked| {
-            let nested = asked.strip_prefix(id);
-            nested.is_none_or(|rest| !rest.is_empty() && !rest.starts_with('.'))
-        });
-        if self.asked.is_empty() {
-            self.show_waiting();
-        }
-    }
-
-    fn show_waiting(&mut self) {
-        for lines in std::mem::take(&mut self.waiting_lines) {
-            self.whole_lines(&lines);
-        }
-    }
-
-    /// Cells of the terminal that [`put`](Self::put) writes to.
-    fn width(&self) -> Option<usize> {
-        if self.is_all {
-            rows::width(&std::io::stdout())
-        } else {
-            rows::width(&std::io::stderr())
-        }
-    }
-
-    /// A closed pipe does not end a run.
-    fn put(&self, text: &str) {
-        let _ = if self.is_all {
-            let mut out = std::io::stdout().lock();
-            out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        } else {
-            std::io::stderr().lock().write_all(text.as_bytes())
-        };
-    }
-
-    fn marked(&mut self, mark: &str, text: &str) {
-        self.line(&format!("  {mark} {text}"));
-    }
-
-    fn dim(&mut self, text: &str) {
-        self.line(&dim(text));
-    }
-
-    fn line(&mut self, text: &str) {
-        self.end_line();
-        self.put(&format!("{}\n", rows::broken(text, self.width())));
-    }
-
-    fn end_line(&mut self) {
-        self.prose.end_line();
-        self.end_reasoning();
-    }
-
-    fn end_reasoning(&mut self) {
-        if self.asked.is_empty() {
-            self.show_waiting();
-        }
-        if let Some(begun) = self.begun_line.as_mut().filter(|begun| !begun.is_empty()) {
-            let line = std::mem::take(begun);
-            self.whole_lines(&line);
-        }
-        if self.model_rows.end() {
-            self.put("\n");
-        }
     }
 }
 
