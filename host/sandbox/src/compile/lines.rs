@@ -4,7 +4,7 @@
 //! reads it ([`dwarf`](super::dwarf)), under limits of its own, and this host takes from it a few short texts. Without an
 //! answer in time a crash is told without lines.
 
-use super::process::{self, Job, Task};
+use super::process::{self, Job, CompilerTask};
 use crate::engine::{Compiler, CompilerProcess, Engine};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl DebugInfo {
         });
         let debug = debug.await.ok()?;
         let job = Job {
-            task: Task::Lines(LinesTask {
+            task: CompilerTask::Lines(LinesTask {
                 component_bytes: self.component.len(),
                 offsets: offsets.to_vec(),
             }),

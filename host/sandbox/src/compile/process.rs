@@ -34,14 +34,14 @@ impl Artefact {
 /// The first line of what the process is given; what the task is about follows.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
-    pub task: Task,
+    pub task: CompilerTask,
     pub memory_bytes: u64,
     pub cpu_seconds: u64,
 }
 
 /// What the process does.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Task {
+pub(super) enum CompilerTask {
     /// Compiles a component. A pack of functions comes first, then the component.
     Compile {
         variant: Variant,
@@ -61,7 +61,7 @@ pub(crate) struct Compiled {
     pub functions: FunctionCounts,
 }
 
-/// The first line of what the process answers to [`Task::Compile`]; the artefact follows, and then a pack of functions,
+/// The first line of what the process answers to [`CompilerTask::Compile`]; the artefact follows, and then a pack of functions,
 /// or nothing.
 #[derive(Debug, Serialize, Deserialize)]
 struct Reply {
@@ -115,7 +115,7 @@ async fn in_process(
 ) -> Result<Compiled, LoadError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let job = Job {
-        task: Task::Compile {
+        task: CompilerTask::Compile {
             variant,
             pack_bytes: pack.as_ref().map(Vec::len),
         },
@@ -284,11 +284,11 @@ pub fn compiler_process() -> Result<(), String> {
     let given = input.get(begin..).unwrap_or_default();
     let mut stdout = std::io::BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
     match &job.task {
-        Task::Compile {
+        CompilerTask::Compile {
             variant,
             pack_bytes,
         } => compile_here(*variant, *pack_bytes, given, &mut stdout)?,
-        Task::Lines(task) => {
+        CompilerTask::Lines(task) => {
             let lines = dwarf::lines(task, given)?;
             serde_json::to_writer(&mut stdout, &lines).map_err(|error| error.to_string())?;
         }
