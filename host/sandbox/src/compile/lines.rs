@@ -4,7 +4,7 @@
 //! reads it ([`dwarf`](super::dwarf)), under limits of its own, and this host takes from it a few short texts. Without an
 //! answer in time a crash is told without lines.
 
-use super::process::{self, Job, CompilerTask};
+use super::process::{self, CompilerTask, Job};
 use crate::engine::{Compiler, CompilerProcess, Engine};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
