@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 use toolhold_protocol::completion::ChatToolCall;
-use toolhold_protocol::context::Image;
+use toolhold_protocol::image::Image;
 
 /// One chat completion, before it is sent.
 #[derive(Clone, Debug, Default, PartialEq)]

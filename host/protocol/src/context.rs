@@ -1,21 +1,19 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
-mod image;
 mod placed;
 mod wire;
 mod written;
 
-pub use image::{Image, ImageError, MAX_ALL_IMAGE_BYTES, MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use placed::data_at;
 
 use crate::advisor::Advisor;
 use crate::data::{Data, Method, Write};
+use crate::image::{Image, ImageCount};
 use crate::meta::Meta;
 use crate::plan::Mode;
 use crate::reference::Path;
 use crate::tool::Tool;
 use crate::turn::Role;
-use image::ImageCount;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;

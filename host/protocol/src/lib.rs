@@ -5,7 +5,7 @@
 //! and the sandbox all speak in its types, and none of them is known here.
 //!
 //! Read it in this order: [`context`] (the messages that a Request is built from) with [`tool`],
-//! [`data`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
+//! [`data`], [`image`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
 //! [`turn`] (what a model replied and was told); [`plan`] and [`advisor`]; [`settings`] (what a run is
 //! asked, and its limits) with [`bound`], [`approval`], [`privacy`], [`shield`], [`fallback`] and
 //! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
@@ -64,6 +64,7 @@ pub mod error;
 pub mod event;
 pub mod failure;
 pub mod fallback;
+pub mod image;
 pub mod meta;
 pub mod plan;
 pub mod privacy;

@@ -1,6 +1,6 @@
 //! What the model is shown: the conversation that every Request is built from anew.
 
-use crate::context::Image;
+use crate::image::Image;
 use crate::solution::Call;
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,12 @@
 //! The images of runs: an event has their digests and sizes, and their bytes are kept beside the events.
 
-use crate::database::InTime as _;
-use crate::store::Store;
-use sqlx::AnyConnection;
+use crate::database::{Database, InTime as _};
+use sqlx::{AnyConnection, AnyPool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_protocol::context::{Image, Message};
+use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind};
+use toolhold_protocol::image::Image;
 use uuid::Uuid;
 
 /// Digest and bytes, as base64, of the images that a run, or one inside of it, begins with.
@@ -41,45 +41,44 @@ pub async fn write(
     Ok(())
 }
 
-impl Store {
-    /// Gives the images of a run's events their bytes again, as far as they are kept.
-    pub(crate) async fn restore_images(
-        &self,
-        run: Uuid,
-        events: &mut [Event],
-    ) -> Result<(), sqlx::Error> {
-        let mut lacking: Vec<&mut Image> = Vec::new();
-        for event in events {
-            let mut kind = &mut event.kind;
-            while let EventKind::Sub { what, .. } = kind {
-                kind = what;
-            }
-            if let EventKind::Run { request, .. } = kind {
-                lacking.extend(
-                    request
-                        .context
-                        .iter_mut()
-                        .filter_map(|message| match message {
-                            Message::Image(image) => Some(image),
-                            _ => None,
-                        }),
-                );
-            }
+/// Gives the images of a run's events their bytes again, as far as they are kept.
+pub async fn restore(
+    pool: &AnyPool,
+    database: &Database,
+    run: Uuid,
+    events: &mut [Event],
+) -> Result<(), sqlx::Error> {
+    let mut lacking: Vec<&mut Image> = Vec::new();
+    for event in events {
+        let mut kind = &mut event.kind;
+        while let EventKind::Sub { what, .. } = kind {
+            kind = what;
         }
-        if lacking.is_empty() {
-            return Ok(());
+        if let EventKind::Run { request, .. } = kind {
+            lacking.extend(
+                request
+                    .context
+                    .iter_mut()
+                    .filter_map(|message| match message {
+                        Message::Image(image) => Some(image),
+                        _ => None,
+                    }),
+            );
         }
-        let kept: Vec<(String, String)> =
-            sqlx::query_as("SELECT digest, data FROM run_images WHERE run = $1")
-                .bind(run.to_string())
-                .fetch_all(&self.pool)
-                .in_time(&self.database)
-                .await?;
-        for image in lacking {
-            if let Some((_, data)) = kept.iter().find(|(digest, _)| *digest == image.digest) {
-                image.restore(data);
-            }
-        }
-        Ok(())
     }
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let kept: Vec<(String, String)> =
+        sqlx::query_as("SELECT digest, data FROM run_images WHERE run = $1")
+            .bind(run.to_string())
+            .fetch_all(pool)
+            .in_time(database)
+            .await?;
+    for image in lacking {
+        if let Some((_, data)) = kept.iter().find(|(digest, _)| *digest == image.digest) {
+            image.restore(data);
+        }
+    }
+    Ok(())
 }

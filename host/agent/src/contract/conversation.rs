@@ -3,7 +3,7 @@
 use crate::contract::{RequestView, examples};
 use toolhold_model::chat;
 use toolhold_model::chat::{ChatMessage, Content};
-use toolhold_protocol::context::Image;
+use toolhold_protocol::image::Image;
 use toolhold_protocol::turn::{Exchange, Role, Turn};
 
 /// Writes the model's replies and the results in a contract's form.

@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
     use crate::chat::{ChatMessage, ChatTool, Role};
-    use toolhold_protocol::context::Image;
+    use toolhold_protocol::image::Image;
 
     fn of(text: &str) -> u64 {
         prompt_tokens(&ChatRequest::new("", vec![ChatMessage::user(text)]))

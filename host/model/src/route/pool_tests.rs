@@ -415,7 +415,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn images_go_to_a_member_that_takes_them() {
-    use toolhold_protocol::context::Image;
+    use toolhold_protocol::image::Image;
     let image = Image::new("a.png", b"\x89PNG\r\n\x1a\n").unwrap();
     let mut shown = request();
     shown

@@ -1,7 +1,8 @@
 //! Strict reading of messages from the wire: an unknown field is a typing error that would go unnoticed
 //! otherwise.
 
-use super::{Image, Message, MessageFault, Text};
+use super::{Message, MessageFault, Text};
+use crate::image::Image;
 use crate::reference::Path;
 use crate::turn::Role;
 use jiff::Timestamp;

@@ -5,6 +5,7 @@ mod exported;
 use crate::column::signed;
 use crate::database::InTime as _;
 use crate::error::{RecordError, StoreError};
+use crate::images;
 use crate::store::Store;
 use std::path::PathBuf;
 use toolhold_protocol::event::Event;
@@ -49,7 +50,7 @@ impl Store {
         let mut events = Vec::new();
         let changed = self.scan(source, |event| events.push(event)).await?;
         if let Source::Run(run) = source {
-            self.restore_images(*run, &mut events).await?;
+            images::restore(&self.pool, &self.database, *run, &mut events).await?;
         }
         Ok(Record { events, changed })
     }
@@ -110,7 +111,7 @@ impl Store {
             });
         };
         let mut ends = [event(run, first)?, event(run, last)?];
-        self.restore_images(run, &mut ends).await?;
+        images::restore(&self.pool, &self.database, run, &mut ends).await?;
         let [first, last] = ends;
         Ok((first, last))
     }

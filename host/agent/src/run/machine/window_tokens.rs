@@ -331,7 +331,7 @@ fn image_tokens(request: &ChatRequest) -> u64 {
 mod tests {
     use super::*;
     use toolhold_model::chat::ChatMessage;
-    use toolhold_protocol::context::Image;
+    use toolhold_protocol::image::Image;
 
     #[test]
     fn an_image_takes_tokens_and_not_the_bytes_of_its_text() {

@@ -11,7 +11,8 @@ use std::io::{self, Cursor, IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use toolhold_protocol::context::{Image, MAX_IMAGE_BYTES, Message};
+use toolhold_protocol::context::Message;
+use toolhold_protocol::image::{Image, MAX_IMAGE_BYTES};
 use uuid::Uuid;
 
 /// Most files of a task. More of them are a job for a module with a directory.

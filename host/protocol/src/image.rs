@@ -158,8 +158,8 @@ impl ImageCount {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Context, Message};
     use super::*;
+    use crate::context::{Context, Message};
     use serde_json::json;
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\nrest";
