@@ -1,5 +1,7 @@
 //! Everything a component may import: `toolhold:module` and WASI, over the [`CallState`] of one call.
 
+#[cfg(test)]
+mod answer_tests;
 mod blocking;
 mod current_call;
 mod depth;
@@ -14,8 +16,6 @@ mod output;
 mod random;
 mod refused_file;
 mod refusing;
-#[cfg(test)]
-mod answer_tests;
 #[cfg(test)]
 mod revocation_tests;
 
@@ -38,10 +38,25 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     http::add_to_linker(&mut linker)?;
     bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
-    bindings::progress::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
-    bindings::key_value::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
-    bindings::secrets::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
-    bindings::other_tools::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
-    bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
+    bindings::progress::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::key_value::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::secrets::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::other_tools::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
     Ok(linker)
 }
