@@ -120,7 +120,12 @@ async fn read(
             HttpRejection::new(StatusCode::REQUEST_TIMEOUT, reason)
         }
         KeptBodyError::Full(full) => {
-            HttpRejection::new(StatusCode::SERVICE_UNAVAILABLE, no_memory(full))
+            let status = if full.is_for_ever() {
+                StatusCode::PAYLOAD_TOO_LARGE
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            HttpRejection::new(status, no_memory(full))
         }
         // The client does not read the reply to one that broke off.
         KeptBodyError::TooLong { .. } | KeptBodyError::BrokeOff(_) => too_long(),
