@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(rows.len(), flood + 1);
             assert_eq!(rows[flood].way[WITHOUT_ROW], 10_000 - flood);
         }
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         refuse(1).await;
         let rows = rows.0.lock().unwrap();
         assert_eq!(rows.len(), flood + 2);
