@@ -28,7 +28,7 @@ pub struct MemoryShare {
 }
 
 /// For whom memory is kept.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct MemoryParty {
     key: Arc<str>,
     /// Absent: kept for the key itself, such as a request of it.
@@ -58,6 +58,24 @@ pub struct MemoryReservation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryFull {
     pub ceiling: u64,
+    /// What the reservation would have had with what was refused.
+    pub needed: u64,
+}
+
+impl MemoryFull {
+    /// What one key may have if nothing else is kept.
+    pub fn most_of_one(&self) -> u64 {
+        most_of_one(self.ceiling)
+    }
+
+    /// Whether it would be refused also if nothing else were kept.
+    pub fn is_for_ever(&self) -> bool {
+        self.needed > self.most_of_one()
+    }
+}
+
+fn most_of_one(ceiling: u64) -> u64 {
+    ceiling - ceiling / 8
 }
 
 impl MemoryCeiling {
@@ -109,6 +127,11 @@ impl MemoryShare {
         of(&kept.by_key, &self.party.key) <= shared.ceiling.saturating_sub(kept.all)
     }
 
+    /// Whether both count for the same party, under the same ceiling.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.ceiling.0, &other.ceiling.0) && self.party == other.party
+    }
+
     /// The ceiling that it is a share of.
     pub fn ceiling(&self) -> &MemoryCeiling {
         &self.ceiling
@@ -121,14 +144,20 @@ impl MemoryReservation {
     /// # Errors
     /// As [`MemoryShare::reserve`].
     pub fn grow(&mut self, bytes: u64) -> Result<(), MemoryFull> {
-        self.share.ceiling.0.take(&self.share.party, bytes)?;
+        let taken = self.share.ceiling.0.take(&self.share.party, bytes);
+        taken.map_err(|full| MemoryFull {
+            needed: full.needed.saturating_add(self.bytes),
+            ..full
+        })?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Takes over what `other` reserved for the same party, under the same ceiling.
+    /// Takes over what `other` reserved for the same party, under the same ceiling. Another party's stays its own.
     pub fn join(&mut self, other: &mut Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
+        if self.share.is(&other.share) {
+            self.bytes += std::mem::take(&mut other.bytes);
+        }
     }
 }
 
@@ -138,6 +167,7 @@ impl Shared {
         if !kept.may_take(self.ceiling, party, bytes) {
             return Err(MemoryFull {
                 ceiling: self.ceiling,
+                needed: bytes,
             });
         }
         kept.all += bytes;
@@ -171,7 +201,7 @@ impl Kept {
         };
         let reserve = ceiling / 8;
         bytes == 0
-            || after <= ceiling - reserve
+            || after <= most_of_one(ceiling)
             || leaves(of(&self.by_key, &party.key), ceiling)
             || party
                 .module
@@ -243,7 +273,12 @@ mod tests {
         let memory = MemoryCeiling::new(160);
         let mut first = memory.of("a").reserve(40).unwrap();
         first.grow(20).unwrap();
-        assert_eq!(first.grow(101), Err(MemoryFull { ceiling: 160 }));
+        let full = MemoryFull {
+            ceiling: 160,
+            needed: 161,
+        };
+        assert_eq!(first.grow(101), Err(full));
+        assert!(full.is_for_ever() && full.most_of_one() == 140);
         assert!(memory.clone().of("b").reserve(101).is_err());
         assert_eq!(memory.taken(), 60);
         let mut second = memory.of("a").reserve(80).unwrap();
@@ -251,7 +286,12 @@ mod tests {
         first.join(&mut second);
         drop(second);
         assert_eq!(memory.taken(), 140);
+        // Another party's bytes are not taken over.
+        let mut others = memory.of("b").reserve(5).unwrap();
+        first.join(&mut others);
         drop(first);
+        assert_eq!(memory.taken(), 5);
+        drop(others);
         assert_eq!(memory.taken(), 0);
         let kept = memory.0.lock();
         assert!(kept.by_key.is_empty() && kept.by_module.is_empty());

@@ -44,6 +44,6 @@ mod write_timeout;
 
 pub use body_timeout::{BodyTooSlow, is_too_slow};
 pub use guard::{ForeignHeader, PageGuard, bearer};
-pub use kept_body::{KeptBody, KeptBodyError};
+pub use kept_body::{KeptBody, KeptBodyError, no_memory};
 pub use server::{Connection, serve, source};
 pub use settings::{BodyPace, Settings};

@@ -96,6 +96,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::File("host/mcp/src/serve/unread.rs"),
     ),
     (
+        "`tools/call` that MCP clients get refused before it is a call",
+        Proof::File("host/mcp/src/serve/refusals.rs"),
+    ),
+    (
         "saved Requests at addresses (`requests.http`)",
         Proof::File("host/runtime/src/remote_requests_tests.rs"),
     ),

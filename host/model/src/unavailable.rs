@@ -20,8 +20,8 @@ pub enum Unavailable {
 
     /// The queue before it is full.
     #[error(
-        "{waiting} requests wait for {endpoint} already, or half as many of this run's owner; raise its concurrent_requests if it can do more, or \
-         its waiting_requests"
+        "as many requests wait for {endpoint} as may: {waiting}, and half of them for one key; raise its \
+         concurrent_requests if it can do more, or its waiting_requests"
     )]
     QueueFull { endpoint: String, waiting: usize },
 

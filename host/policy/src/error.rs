@@ -65,8 +65,8 @@ pub enum CallError {
     KeptBytes { limit: u64 },
     /// The host keeps as much for all calls together as it may.
     #[error(
-        "calls and requests keep all of the host's memory that they may, which is {ceiling} bytes and a part of them for \
-         each caller; try again later"
+        "there is no memory of the host's left for the call: all calls and requests may keep {ceiling} bytes together, and \
+         one key seven eighths of them (modules.kept_bytes); try again later"
     )]
     HostFull { ceiling: u64 },
     /// A file, directory or connection could not be opened, and the call failed after that.

@@ -41,7 +41,9 @@ impl Service {
         let catalog = self.catalog();
         let refuse = async |arguments: &Value, reason: String| {
             let caller = caller(&self.rules(), metadata);
-            self.record_refusal(caller, &name, arguments, &reason).await;
+            self.refusals
+                .record(metadata.source, caller, &name, arguments, &reason)
+                .await;
             Err(RpcError::params(reason))
         };
         let Some(offered) = catalog.find(&name) else {

@@ -13,7 +13,8 @@
 //! they are listed) and `schema` (what of their schemas), `service` (methods), `call` with `approval`, `mask` and
 //! `result`, `seams` (what the program brings along), and `request` with `elicitation` (a saved Request that is
 //! called). Then who talks: `client_sender` (what a request says while it runs), `in_flight` (requests that can be
-//! cancelled), `work` (one in its task, several in a batch), `unread` (answers that clients have not read), `session` (a client that said `initialize`). Then how:
+//! cancelled), `work` (one in its task, several in a batch), `unread` (answers that clients have not read),
+//! `refusals` (rows for calls that no pipeline records), `session` (a client that said `initialize`). Then how:
 //! `stdio`, `http`.
 
 mod approval;
@@ -24,6 +25,7 @@ mod elicitation;
 mod http;
 mod in_flight;
 mod mask;
+mod refusals;
 mod request;
 mod result;
 mod revision;

@@ -4,6 +4,7 @@ use super::approval::ApprovalPrompts;
 use super::catalog::{Catalog, FolderRequest};
 use super::client_sender::ClientSender;
 use super::mask::Mask;
+use super::refusals::Refusals;
 use super::revision::{
     MODERN, ProtocolEra, RequestMetadata, SERVER_INFO_KEY, SUBSCRIPTION_KEY, level, server_info,
 };
@@ -18,9 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 use toolhold_admission::FairQueue;
-use toolhold_agent::calls::{CallEnd, CallRules, CallableTools, NewCall};
-use toolhold_protocol::failure::ToolFailure;
-use uuid::Uuid;
+use toolhold_agent::calls::{CallRules, CallableTools};
 
 /// How long a client may cache a list.
 const LIST_TTL_MS: u64 = 60_000;
@@ -54,6 +53,7 @@ pub struct Service {
     /// Slots for calls in progress, which sources and sessions share.
     pub(super) slots: Arc<CallSlotQueue>,
     pub(super) answers: UnreadAnswers,
+    pub(super) refusals: Refusals,
     /// Finds the tools that modules call.
     pub(super) tools: Arc<CallableTools>,
     allowed: Option<Vec<String>>,
@@ -75,6 +75,7 @@ impl Service {
         let answers = UnreadAnswers::new(&modules.kept());
         Self {
             modules,
+            refusals: Refusals::new(records.clone()),
             records,
             rules: RwLock::new(Arc::new(rules)),
             allowed,
@@ -119,7 +120,13 @@ impl Service {
 
     /// Records the call that an invalid message asks for, if its arguments were refused unread: in their place stand
     /// their size and digest.
-    pub(super) async fn note_refused(&self, message: &InvalidMessage, owner: &str, session: &str) {
+    pub(super) async fn note_refused(
+        &self,
+        message: &InvalidMessage,
+        source: IpAddr,
+        owner: &str,
+        session: &str,
+    ) {
         let Some(refused) = message.refused.as_deref() else {
             return;
         };
@@ -134,30 +141,9 @@ impl Service {
             ..RecordedCaller::default()
         };
         let unread = json!({"bytes": refused.argument_bytes, "sha256": refused.digest});
-        self.record_refusal(caller, &refused.tool, &unread, &message.reason)
+        self.refusals
+            .record(source, caller, &refused.tool, &unread, &message.reason)
             .await;
-    }
-
-    /// Records a call that is refused before the pipeline is asked.
-    pub(super) async fn record_refusal(
-        &self,
-        caller: RecordedCaller,
-        tool: &str,
-        arguments: &Value,
-        reason: &str,
-    ) {
-        let (recorder, id) = (self.records.of(caller), Uuid::now_v7().to_string());
-        let recording = recorder.begin(NewCall {
-            id: &id,
-            tool,
-            arguments,
-            may_be_repeated: true,
-        });
-        let recording = recording.await;
-        let failure = ToolFailure::correctable("arguments", reason);
-        if recording.ended(&CallEnd::refused(failure)).await.is_err() {
-            tracing::error!(tool, "a refused call is not in the audit log");
-        }
     }
 
     pub fn settings(&self) -> &Settings {

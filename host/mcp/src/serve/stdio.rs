@@ -5,7 +5,7 @@
 
 use super::client_sender::ClientSender;
 use super::in_flight::InFlightRequests;
-use super::revision::{self, not_initialized};
+use super::revision::{self, HERE, not_initialized};
 use super::service::Service;
 use super::session::ClientSession;
 use super::unread::{Outgoing, RequestMemory};
@@ -141,7 +141,7 @@ impl StdioClient {
 
     /// Blocks this thread, which is none of the runtime's: the row is written before the reply.
     fn note_refused(&self, message: &InvalidMessage) {
-        let noted = self.service.note_refused(message, "", &self.id);
+        let noted = self.service.note_refused(message, HERE, "", &self.id);
         self.runtime.block_on(noted);
     }
 

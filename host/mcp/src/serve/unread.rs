@@ -174,11 +174,8 @@ fn party(source: IpAddr) -> Arc<str> {
 
 /// Why a request is not worked on, for its client.
 pub fn no_memory(full: MemoryFull) -> String {
-    format!(
-        "nothing was done, because requests and calls take all of {} bytes of memory that they may, or that those of one \
-         client may (modules.kept_bytes); try again in a while",
-        full.ceiling
-    )
+    let why = toolhold_connections::no_memory(full);
+    format!("nothing was done with the request: {why}")
 }
 
 impl Outgoing {

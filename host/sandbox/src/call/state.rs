@@ -34,7 +34,7 @@ pub struct CallState {
     pub meter: Meter,
     pub gauge: Gauge,
     /// The host's memory of the last answer that the guest was given, until it surely has it: its own code finds the
-    /// place for it, and may take as long for that as the call does.
+    /// place for it, and may take as long for that as the call does. Its next host call, whichever, says that it has.
     answer: Option<KeptBytes>,
     pub logs: LogBook,
     pub(crate) denials: DenialLog,
@@ -108,19 +108,23 @@ impl CallState {
 }
 
 impl CallState {
-    /// The guest gets an answer, which is counted until it makes the next host call that gives one.
+    /// The guest gets an answer, which is counted until its next host call.
     pub fn answers(&mut self, kept: KeptBytes) {
         self.answer = Some(kept);
     }
 
-    /// The guest makes a host call, so it has the last answer.
-    pub fn answer_taken(&mut self) {
+    /// The state at the head of a host call, which every function that a guest may import asks for by this, by
+    /// [`WasiView::ctx`] or by [`WasiHttpView::http`]: the guest has the last answer, as it makes no host call while it
+    /// takes one.
+    pub fn entered(&mut self) -> &mut Self {
         self.answer = None;
+        self
     }
 }
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.entered();
         WasiCtxView {
             ctx: &mut self.wasi,
             table: &mut self.table,
@@ -130,6 +134,7 @@ impl WasiView for CallState {
 
 impl WasiHttpView for CallState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.entered();
         WasiHttpCtxView {
             hooks: &mut self.outbound,
             table: &mut self.table,

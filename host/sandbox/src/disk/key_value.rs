@@ -39,7 +39,7 @@ pub(crate) enum KeyValueError {
     Key,
     #[error("the namespace may hold {limit} bytes and {MAX_KEYS_PER_NAMESPACE} keys")]
     Quota { limit: u64 },
-    #[error("there is no room for what would be read")]
+    #[error("there is no room for it in the memory that the host may keep (kept_bytes)")]
     NoRoom,
     #[error("the host could not read or write it: {0}")]
     Io(#[from] io::Error),

@@ -46,7 +46,7 @@ fn preopens(linker: &mut Linker<CallState>) -> Result<()> {
     linker
         .instance("wasi:filesystem/preopens@0.2.12")?
         .func_wrap("get-directories", |mut store: Store<'_>, (): ()| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.revocation.check()?;
             let count = state.granted.directories.len();
             state.denials.directories_listed(count);
@@ -69,7 +69,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.read",
         |mut store: Store<'_>, (fd, length, offset): (Fd, u64, u64)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let read = HostDescriptor::read(&mut state.filesystem(), fd, length, offset).await;
                 if let Ok((bytes, _)) = &read {
@@ -83,7 +83,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.write",
         |mut store: Store<'_>, (fd, buffer, offset): (Fd, Vec<u8>, u64)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let at = fd.rep();
                 let length = buffer.len() as u64;
@@ -107,7 +107,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.set-size",
         |mut store: Store<'_>, (fd, size): (Fd, u64)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let at = fd.rep();
                 let Some(quota) = state.files.quota(&fd) else {
@@ -125,7 +125,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.read-via-stream",
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.revocation.check()?;
             let stream = answer(state.filesystem().read_via_stream(fd, offset))?;
             if let Ok(stream) = &stream {
@@ -144,7 +144,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.write-via-stream",
         |mut store: Store<'_>, (fd, offset): (Fd, u64)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.revocation.check()?;
             Ok((state.output(&fd, Place::At(offset))?,))
         },
@@ -152,7 +152,7 @@ fn bytes(linker: &mut Linker<CallState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.append-via-stream",
         |mut store: Store<'_>, (fd,): (Fd,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.revocation.check()?;
             Ok((state.output(&fd, Place::End)?,))
         },
@@ -173,7 +173,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
             DescriptorFlags,
         )| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let Some(permit) = state.files.permit() else {
                     state.gauge.refuse(RefusedResource::Descriptors);
@@ -229,7 +229,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.create-directory-at",
         |mut store: Store<'_>, (fd, path): (Fd, String)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let (at, asked) = (fd.rep(), path.clone());
                 if let Some((root, folder)) = state.place(&fd)? {
@@ -263,7 +263,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.symlink-at",
         |mut store: Store<'_>, (fd, from, to): (Fd, String, String)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let bytes = ENTRY_BYTES + from.len() as u64;
                 let Some(room) = state.may_add(&fd, bytes).await else {
@@ -281,7 +281,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         |mut store: Store<'_>,
          (fd, flags, from, target, to): (Fd, PathFlags, String, Fd, String)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 // A file with names in two directories would grow in both.
                 if state.differ(&fd, &target) {
@@ -304,7 +304,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.rename-at",
         |mut store: Store<'_>, (fd, from, target, to): (Fd, String, Fd, String)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 // What moves into a quota was not counted in it, and open files of it never would be.
                 if state.files.quota(&target).is_some() && state.differ(&fd, &target) {

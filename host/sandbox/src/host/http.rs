@@ -47,13 +47,13 @@ fn fields(types: &mut Http<'_>) -> Result<()> {
         "fields",
         ResourceType::host::<FieldMap>(),
         |mut store: Store<'_>, handle| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.http_memory.dropped(handle);
             HostFields::drop(&mut state.http(), Resource::new_own(handle))
         },
     )?;
     types.func_wrap("[constructor]fields", |mut store: Store<'_>, (): ()| {
-        let state = store.data_mut();
+        let state = store.data_mut().entered();
         let fields = HostFields::new(&mut state.http())?;
         state.made(&fields)?;
         Ok((fields,))
@@ -61,7 +61,7 @@ fn fields(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[static]fields.from-list",
         |mut store: Store<'_>, (entries,): (Vec<(String, Vec<u8>)>,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             let fields = answer(HostFields::from_list(&mut state.http(), entries))?;
             if let Ok(fields) = &fields {
                 state.made(fields)?;
@@ -72,7 +72,7 @@ fn fields(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]fields.clone",
         |mut store: Store<'_>, (of,): (Fields,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             let fields = HostFields::clone(&mut state.http(), of)?;
             state.made(&fields)?;
             Ok((fields,))
@@ -85,7 +85,7 @@ fn filled(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]fields.append",
         |mut store: Store<'_>, (fields, name, value): (Fields, String, Vec<u8>)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             let bytes = field_bytes(name.len(), value.len());
             state
                 .http_memory
@@ -97,7 +97,7 @@ fn filled(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]fields.set",
         |mut store: Store<'_>, (fields, name, values): (Fields, String, Vec<Vec<u8>>)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             let bytes = values
                 .iter()
                 .map(|value| field_bytes(name.len(), value.len()));
@@ -116,7 +116,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]outgoing-request.set-method",
         |mut store: Store<'_>, (request, method): (Resource<HostOutgoingRequest>, Method)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             if let Method::Other(method) = &method {
                 state.spent(method.len())?;
             }
@@ -126,7 +126,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]outgoing-request.set-path-with-query",
         |mut store: Store<'_>, (request, path): (Resource<HostOutgoingRequest>, Option<String>)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.spent(path.as_ref().map_or(0, String::len))?;
             Ok((state.http().set_path_with_query(request, path)?,))
         },
@@ -134,7 +134,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]outgoing-request.set-authority",
         |mut store: Store<'_>, (request, name): (Resource<HostOutgoingRequest>, Option<String>)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.spent(name.as_ref().map_or(0, String::len))?;
             Ok((state.http().set_authority(request, name)?,))
         },
@@ -142,7 +142,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]outgoing-request.body",
         |mut store: Store<'_>, (request,): (Resource<HostOutgoingRequest>,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.spent(BODY_MEMORY_BYTES)?;
             Ok((Requests::body(&mut state.http(), request)?,))
         },
@@ -150,7 +150,7 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "[method]outgoing-response.body",
         |mut store: Store<'_>, (response,): (Resource<HostOutgoingResponse>,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.spent(BODY_MEMORY_BYTES)?;
             Ok((Responses::body(&mut state.http(), response)?,))
         },
@@ -161,8 +161,8 @@ fn requests(types: &mut Http<'_>) -> Result<()> {
 fn failures(types: &mut Http<'_>) -> Result<()> {
     types.func_wrap(
         "http-error-code",
-        |store: Store<'_>, (failure,): (Resource<StreamFailure>,)| {
-            let failure = store.data().table.get(&failure)?;
+        |mut store: Store<'_>, (failure,): (Resource<StreamFailure>,)| {
+            let failure = store.data_mut().entered().table.get(&failure)?;
             let code = failure.downcast_ref::<ErrorCode>().cloned();
             Ok((code.or_else(|| failure.downcast_ref().and_then(body_code)),))
         },

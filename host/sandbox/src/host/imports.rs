@@ -93,7 +93,6 @@ impl CallState {
             self.denials.key_value();
             return Err(Denial::Denied);
         };
-        self.answer_taken();
         let kept = self.gauge.keep(0);
         let mut kept = kept.map_err(|full| Denial::Other(full.to_string()))?;
         let work = move || work(&space, &mut kept).map(|done| (done, kept));
@@ -133,7 +132,6 @@ impl secrets::Host for CallState {
 
 impl other_tools::Host for CallState {
     async fn call(&mut self, tool: String, arguments: String) -> Result<String, types::ToolError> {
-        self.answer_taken();
         let (other_tools, clock) = (self.other_tools.clone(), self.clock.clone());
         let called = match self.revocation.check() {
             Ok(()) => {

@@ -13,8 +13,8 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:io/error@0.2.12")?.func_wrap(
         "[method]error.to-debug-string",
-        |store: StoreContextMut<'_, CallState>, (error,): (Resource<Error>,)| {
-            let error = store.data().table.get(&error)?;
+        |mut store: StoreContextMut<'_, CallState>, (error,): (Resource<Error>,)| {
+            let error = store.data_mut().entered().table.get(&error)?;
             Ok((format!("{error:#}"),))
         },
     )?;

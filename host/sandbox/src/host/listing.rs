@@ -54,7 +54,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         ResourceType::host::<Listing>(),
         |mut store: Store<'_>, handle| {
             let listing = Resource::<Listing>::new_own(handle);
-            store.data_mut().table.delete(listing)?;
+            store.data_mut().entered().table.delete(listing)?;
             Ok(())
         },
     )?;
@@ -62,7 +62,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.read-directory",
         |mut store: Store<'_>, (fd,): (Resource<Descriptor>,)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let folder = match state.table.get(&fd)? {
                     Descriptor::Dir(folder) => folder.dir.clone(),
@@ -81,7 +81,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     types.func_wrap(
         "[method]directory-entry-stream.read-directory-entry",
         |mut store: Store<'_>, (listing,): (Resource<Listing>,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.revocation.check()?;
             let next = state.table.get_mut(&listing)?.entries.next();
             Ok((next.transpose(),))

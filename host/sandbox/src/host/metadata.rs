@@ -22,7 +22,7 @@ macro_rules! checked {
             concat!("[method]descriptor.", $name),
             |mut store: Store<'_>, (fd, $($argument,)*): (Fd, $($of,)*)| {
                 Box::new(async move {
-                    let state = store.data_mut();
+                    let state = store.data_mut().entered();
                     state.revocation.check()?;
                     $(
                         let at = fd.rep();
@@ -66,7 +66,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         "[method]descriptor.is-same-object",
         |mut store: Store<'_>, (one, other): (Fd, Fd)| {
             Box::new(async move {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 state.revocation.check()?;
                 let mut files = state.filesystem();
                 Ok((HostDescriptor::is_same_object(&mut files, one, other).await?,))

@@ -1,5 +1,7 @@
 //! Everything a component may import: `toolhold:module` and WASI, over the [`CallState`] of one call.
 
+#[cfg(test)]
+mod answer_tests;
 mod blocking;
 mod current_call;
 mod depth;
@@ -35,17 +37,26 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     refusing::add_to_linker(&mut linker)?;
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     http::add_to_linker(&mut linker)?;
-    bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
-    bindings::progress::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
-    bindings::key_value::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {
-        state
-    })?;
-    bindings::secrets::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| state)?;
-    bindings::other_tools::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {
-        state
-    })?;
-    bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, |state| {
-        state
-    })?;
+    bindings::log::add_to_linker::<CallState, HasSelf<CallState>>(&mut linker, CallState::entered)?;
+    bindings::progress::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::key_value::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::secrets::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::other_tools::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
     Ok(linker)
 }

@@ -15,7 +15,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.instance("wasi:random/random@0.2.12")?.func_wrap(
         "get-random-bytes",
         |mut store: Store<'_>, (length,): (u64,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.may_make(length)?;
             Ok((state.ctx().ctx.random().get_random_bytes(length)?,))
         },
@@ -23,7 +23,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.instance("wasi:random/insecure@0.2.12")?.func_wrap(
         "get-insecure-random-bytes",
         |mut store: Store<'_>, (length,): (u64,)| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             state.may_make(length)?;
             Ok((state.ctx().ctx.random().get_insecure_random_bytes(length)?,))
         },

@@ -20,7 +20,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     linker.instance("wasi:cli/environment@0.2.12")?.func_wrap(
         "get-environment",
         |mut store: Store<'_>, (): ()| {
-            let state = store.data_mut();
+            let state = store.data_mut().entered();
             let variables = state.cli().get_environment()?;
             state.denials.variables_listed(variables.len());
             Ok((variables,))
@@ -31,7 +31,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         .func_wrap(
             "create-tcp-socket",
             |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 let made = told(state.sockets().create_tcp_socket(family))?;
                 if let Err(ErrorCode::AccessDenied) = made {
                     state.denials.socket("a TCP socket");
@@ -45,7 +45,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
             "create-udp-socket",
             |mut store: Store<'_>, (family,): (IpAddressFamily,)| {
                 Box::new(async move {
-                    let state = store.data_mut();
+                    let state = store.data_mut().entered();
                     let made = told(state.sockets().create_udp_socket(family).await)?;
                     if let Err(ErrorCode::AccessDenied) = made {
                         state.denials.socket("a UDP socket");
@@ -59,7 +59,7 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         .func_wrap(
             "resolve-addresses",
             |mut store: Store<'_>, (network, name): (Resource<Network>, String)| {
-                let state = store.data_mut();
+                let state = store.data_mut().entered();
                 let asked = name.clone();
                 let resolved = told(state.sockets().resolve_addresses(network, name))?;
                 if let Err(ErrorCode::PermanentResolverFailure) = resolved {

@@ -140,6 +140,9 @@ const FUNCTIONS: &[(&str, &str, &[&str], &str)] = &[
 const IS_SAME_OBJECT: &str = "[method]descriptor.is-same-object";
 const GET_DIRECTORIES: &str = "get-directories";
 
+/// More than any of the functions keeps.
+const ANSWER_BYTES: u64 = 1 << 20;
+
 /// A parameter's component type, and the core values that are passed for it.
 fn parameter(kind: &str) -> (&'static str, &'static [&'static str]) {
     match kind {
@@ -379,10 +382,19 @@ async fn ends(
     if is_revoked {
         revocation.revoke();
     }
+    // As if the guest had been given it by another function.
+    let state = store.data_mut();
+    let answer = state.gauge.keep(ANSWER_BYTES).unwrap();
+    state.answers(answer);
     let function = instance
         .get_typed_func::<(), ()>(&mut store, export)
         .unwrap();
-    function.call_async(&mut store, ()).await
+    let ended = function.call_async(&mut store, ()).await;
+    assert!(
+        engine.kept().taken() < ANSWER_BYTES,
+        "{export}: a function that a guest calls shows that it has its last answer"
+    );
+    ended
 }
 
 #[tokio::test(flavor = "multi_thread")]

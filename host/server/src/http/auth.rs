@@ -93,9 +93,9 @@ impl FromRequestParts<App> for Client {
             let what = "more requests than this key may make in a minute";
             ApiError::too_many_in_a_minute(what, wait)
         })?;
-        parts
-            .extensions
-            .insert(KeyName(client.name.as_str().into()));
+        if let Some(name) = KeyName::of(&client.name) {
+            parts.extensions.insert(name);
+        }
         Ok(client)
     }
 }

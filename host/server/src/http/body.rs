@@ -10,7 +10,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_admission::{MemoryReservation, MemoryShare};
-use toolhold_connections::{KeptBody, KeptBodyError, source};
+use toolhold_connections::{KeptBody, KeptBodyError, no_memory, source};
 use toolhold_json::bounded;
 
 /// A JSON body.
@@ -47,16 +47,27 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
 
 /// The name of the key that a request came with, among the request's extensions once it is known.
 #[derive(Debug, Clone)]
-pub struct KeyName(pub Arc<str>);
+pub struct KeyName(Arc<str>);
 
-/// The memory that the process may keep for who sent a request: the share of its key, or of its address as long as no
-/// key is known.
+impl KeyName {
+    /// Absent where the server needs no keys: then who sends a request is told apart by address.
+    pub fn of(name: &str) -> Option<Self> {
+        (!name.is_empty()).then(|| Self(name.into()))
+    }
+}
+
+/// The memory that the process may keep for who sent a request: the share of its key, or of its address where there is
+/// no key.
 pub fn share(extensions: &Extensions, app: &App) -> MemoryShare {
     let kept = app.dispatcher.agents().registry().kept();
+    kept.of(party(extensions))
+}
+
+fn party(extensions: &Extensions) -> Arc<str> {
     match extensions.get::<KeyName>() {
-        Some(KeyName(name)) => kept.of(name.clone()),
+        Some(KeyName(name)) => name.clone(),
         // Names of keys contain no colon.
-        None => kept.of(format!("from:{}", source(extensions))),
+        None => format!("from:{}", source(extensions)).into(),
     }
 }
 
@@ -67,11 +78,14 @@ impl From<KeptBodyError> for ApiError {
                 Self::payload_too_large(format!("the body has more than {most} bytes"))
             }
             KeptBodyError::TooSlow => Self::too_slow(),
-            KeptBodyError::Full(full) => Self::unavailable(format!(
-                "requests and calls take all of {} bytes of memory that they may, or that those of one key may \
-                 (modules.kept_bytes); try again in a while",
-                full.ceiling
-            )),
+            KeptBodyError::Full(full) => {
+                let message = format!("the request was not read: {}", no_memory(full));
+                if full.is_for_ever() {
+                    Self::payload_too_large(message)
+                } else {
+                    Self::unavailable(message)
+                }
+            }
             KeptBodyError::BrokeOff(error) => Self::invalid(format!("the body broke off: {error}")),
         }
     }
@@ -108,4 +122,18 @@ pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_bodies_is_a_key_or_an_address_where_there_are_none() {
+        let mut extensions = Extensions::new();
+        assert_eq!(&*party(&extensions), "from:0.0.0.0");
+        assert!(KeyName::of("").is_none(), "a server without keys");
+        extensions.insert(KeyName::of("ada").unwrap());
+        assert_eq!(&*party(&extensions), "ada");
+    }
 }

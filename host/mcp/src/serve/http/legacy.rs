@@ -91,10 +91,11 @@ pub async fn batch(
             Ok(Message::Notification { method, params }) => notified(&held, &method, params),
             Ok(Message::Answer { id, outcome }) => held.session.answer(&id, outcome.ok()),
             Err(malformed) => {
-                let service = &endpoint.service;
-                service
-                    .note_refused(&malformed, OWNER, &held.session.id)
-                    .await;
+                let (source, session) = (source(&head.extensions), &held.session.id);
+                let noted = endpoint
+                    .service
+                    .note_refused(&malformed, source, OWNER, session);
+                noted.await;
                 batch.refused(malformed);
             }
         }

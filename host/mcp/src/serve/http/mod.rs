@@ -120,7 +120,12 @@ async fn read(
             HttpRejection::new(StatusCode::REQUEST_TIMEOUT, reason)
         }
         KeptBodyError::Full(full) => {
-            HttpRejection::new(StatusCode::SERVICE_UNAVAILABLE, no_memory(full))
+            let status = if full.is_for_ever() {
+                StatusCode::PAYLOAD_TOO_LARGE
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            HttpRejection::new(status, no_memory(full))
         }
         // The client does not read the reply to one that broke off.
         KeptBodyError::TooLong { .. } | KeptBodyError::BrokeOff(_) => too_long(),
@@ -143,10 +148,17 @@ async fn post(endpoint: &Arc<HttpEndpoint>, head: &Parts, body: &[u8]) -> Respon
             return legacy::batch(endpoint, head, messages, &memory).await;
         }
         Err(malformed) => {
-            let session = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
-            let session = session.unwrap_or(&endpoint.id);
-            let service = &endpoint.service;
-            service.note_refused(&malformed, OWNER, session).await;
+            // The header alone may say anything: the log has a session that there is, or none.
+            let named = head.headers.get(SESSION).and_then(|id| id.to_str().ok());
+            let held = named.and_then(|id| endpoint.sessions.find(id));
+            let session = held
+                .as_deref()
+                .map_or(&endpoint.id, |held| &held.session.id);
+            let source = source(&head.extensions);
+            let noted = endpoint
+                .service
+                .note_refused(&malformed, source, OWNER, session);
+            noted.await;
             return reply::json(StatusCode::BAD_REQUEST, malformed.reply());
         }
     };
