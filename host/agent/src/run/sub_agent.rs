@@ -106,14 +106,13 @@ async fn perform(
         Some(replayed) => StartingPoint::again(replayed, delegated.left.time),
         None => {
             let request = request(&delegated, parent)?;
-            let mut fetches = Vec::new();
-            let machine = driver.machine(request, &mut fetches).await;
-            // The parent's events, because a sub-agent that cannot be started has none.
-            for fetch in fetches {
-                let call = Some(delegated.call.id.clone());
-                let fetch = RequestFetch { call, ..fetch };
-                events.tell(EventKind::RequestFetched(fetch)).await;
-            }
+            let mut fetched = FetchesOfCall {
+                call: &delegated.call.id,
+                fetches: Vec::new(),
+                events,
+            };
+            let machine = driver.machine(request, &mut fetched.fetches).await;
+            fetched.tell().await;
             let machine = machine.map_err(not_started)?;
             (machine, StartingPoint::anew(delegated.left.time))
         }
@@ -129,6 +128,35 @@ async fn perform(
         .await
         .map(answer)
         .map_err(not_started)
+}
+
+/// What was fetched for the tools of a sub-agent. It is told in the parent's events, because a sub-agent that cannot be
+/// started has none; also where the call is stopped meanwhile.
+struct FetchesOfCall<'a> {
+    call: &'a str,
+    fetches: Vec<RequestFetch>,
+    events: &'a CallEventSender,
+}
+
+impl FetchesOfCall<'_> {
+    async fn tell(mut self) {
+        let events = self.take();
+        self.events.tell_all(events).await;
+    }
+
+    fn take(&mut self) -> Vec<EventKind> {
+        let call = || Some(self.call.to_owned());
+        let told = |fetch| EventKind::RequestFetched(RequestFetch { call: call(), ..fetch });
+        std::mem::take(&mut self.fetches).into_iter().map(told).collect()
+    }
+}
+
+impl Drop for FetchesOfCall<'_> {
+    fn drop(&mut self) {
+        for event in self.take() {
+            self.events.tell_if_room(event);
+        }
+    }
 }
 
 /// A call that a sub-agent answers.
