@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use toolhold_agent::{Activity as _, ResolvedModule, ToolCall, Toolbox};
 use toolhold_policy::tool_name;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 
@@ -66,6 +67,10 @@ impl<T: Toolbox> Toolbox for McpToolbox<T> {
             ))))),
             None => self.inner.module(name),
         }
+    }
+
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+        self.inner.take_fetch(name)
     }
 
     /// What a server's tool says depends on the server, whose state is its own: on the session with it.
