@@ -177,25 +177,27 @@ impl RemoteRequests {
             });
         }
         let began = Instant::now();
-        let (request, document) = if !fetched.took.contains_key(address)
-            && fetched.took.len() >= MAX_ADDRESSES
-        {
-            (Err(FetchError::TooMany), DocumentFetch::default())
-        } else {
-            let used = fetched.used();
-            let left = self.rules.budget.saturating_sub(fetched.spent());
-            let mut timed = TimedFetch {
-                fetched: &mut fetched,
-                address,
-                began,
-                document: DocumentFetch::default(),
-                is_over: false,
+        let (request, document) =
+            if !fetched.took.contains_key(address) && fetched.took.len() >= MAX_ADDRESSES {
+                (Err(FetchError::TooMany), DocumentFetch::default())
+            } else {
+                let used = fetched.used();
+                let left = self.rules.budget.saturating_sub(fetched.spent());
+                let mut timed = TimedFetch {
+                    fetched: &mut fetched,
+                    address,
+                    began,
+                    document: DocumentFetch::default(),
+                    is_over: false,
+                };
+                let found = self.fetch(address, left, &mut timed.document).await;
+                timed.is_over = true;
+                let document = std::mem::take(&mut timed.document);
+                (
+                    found.map_err(|error| self.late(error, left, used)),
+                    document,
+                )
             };
-            let found = self.fetch(address, left, &mut timed.document).await;
-            timed.is_over = true;
-            let document = std::mem::take(&mut timed.document);
-            (found.map_err(|error| self.late(error, left, used)), document)
-        };
         let request = request.map_err(|error| failed(address, &error));
         if fetched.took.contains_key(address) {
             let known = request.clone();
@@ -403,7 +405,9 @@ fn shown(address: &str) -> String {
     };
     let end = rest.find(['/', '\\']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
     format!("{scheme}://{host}{path}{hidden}{digest}")
 }
 

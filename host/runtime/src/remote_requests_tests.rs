@@ -24,7 +24,7 @@ fn server(body: &'static str) -> (String, Arc<AtomicUsize>) {
             let read = stream.read(&mut head).unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..read]).into_owned();
             let before = counted.fetch_add(1, Ordering::SeqCst);
-            let path = head.split(' ').nth(1).unwrap_or_default();
+            let path = head.split([' ', '?']).nth(1).unwrap_or_default();
             let whole = |body: &str| {
                 let length = body.len();
                 format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
@@ -416,9 +416,15 @@ async fn a_fetch_that_is_given_up_counts() {
 async fn keys_in_an_address_are_not_told() {
     let digest = sha256(REQUEST);
     for (address, expect) in [
-        ("https://ada:key@host/a?b=key".to_owned(), "https://host/a?…".to_owned()),
+        (
+            "https://ada:key@host/a?b=key".to_owned(),
+            "https://host/a?…".to_owned(),
+        ),
         ("http://ada@host".to_owned(), "http://host".to_owned()),
-        ("https://a@b:key@host\\a#key".to_owned(), "https://host\\a?…".to_owned()),
+        (
+            "https://a@b:key@host\\a#key".to_owned(),
+            "https://host\\a?…".to_owned(),
+        ),
         (
             format!("https://host:1/a@b?key=1@sha256:{digest}"),
             format!("https://host:1/a@b?…@sha256:{digest}"),
@@ -427,7 +433,10 @@ async fn keys_in_an_address_are_not_told() {
             format!("https://host/a@sha256:{digest}"),
             format!("https://host/a@sha256:{digest}"),
         ),
-        ("https://host?key=1@sha256:key".to_owned(), "https://host?…".to_owned()),
+        (
+            "https://host?key=1@sha256:key".to_owned(),
+            "https://host?…".to_owned(),
+        ),
     ] {
         assert_eq!(shown(&address), expect);
     }

@@ -140,20 +140,21 @@ struct FetchesOfCall<'a> {
 
 impl FetchesOfCall<'_> {
     async fn tell(mut self) {
-        let events = self.take();
-        self.events.tell_all(events).await;
+        while let Some(event) = self.next() {
+            self.events.tell(event).await;
+        }
     }
 
-    fn take(&mut self) -> Vec<EventKind> {
-        let call = || Some(self.call.to_owned());
-        let told = |fetch| EventKind::RequestFetched(RequestFetch { call: call(), ..fetch });
-        std::mem::take(&mut self.fetches).into_iter().map(told).collect()
+    fn next(&mut self) -> Option<EventKind> {
+        let fetch = (!self.fetches.is_empty()).then(|| self.fetches.remove(0))?;
+        let call = Some(self.call.to_owned());
+        Some(EventKind::RequestFetched(RequestFetch { call, ..fetch }))
     }
 }
 
 impl Drop for FetchesOfCall<'_> {
     fn drop(&mut self) {
-        for event in self.take() {
+        while let Some(event) = self.next() {
             self.events.tell_if_room(event);
         }
     }
@@ -320,5 +321,77 @@ fn answer(ended: SubAgentEnd) -> ToolResult {
         printed: Vec::new(),
         module: None,
         cached: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::bind::bind;
+    use crate::toolbox::{Activities, ResolvedModule, Toolbox};
+    use futures_util::future::BoxFuture;
+    use std::time::Duration;
+    use toolhold_protocol::context::Context;
+
+    /// Fetches for longer than anybody waits.
+    #[derive(Debug)]
+    struct Slow;
+
+    impl Toolbox for Slow {
+        fn tools(&self) -> Vec<Tool> {
+            Vec::new()
+        }
+
+        fn module<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+            Some(RequestFetch {
+                address: name.to_owned(),
+                call: None,
+                digest: None,
+                bytes: 0,
+                duration_ms: 20,
+                attempts: 1,
+                error: Some("given up".into()),
+            })
+        }
+
+        fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_being_fetched_when_a_call_is_stopped_is_told() {
+        let address = "https://agents.example.com/refund";
+        let tools = json!([{"type": "tool", "tool": {
+            "refund": {"type": "object", "properties": {"_module": {"const": address}}},
+        }}]);
+        let context = Context::new(Message::parse_all(&tools).unwrap()).unwrap();
+        let (events, mut told) = CallEventSender::channel(1);
+        let mut fetched = FetchesOfCall {
+            call: "call_1",
+            fetches: Vec::new(),
+            events: &events,
+        };
+        let activities = Activities::default();
+        let bound = bind(
+            &context,
+            Vec::new(),
+            &Slow,
+            &activities,
+            &mut fetched.fetches,
+        );
+        let bound = tokio::time::timeout(Duration::from_millis(20), bound);
+        assert!(bound.await.is_err());
+        drop(fetched);
+        let EventKind::RequestFetched(fetch) = told.try_recv().unwrap().kind else {
+            panic!("it is another event");
+        };
+        assert_eq!(fetch.address, address);
+        assert_eq!(fetch.call.as_deref(), Some("call_1"));
+        assert!(told.try_recv().is_err(), "it is told once");
     }
 }
