@@ -1,6 +1,5 @@
 //! docs/protocol.md, 6.1: what was fetched for a run's tools is in its record.
 
-use super::support::events::kept;
 use super::support::{Script, driver, json_of, request, rest};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -62,13 +61,13 @@ async fn a_run_that_ends_at_once_has_its_fetches_before_its_end() {
     request
         .context
         .push(Message::user("Refund it. ".repeat(5_000)));
-    request.settings.window.tokens = Some(1_000);
+    request.settings.window.max_prompt = Some(1_000);
     let driver = Driver {
         toolbox: Arc::new(Web),
         ..driver(&Script::new([]), Activities::default())
     };
     let run = driver.start(request, Box::new(NoJournal)).await.unwrap();
-    let events = kept(&rest(run).await);
+    let events = rest(run).await;
     let said: Vec<Value> = events.iter().map(json_of).collect();
     let names: Vec<_> = said.iter().map(|it| it["event"].as_str()).collect();
     assert_eq!(

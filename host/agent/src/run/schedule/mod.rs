@@ -615,12 +615,13 @@ mod tests {
         appending(&mut schedule, "hopeless", "†s.nothing", inbox());
         passing(&mut schedule, "next", "†inbox.next", "†s.next");
         assert!(schedule.unblock(&data).is_empty());
-        // It waits for a third that waits for nobody, and is refused before it.
-        assert!(!schedule.pass_appending(&data) || schedule.unblock(&data).is_empty());
-        while schedule.pass_appending(&data) {}
+        // It passes two of them in one go. The third waits for nobody, and is refused first.
+        assert!(schedule.pass_appending(&data));
+        assert!(schedule.unblock(&data).is_empty());
+        assert!(!schedule.pass_appending(&data));
         let ended = schedule.give_up(&data);
         assert_eq!(ended.len(), 1, "{ended:?}");
-        assert!(ended[0].0 == 2 && ended[0].1.contains("†s.nothing"));
+        assert!(ended[0].0 == 2 && ended[0].1.starts_with("it could not run"));
         schedule.done(2, &[]);
         assert_eq!(schedule.unblock(&data), [3]);
         write(&mut data, "†s.next");
@@ -643,7 +644,7 @@ mod tests {
         assert!(!schedule.pass_appending(&data), "nothing waits for another");
         let ended = schedule.give_up(&data);
         assert_eq!(ended.len(), 1, "{ended:?}");
-        assert!(ended[0].0 == 1 && ended[0].1.contains("†s.nothing"));
+        assert!(ended[0].0 == 1 && ended[0].1.starts_with("it could not run"));
         schedule.done(1, &[]);
         assert_eq!(schedule.unblock(&data), [2]);
         write(&mut data, "†rules.late");
@@ -669,8 +670,8 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_calls_that_may_append_are_passed_in_time() {
-        const MANY: usize = 500;
+    fn many_calls_that_may_append_are_passed_in_time() {
+        const MANY: usize = 100;
         let mut data = Data::default();
         write(&mut data, "†inbox.next");
         let mut schedule = Schedule::default();
