@@ -1,7 +1,9 @@
 //! What an author is told of a crash, and of where a call's time went.
 
 use serde_json::{Value, json};
+use support::endpoint::{Endpoint, Scenario};
 use support::host::{Finished, Host};
+use support::transcript::{Transcript, answers, calls};
 use toolhold_hostile::components::{CRASHING, debug_bombs, with_debug_information};
 
 /// `hot` computes in a loop, and `cold` calls it and computes little itself; `crash` ends with a trap after it, and `spin`
@@ -140,13 +142,38 @@ fn a_crash_names_lines_where_an_author_works() {
     let crashing = wat::parse_str(CRASHING).expect("it is valid");
     let without = crashed(&host(&crashing, ""));
     assert!(!without.stderr.contains("a.c"), "{without:?}");
-    for (what, sections) in debug_bombs() {
-        let small = sections.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < 1_000;
-        if !small {
-            continue;
-        }
-        let bytes = with_debug_information(&crashing, &sections).expect("it has a module");
+    for (what, bytes) in with_lines() {
         let done = crashed(&host(&bytes, ""));
         assert!(done.stderr.contains("at ? (a.c:3)"), "{what}: {done:?}");
     }
+}
+
+/// Components that crash at line 3 of a.c, as they say.
+fn with_lines() -> Vec<(&'static str, Vec<u8>)> {
+    let crashing = wat::parse_str(CRASHING).expect("it is valid");
+    let mut bombs = debug_bombs();
+    bombs.retain(|(_, sections)| {
+        let bytes = sections.iter().map(|(_, bytes)| bytes.len());
+        bytes.sum::<usize>() < 1_000
+    });
+    let with = |sections| with_debug_information(&crashing, sections).expect("it has a module");
+    bombs
+        .iter()
+        .map(|(what, sections)| (*what, with(sections)))
+        .collect()
+}
+
+/// A model has no use for lines, and each crash of a hostile module would start a process.
+#[test]
+fn a_crash_in_a_run_names_no_lines() {
+    let (_, bytes) = with_lines().into_iter().next().expect("there is one");
+    let host = host(&bytes, "");
+    let endpoint = Endpoint::start(Scenario::new([
+        calls([("m.boom", json!({}))]),
+        answers("It crashed."),
+    ]));
+    let run = Transcript::of(&host, &endpoint, &["run", "Crash."]);
+    let failure = run.failure("m.boom");
+    assert_eq!(failure["kind"], "trap", "{failure}");
+    assert!(!failure.to_string().contains("a.c"), "{failure}");
 }

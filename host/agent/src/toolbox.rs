@@ -40,8 +40,8 @@ pub trait Toolbox: Send + Sync + Debug {
     /// There is no such module, in words that say what there is.
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
 
-    /// What [`Self::module`] fetched for this name, or could not fetch: told once, to whoever asked first. By default
-    /// nothing is fetched.
+    /// What [`Self::module`] fetched for this name, or could not fetch, or was dropped while it fetched: told once, to
+    /// whoever asked first. By default nothing is fetched.
     fn take_fetch(&self, _name: &str) -> Option<RequestFetch> {
         None
     }

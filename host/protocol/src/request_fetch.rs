@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 /// One fetch of a saved Request, as the record has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestFetch {
-    /// As the tool message names it.
+    /// As the tool message names it, but for a user's name and password, and for a query.
     pub address: String,
     /// The call whose sub-agent has the tool. Absent: the run itself has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

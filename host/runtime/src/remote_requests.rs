@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
@@ -69,7 +69,12 @@ pub(crate) struct FetchedRequests {
     by_address: BTreeMap<String, Result<SavedRequest, String>>,
     /// How long each address took, also where the fetch was given up.
     took: BTreeMap<String, Duration>,
+    /// Where a fetch goes that is dropped in the middle: nobody waits for what it came to.
+    given_up: UntoldFetches,
 }
+
+/// Fetches that are in no record yet, by their whole addresses.
+pub(crate) type UntoldFetches = Arc<std::sync::Mutex<Vec<(String, RequestFetch)>>>;
 
 /// What an address came to.
 #[derive(Debug)]
@@ -108,6 +113,8 @@ enum FetchError {
         budget_ms: u128,
         used: String,
     },
+    #[error("given up after {after_ms} ms: the call that needs it was stopped or ran out of time")]
+    GivenUp { after_ms: u128 },
     #[error("the host cannot fetch: {0}")]
     SetUp(String),
     #[error(
@@ -169,40 +176,34 @@ impl RemoteRequests {
                 fetch: None,
             });
         }
-        let (began, mut document) = (Instant::now(), DocumentFetch::default());
-        let request = if !fetched.took.contains_key(address) && fetched.took.len() >= MAX_ADDRESSES
-        {
-            Err(FetchError::TooMany)
-        } else {
-            let used = fetched.used();
-            let left = self.rules.budget.saturating_sub(fetched.spent());
-            let _timed = TimedFetch {
-                fetched: &mut fetched,
-                address,
-                began,
+        let began = Instant::now();
+        let (request, document) =
+            if !fetched.took.contains_key(address) && fetched.took.len() >= MAX_ADDRESSES {
+                (Err(FetchError::TooMany), DocumentFetch::default())
+            } else {
+                let used = fetched.used();
+                let left = self.rules.budget.saturating_sub(fetched.spent());
+                let mut timed = TimedFetch {
+                    fetched: &mut fetched,
+                    address,
+                    began,
+                    document: DocumentFetch::default(),
+                    is_over: false,
+                };
+                let found = self.fetch(address, left, &mut timed.document).await;
+                timed.is_over = true;
+                let document = std::mem::take(&mut timed.document);
+                (
+                    found.map_err(|error| self.late(error, left, used)),
+                    document,
+                )
             };
-            let found = self.fetch(address, left, &mut document).await;
-            found.map_err(|error| self.late(error, left, used))
-        };
-        let request = request.map_err(|error| format!("the saved Request at {address:?}: {error}"));
+        let request = request.map_err(|error| failed(address, &error));
         if fetched.took.contains_key(address) {
             let known = request.clone();
             fetched.by_address.insert(address.to_owned(), known);
         }
-        let fetch = RequestFetch {
-            address: address.to_owned(),
-            call: None,
-            digest: document.digest,
-            bytes: document.bytes as u64,
-            duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            attempts: document.attempts,
-            error: request.as_ref().err().cloned(),
-        };
-        // A run that cannot begin has no record.
-        match &fetch.error {
-            Some(_) => tracing::warn!(?fetch, "a saved Request was not fetched"),
-            None => tracing::info!(?fetch, "a saved Request was fetched"),
-        }
+        let fetch = document.told(address, began, request.as_ref().err().cloned());
         Some(FoundRequest {
             request,
             fetch: Some(fetch),
@@ -302,6 +303,14 @@ impl RemoteRequests {
 }
 
 impl FetchedRequests {
+    /// Leaves fetches that are dropped there.
+    pub fn leaving(given_up: UntoldFetches) -> Self {
+        Self {
+            given_up,
+            ..Self::default()
+        }
+    }
+
     fn spent(&self) -> Duration {
         self.took.values().sum()
     }
@@ -317,7 +326,7 @@ impl FetchedRequests {
         let named: Vec<_> = took
             .iter()
             .take(MAX_NAMED)
-            .map(|(address, took)| format!("{address} took {} ms", took.as_millis()))
+            .map(|(address, took)| format!("{} took {} ms", shown(address), took.as_millis()))
             .collect();
         match named.as_slice() {
             [] => String::new(),
@@ -326,22 +335,80 @@ impl FetchedRequests {
     }
 }
 
-/// Counts the time of a fetch, also of one that is given up in the middle.
+impl DocumentFetch {
+    /// What the record and the log say of it: a run that cannot begin has no record.
+    fn told(self, address: &str, began: Instant, error: Option<String>) -> RequestFetch {
+        let fetch = RequestFetch {
+            address: shown(address),
+            call: None,
+            digest: self.digest,
+            bytes: self.bytes as u64,
+            duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            attempts: self.attempts,
+            error,
+        };
+        match &fetch.error {
+            Some(_) => tracing::warn!(?fetch, "a saved Request was not fetched"),
+            None => tracing::info!(?fetch, "a saved Request was fetched"),
+        }
+        fetch
+    }
+}
+
+/// A fetch under way. Its time counts and it is told also where it is dropped in the middle.
 struct TimedFetch<'a> {
     fetched: &'a mut FetchedRequests,
     address: &'a str,
     began: Instant,
+    document: DocumentFetch,
+    is_over: bool,
 }
 
 impl Drop for TimedFetch<'_> {
     fn drop(&mut self) {
-        let took = self
-            .fetched
-            .took
-            .entry(self.address.to_owned())
-            .or_default();
+        let address = self.address;
+        let took = self.fetched.took.entry(address.to_owned()).or_default();
         *took += self.began.elapsed();
+        if self.is_over {
+            return;
+        }
+        let error = FetchError::GivenUp {
+            after_ms: self.began.elapsed().as_millis(),
+        };
+        let document = std::mem::take(&mut self.document);
+        let fetch = document.told(address, self.began, Some(failed(address, &error)));
+        let mut given_up = self
+            .fetched
+            .given_up
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        given_up.push((address.to_owned(), fetch));
     }
+}
+
+fn failed(address: &str, error: &FetchError) -> String {
+    format!("the saved Request at {:?}: {error}", shown(address))
+}
+
+/// An address as it may stand in logs, in the record and in what others are told: without the name and the password of a
+/// user, and without a query, which may be a key as well.
+fn shown(address: &str) -> String {
+    let pinned = address.rsplit_once("@sha256:");
+    let (plain, digest) = match pinned.filter(|(_, digest)| is_digest(digest)) {
+        Some((plain, digest)) => (plain, format!("@sha256:{digest}")),
+        None => (address, String::new()),
+    };
+    let (scheme, rest) = plain.split_once("://").unwrap_or(("", plain));
+    let (rest, hidden) = match rest.find(['?', '#']) {
+        Some(end) => (&rest[..end], "?…"),
+        None => (rest, ""),
+    };
+    let end = rest.find(['/', '\\']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}{hidden}{digest}")
 }
 
 fn is_digest(text: &str) -> bool {

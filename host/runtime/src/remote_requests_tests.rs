@@ -24,7 +24,7 @@ fn server(body: &'static str) -> (String, Arc<AtomicUsize>) {
             let read = stream.read(&mut head).unwrap_or(0);
             let head = String::from_utf8_lossy(&head[..read]).into_owned();
             let before = counted.fetch_add(1, Ordering::SeqCst);
-            let path = head.split(' ').nth(1).unwrap_or_default();
+            let path = head.split([' ', '?']).nth(1).unwrap_or_default();
             let whole = |body: &str| {
                 let length = body.len();
                 format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}")
@@ -396,6 +396,63 @@ async fn a_fetch_that_is_given_up_counts() {
     let fetched = fetched.into_inner();
     assert!(fetched.spent() >= Duration::from_millis(90), "{fetched:?}");
     assert!(fetched.by_address.is_empty());
+    // It is in the record and the log all the same.
+    let given_up = fetched.given_up.lock().unwrap();
+    let [(address, fetch)] = given_up.as_slice() else {
+        panic!("{given_up:?}");
+    };
+    assert_eq!((address, &fetch.address), (&slow, &slow));
+    assert_eq!((fetch.attempts, &fetch.digest), (1, &None));
+    assert!(fetch.duration_ms >= 90, "{fetch:?}");
+    let error = fetch.error.as_deref().unwrap_or_default();
+    assert!(
+        error.contains(&slow) && error.contains("given up after "),
+        "{error}"
+    );
+}
+
+/// Addresses stand in logs, in the audit log and in errors that others read.
+#[tokio::test]
+async fn keys_in_an_address_are_not_told() {
+    let digest = sha256(REQUEST);
+    for (address, expect) in [
+        (
+            "https://ada:key@host/a?b=key".to_owned(),
+            "https://host/a?…".to_owned(),
+        ),
+        ("http://ada@host".to_owned(), "http://host".to_owned()),
+        (
+            "https://a@b:key@host\\a#key".to_owned(),
+            "https://host\\a?…".to_owned(),
+        ),
+        (
+            format!("https://host:1/a@b?key=1@sha256:{digest}"),
+            format!("https://host:1/a@b?…@sha256:{digest}"),
+        ),
+        (
+            format!("https://host/a@sha256:{digest}"),
+            format!("https://host/a@sha256:{digest}"),
+        ),
+        (
+            "https://host?key=1@sha256:key".to_owned(),
+            "https://host?…".to_owned(),
+        ),
+    ] {
+        assert_eq!(shown(&address), expect);
+    }
+    let (origin, count) = server(REQUEST);
+    let remote = within(&origin, Duration::from_millis(300));
+    let fetched = Mutex::default();
+    let signed = format!("{origin}/team/refund?signature=s3cret");
+    let with_key = signed.replace("http://", "http://ada:s3cret@");
+    let drip = format!("{origin}/team/drip?s3cret");
+    let late = format!("{origin}/team/refund");
+    for address in [&signed, &with_key, &drip, &late] {
+        let found = remote.find(address, &fetched).await.unwrap();
+        let told = format!("{:?} {:?}", found.fetch, found.request.err());
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 2, "the query is sent");
 }
 
 #[tokio::test]

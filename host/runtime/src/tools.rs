@@ -1,7 +1,7 @@
 //! The bridge: implements the loop's [`Toolbox`] with the sandbox's [`Registry`] and the requests folder.
 
 use crate::components::{Components, Sources, ends_in};
-use crate::remote_requests::{FetchedRequests, RemoteRequests};
+use crate::remote_requests::{FetchedRequests, RemoteRequests, UntoldFetches};
 use crate::requests::Requests;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -38,8 +38,8 @@ pub struct SandboxTools {
     requests: Requests,
     remote: RemoteRequests,
     fetched: Mutex<FetchedRequests>,
-    /// What nobody has taken for a record yet.
-    fetches: std::sync::Mutex<Vec<RequestFetch>>,
+    /// What nobody has taken for a record yet, by the names that it was fetched for.
+    fetches: UntoldFetches,
     /// Tool names, or module names for all tools of a module. Absent: everything.
     allowed: Option<Vec<String>>,
     tenant: String,
@@ -52,12 +52,13 @@ pub struct SandboxTools {
 impl SandboxTools {
     /// All tools that `registry` has when a run begins, by name alone, without an owner.
     pub fn new(registry: Registry) -> Self {
+        let fetches = UntoldFetches::default();
         Self {
             components: Components::new(registry, Sources::default()),
             requests: Requests::default(),
             remote: RemoteRequests::default(),
-            fetched: Mutex::default(),
-            fetches: std::sync::Mutex::default(),
+            fetched: Mutex::new(FetchedRequests::leaving(fetches.clone())),
+            fetches,
             allowed: None,
             tenant: String::new(),
             session: String::new(),
@@ -312,7 +313,7 @@ impl Toolbox for SandboxTools {
         Box::pin(async move {
             if let Some(found) = self.remote.find(name, &self.fetched).await {
                 let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
-                fetches.extend(found.fetch);
+                fetches.extend(found.fetch.map(|fetch| (name.to_owned(), fetch)));
                 return Ok(ResolvedModule::Request(Box::new(found.request?)));
             }
             if let Some(reason) = no_address(name) {
@@ -339,8 +340,8 @@ impl Toolbox for SandboxTools {
 
     fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
         let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = fetches.iter().position(|fetch| fetch.address == name)?;
-        Some(fetches.swap_remove(at))
+        let at = fetches.iter().position(|(address, _)| address == name)?;
+        Some(fetches.swap_remove(at).1)
     }
 
     fn result_depends_on(&self, call: &ToolCall) -> Option<Value> {

@@ -69,6 +69,19 @@ pub async fn bind(
     Ok((bound, warnings))
 }
 
+/// Passes on what was fetched for a name when it is dropped: also where nobody waits for it any more.
+struct ToldFetch<'a> {
+    toolbox: &'a dyn Toolbox,
+    name: &'a str,
+    fetches: &'a mut Vec<RequestFetch>,
+}
+
+impl Drop for ToldFetch<'_> {
+    fn drop(&mut self) {
+        self.fetches.extend(self.toolbox.take_fetch(self.name));
+    }
+}
+
 async fn runner(
     mut tool: Tool,
     toolbox: &dyn Toolbox,
@@ -106,8 +119,13 @@ async fn runner(
         }
         Execution::Module(name) if name == ANONYMOUS => Runner::CleanRoom,
         Execution::Module(name) => {
+            let told = ToldFetch {
+                toolbox,
+                name,
+                fetches,
+            };
             let module = toolbox.module(name).await;
-            fetches.extend(toolbox.take_fetch(name));
+            drop(told);
             let module = module.map_err(|reason| failed(&tool, reason))?;
             match module {
                 ResolvedModule::Tool(own) => {

@@ -106,14 +106,13 @@ async fn perform(
         Some(replayed) => StartingPoint::again(replayed, delegated.left.time),
         None => {
             let request = request(&delegated, parent)?;
-            let mut fetches = Vec::new();
-            let machine = driver.machine(request, &mut fetches).await;
-            // The parent's events, because a sub-agent that cannot be started has none.
-            for fetch in fetches {
-                let call = Some(delegated.call.id.clone());
-                let fetch = RequestFetch { call, ..fetch };
-                events.tell(EventKind::RequestFetched(fetch)).await;
-            }
+            let mut fetched = FetchesOfCall {
+                call: &delegated.call.id,
+                fetches: Vec::new(),
+                events,
+            };
+            let machine = driver.machine(request, &mut fetched.fetches).await;
+            fetched.tell().await;
             let machine = machine.map_err(not_started)?;
             (machine, StartingPoint::anew(delegated.left.time))
         }
@@ -129,6 +128,36 @@ async fn perform(
         .await
         .map(answer)
         .map_err(not_started)
+}
+
+/// What was fetched for the tools of a sub-agent. It is told in the parent's events, because a sub-agent that cannot be
+/// started has none; also where the call is stopped meanwhile.
+struct FetchesOfCall<'a> {
+    call: &'a str,
+    fetches: Vec<RequestFetch>,
+    events: &'a CallEventSender,
+}
+
+impl FetchesOfCall<'_> {
+    async fn tell(mut self) {
+        while let Some(event) = self.next() {
+            self.events.tell(event).await;
+        }
+    }
+
+    fn next(&mut self) -> Option<EventKind> {
+        let fetch = (!self.fetches.is_empty()).then(|| self.fetches.remove(0))?;
+        let call = Some(self.call.to_owned());
+        Some(EventKind::RequestFetched(RequestFetch { call, ..fetch }))
+    }
+}
+
+impl Drop for FetchesOfCall<'_> {
+    fn drop(&mut self) {
+        while let Some(event) = self.next() {
+            self.events.tell_if_room(event);
+        }
+    }
 }
 
 /// A call that a sub-agent answers.
@@ -292,5 +321,77 @@ fn answer(ended: SubAgentEnd) -> ToolResult {
         printed: Vec::new(),
         module: None,
         cached: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::bind::bind;
+    use crate::toolbox::{Activities, ResolvedModule, Toolbox};
+    use futures_util::future::BoxFuture;
+    use std::time::Duration;
+    use toolhold_protocol::context::Context;
+
+    /// Fetches for longer than anybody waits.
+    #[derive(Debug)]
+    struct Slow;
+
+    impl Toolbox for Slow {
+        fn tools(&self) -> Vec<Tool> {
+            Vec::new()
+        }
+
+        fn module<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+            Some(RequestFetch {
+                address: name.to_owned(),
+                call: None,
+                digest: None,
+                bytes: 0,
+                duration_ms: 20,
+                attempts: 1,
+                error: Some("given up".into()),
+            })
+        }
+
+        fn call<'a>(&'a self, _: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_being_fetched_when_a_call_is_stopped_is_told() {
+        let address = "https://agents.example.com/refund";
+        let tools = json!([{"type": "tool", "tool": {
+            "refund": {"type": "object", "properties": {"_module": {"const": address}}},
+        }}]);
+        let context = Context::new(Message::parse_all(&tools).unwrap()).unwrap();
+        let (events, mut told) = CallEventSender::channel(1);
+        let mut fetched = FetchesOfCall {
+            call: "call_1",
+            fetches: Vec::new(),
+            events: &events,
+        };
+        let activities = Activities::default();
+        let bound = bind(
+            &context,
+            Vec::new(),
+            &Slow,
+            &activities,
+            &mut fetched.fetches,
+        );
+        let bound = tokio::time::timeout(Duration::from_millis(20), bound);
+        assert!(bound.await.is_err());
+        drop(fetched);
+        let EventKind::RequestFetched(fetch) = told.try_recv().unwrap().kind else {
+            panic!("it is another event");
+        };
+        assert_eq!(fetch.address, address);
+        assert_eq!(fetch.call.as_deref(), Some("call_1"));
+        assert!(told.try_recv().is_err(), "it is told once");
     }
 }

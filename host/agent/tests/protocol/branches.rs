@@ -403,3 +403,43 @@ fn a_call_that_may_append_waits_for_a_later_one_that_reads_the_same_kind() {
         json!({"next": "inbox.ada", "ada": 1})
     );
 }
+
+/// docs/protocol.md, 5.5: of two calls that read what an earlier one may append, only that one goes before it for which it
+/// waits itself.
+#[test]
+fn a_reader_does_not_pass_a_call_that_may_append_because_another_does() {
+    let fixture: Value = serde_json::from_str(include_str!(
+        "../../../../tests/fixtures/protocol/appended.json"
+    ))
+    .unwrap();
+    let mut context = fixture["context"].clone();
+    context[0]["data"] = json!({"next": "inbox.ada", "ada": "old"});
+    let read = json!({"_tool": "echo", "v": "†inbox.ada"});
+    let replies = [
+        calls(json!([
+            {"_tool": "pick", "to": "†rules.next.v"},
+            read.clone(),
+            {"_tool": "echo", "v": "†inbox.next", "_outputPath": "†rules.next"},
+        ])),
+        output("filed"),
+    ];
+    let done = Play::new(&context, replies).run().unwrap();
+    let results: Vec<_> = done.outcomes().into_iter().map(|(_, it)| it).collect();
+    assert_eq!(
+        results,
+        [
+            Ok(json!(1)),
+            Ok(json!({"v": 1})),
+            Ok(json!({"v": "inbox.ada"}))
+        ]
+    );
+    // Nobody writes what it waits for: it is refused, and what waited for it is made.
+    let replies = [
+        calls(json!([{"_tool": "pick", "to": "†rules.never"}, read])),
+        output("filed"),
+    ];
+    let done = Play::new(&context, replies).run().unwrap();
+    let results = done.outcomes();
+    assert_eq!(results[0].1.as_ref().unwrap_err().kind, "blocked");
+    assert_eq!(results[1].1, Ok(json!({"v": "old"})));
+}

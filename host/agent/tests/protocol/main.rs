@@ -15,6 +15,7 @@ mod costs;
 mod council;
 mod fallback;
 mod fallback_causes;
+mod fetches;
 mod instances;
 mod leaks;
 mod messages;

@@ -4,6 +4,8 @@
 //! Unknown keys are errors: in a host for hostile code a misspelt limit must not silently be no limit. Of a file
 //! that was found and is not trusted, only what cannot harm holds.
 
+#[cfg(test)]
+mod author_tests;
 mod files;
 mod flags;
 mod found;

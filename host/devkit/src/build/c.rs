@@ -89,7 +89,8 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         .and_then(|()| core_module::keep_names(&core))
         .and_then(|whole| {
             wasi::publish(job, &core)?;
-            debug_info::keep(job, &whole)
+            let kept = debug_info::keep(&job.manifest.component, job.toolchains, &whole);
+            kept.map_or(Ok(()), |failed| job.log.note(&failed))
         });
     // A leftover; the build's own error is more useful than this one's.
     let _ = fs::remove_file(&core);

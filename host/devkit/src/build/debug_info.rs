@@ -9,24 +9,25 @@ use toolhold_files::replace;
 use toolhold_policy::Digest;
 use toolhold_sandbox::debug_file;
 
-use super::{BuildError, Job};
-
 /// Most builds whose debug information is kept: that of the oldest makes room.
 const MAX_KEPT: usize = 64;
 
-/// Keeps `core`, the core module of the job's published component, as it was with its debug information.
-pub fn keep(job: &Job<'_>, core: &[u8]) -> Result<(), BuildError> {
-    let component = &job.manifest.component;
-    let bytes = fs::read(component).map_err(BuildError::io("read", component))?;
-    let file = debug_file(job.toolchains, &Digest::of(&bytes));
-    // The component is built all the same.
-    match write(&file, core) {
-        Ok(()) => Ok(()),
-        Err(error) => job.log.note(&format!(
-            "crashes will name no lines: {}: {error}",
-            file.display()
-        )),
-    }
+/// Keeps `core`, the core module of the published `component`, as it was with its debug information. Returns what the
+/// author is told where that fails: the component is built all the same.
+pub fn keep(component: &Path, toolchains: &Path, core: &[u8]) -> Option<String> {
+    let kept = match fs::read(component) {
+        Ok(bytes) => {
+            let file = debug_file(toolchains, &Digest::of(&bytes));
+            write(&file, core).map_err(|error| (file, error))
+        }
+        // Another build, or a watcher, replaces it.
+        Err(error) => Err((component.to_owned(), error)),
+    };
+    let (path, error) = kept.err()?;
+    Some(format!(
+        "crashes will name no lines: {}: {error}",
+        path.display()
+    ))
 }
 
 fn write(file: &Path, content: &[u8]) -> io::Result<()> {
@@ -40,7 +41,12 @@ fn make_room(folder: &Path) -> io::Result<()> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        kept.push((entry.metadata()?.modified()?, entry.path()));
+        match entry.metadata() {
+            Ok(metadata) => kept.push((metadata.modified()?, entry.path())),
+            // Another build removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
     kept.sort();
     let too_many = kept.len().saturating_sub(MAX_KEPT);
@@ -58,6 +64,24 @@ fn make_room(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn what_cannot_be_kept_is_said_and_the_component_is_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let (component, toolchains) = (folder.path().join("a.wasm"), folder.path().join("t"));
+        let gone = keep(&component, &toolchains, b"core").unwrap();
+        assert!(
+            gone.starts_with("crashes will name no lines: ") && gone.contains("a.wasm"),
+            "{gone}"
+        );
+        fs::write(&component, b"component").unwrap();
+        assert_eq!(keep(&component, &toolchains, b"core"), None);
+        let file = debug_file(&toolchains, &Digest::of(b"component"));
+        assert_eq!(fs::read(file).unwrap(), b"core");
+        fs::write(folder.path().join("no folder"), b"").unwrap();
+        let denied = keep(&component, &folder.path().join("no folder"), b"core");
+        assert!(denied.is_some());
+    }
 
     #[test]
     fn the_oldest_makes_room() {

@@ -14,8 +14,10 @@ const MAX_FUNCTIONS: usize = 4;
 const MAX_TRACED: usize = 10;
 /// Characters of a file's path.
 const MAX_FILE: usize = 100;
-/// Characters of the whole reason.
-const MAX_REASON: usize = 2_000;
+/// Characters of the whole reason: a model reads it.
+const MAX_REASON: usize = 1_000;
+/// Characters of one with lines, which an author reads.
+const MAX_TRACED_REASON: usize = 2_000;
 /// Characters of a function's name: the module says it, and it may be as long as the component.
 const MAX_NAME: usize = 80;
 /// Lines of what was written last.
@@ -72,18 +74,19 @@ impl Crash {
     /// The reason of the trap. `lines` are those of each frame, as far as they are known: with a line, the frames are
     /// told one below the other, or else in the reason's only line.
     pub fn reason(&self, lines: &[Vec<SourceLine>]) -> String {
-        let reason = match exception(&self.stderr) {
+        let (reason, most) = match exception(&self.stderr) {
             // The guest says it, in any language: it is not the host's reason.
-            Some(exception) => format!("Python: {exception}; {}", self.cause),
+            Some(exception) => (format!("Python: {exception}; {}", self.cause), MAX_REASON),
             None if lines.iter().all(Vec::is_empty) => {
                 // Where the component names none, as most do not, nothing is said of them.
                 let functions = self.frames.iter().filter_map(|it| it.function.as_deref());
                 let functions: Vec<_> = functions.take(MAX_FUNCTIONS).collect();
-                located(&self.cause, &functions, &self.stderr)
+                let reason = located(&self.cause, &functions, &self.stderr);
+                (reason, MAX_REASON)
             }
-            None => self.traced(lines),
+            None => (self.traced(lines), MAX_TRACED_REASON),
         };
-        text::visible(&reason, MAX_REASON)
+        text::visible(&reason, most)
     }
 
     fn traced(&self, lines: &[Vec<SourceLine>]) -> String {
@@ -290,7 +293,14 @@ mod tests {
             frames[0].starts_with("  at a\\u{1b}[2J\\nb (…d/"),
             "{reason}"
         );
-        assert!(reason.chars().count() <= MAX_REASON + 1);
+        let length = reason.chars().count();
+        assert!(
+            (MAX_REASON + 2..=MAX_TRACED_REASON + 1).contains(&length),
+            "{length}"
+        );
+        let long = "x".repeat(5_000);
+        let without = crash(&[Some(&long)], &long).reason(&[]);
+        assert!(without.chars().count() <= MAX_REASON + 1, "{without}");
         let odd = SourceLine::default();
         assert_eq!(place(&odd), "?");
     }

@@ -1,6 +1,5 @@
 //! Samples of one call, for its author: which functions of the module ran when the epoch advanced.
 
-use super::CallState;
 use crate::engine::EPOCH_INTERVAL;
 use serde::Deserialize;
 use std::io;
@@ -8,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolhold_policy::{CallProfile, ProfileSlot, ProfileSummary, ProfiledFunction};
 use wasmtime::component::Component;
-use wasmtime::{Engine, GuestProfiler, StoreContextMut};
+use wasmtime::{AsContext, Engine, GuestProfiler};
 
 /// Samples of one call: more than a minute and a half of computing.
 const MAX_SAMPLES: u64 = 100_000;
@@ -29,6 +28,8 @@ pub(crate) struct Profiler {
     samples: u64,
     /// Time that the samples took.
     spent: Duration,
+    max_samples: u64,
+    max_time: Duration,
 }
 
 impl Profiler {
@@ -46,6 +47,8 @@ impl Profiler {
                 slot,
                 samples: 0,
                 spent: Duration::ZERO,
+                max_samples: MAX_SAMPLES,
+                max_time: MAX_SAMPLING_TIME,
             })),
             Err(error) => {
                 slot.put(Err(format!("{error:#}")));
@@ -55,7 +58,7 @@ impl Profiler {
     }
 
     /// Takes a sample of the guest that the epoch interrupted.
-    pub fn sample(&mut self, store: &StoreContextMut<'_, CallState>) {
+    pub fn sample(&mut self, store: impl AsContext) {
         if self.is_over() {
             return;
         }
@@ -67,7 +70,7 @@ impl Profiler {
     }
 
     fn is_over(&self) -> bool {
-        self.samples >= MAX_SAMPLES || self.spent >= MAX_SAMPLING_TIME
+        self.samples >= self.max_samples || self.spent >= self.max_time
     }
 
     /// Leaves the profile in its slot.
@@ -272,6 +275,33 @@ mod tests {
             assert!(counted(odd).is_err(), "{table}.{column}");
         }
         assert_eq!(summary(br#"{"threads": []}"#), Ok(Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn samples_and_their_time_are_bounded() {
+        let engine = Engine::default();
+        let component = Component::new(&engine, "(component)").unwrap();
+        let store = wasmtime::Store::new(&engine, ());
+        let profiled = async |max_samples, max_time| {
+            let slot = Arc::<ProfileSlot>::default();
+            let mut profiler = Profiler::start(&engine, "m", &component, slot.clone()).unwrap();
+            assert_eq!(
+                (profiler.max_samples, profiler.max_time),
+                (MAX_SAMPLES, MAX_SAMPLING_TIME)
+            );
+            (profiler.max_samples, profiler.max_time) = (max_samples, max_time);
+            for _ in 0..3 {
+                profiler.sample(&store);
+            }
+            profiler.finish().await;
+            let summary = slot.take().unwrap().unwrap().summary;
+            (summary.samples, summary.is_cut)
+        };
+        let long = Duration::from_secs(1_000);
+        assert_eq!(profiled(4, long).await, (3, false));
+        assert_eq!(profiled(2, long).await, (2, true));
+        assert_eq!(profiled(4, Duration::ZERO).await, (0, true));
+        assert_eq!(profiled(4, Duration::from_nanos(1)).await, (1, true));
     }
 
     #[test]

@@ -103,8 +103,16 @@ impl Performer {
             return Ok(ended);
         }
         let mut effects = machine.handle(begin.input, elapsed());
+        // Among the first events: the run may end with them, and nothing comes after `done`.
+        let begins = effects.events.iter().take_while(|event| {
+            matches!(
+                event,
+                EventKind::Run { .. } | EventKind::Notice { step: 0, .. }
+            )
+        });
+        let at = begins.count();
         let fetches = begin.fetches.into_iter().map(EventKind::RequestFetched);
-        effects.events.extend(fetches);
+        effects.events.splice(at..at, fetches);
         loop {
             if let Some(ended) = self.carry_out(effects, machine.spent(), &heard).await? {
                 return Ok(ended);

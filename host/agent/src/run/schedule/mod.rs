@@ -6,7 +6,7 @@
 //! exist, or come into being by a later one.
 //!
 //! Where a tool may append a message, its call says no place, and only its result tells whether it wrote and where.
-//! Such a call goes before every later one that may read what it appends.
+//! Such a call goes before every later one that may read what it appends, but for those that it waits for itself.
 
 mod stuck;
 
@@ -189,24 +189,6 @@ impl Schedule {
         self.nodes
             .iter()
             .any(|node| node.state == CallProgress::Running)
-    }
-
-    /// Where no call runs: lets the first call go that waits for nothing but calls which may append and are blocked
-    /// themselves, because what it writes may be what these wait for. Says whether there was one.
-    pub fn pass_appending(&mut self, data: &Data) -> bool {
-        if self.is_running() {
-            return false;
-        }
-        let passes = |node: &Node| {
-            node.state == CallProgress::Blocked
-                && !node.after_appending.is_empty()
-                && node.is_ready_but_for_appending(data)
-        };
-        let Some(node) = self.nodes.iter_mut().find(|node| passes(node)) else {
-            return false;
-        };
-        node.after_appending.clear();
-        true
     }
 
     /// Unfinished calls that may append where a call reads or is shown the context.
@@ -588,5 +570,141 @@ mod tests {
         schedule.done(1, &[path("†s.a")]);
         assert_eq!(schedule.unblock(&data), [0]);
         assert!(!schedule.pass_appending(&data));
+    }
+    /// Adds a call that reads one place and writes another, and may append nowhere.
+    fn passing(schedule: &mut Schedule, name: &str, read: &str, write: &str) {
+        let reads = vec![read.parse().unwrap()];
+        let writes = vec![path(write)];
+        schedule.add(name.into(), None, reads, &[], writes, Appends::Nowhere);
+    }
+
+    #[test]
+    fn a_reader_that_no_appending_call_waits_for_passes_none() {
+        let mut data = Data::default();
+        write(&mut data, "†inbox.ada");
+        write(&mut data, "†inbox.next");
+        let inbox = || Appends::InKind("inbox".into());
+        let mut schedule = Schedule::default();
+        appending(&mut schedule, "appends", "†s.last", inbox());
+        appending(&mut schedule, "reader", "†inbox.ada", Appends::Nowhere);
+        // What the first waits for, through another.
+        passing(&mut schedule, "then", "†s.next", "†s.last");
+        passing(&mut schedule, "next", "†inbox.next", "†s.next");
+        assert!(schedule.unblock(&data).is_empty());
+        assert!(schedule.pass_appending(&data));
+        assert_eq!(schedule.unblock(&data), [3]);
+        assert!(!schedule.pass_appending(&data), "it runs");
+        write(&mut data, "†s.next");
+        schedule.done(3, &[path("†s.next")]);
+        assert_eq!(schedule.unblock(&data), [2]);
+        write(&mut data, "†s.last");
+        schedule.done(2, &[path("†s.last")]);
+        assert_eq!(schedule.unblock(&data), [0]);
+        schedule.done(0, &[path("†inbox.ada")]);
+        assert_eq!(schedule.unblock(&data), [1]);
+    }
+
+    #[test]
+    fn a_call_passes_all_that_wait_for_it_and_no_other() {
+        let mut data = Data::default();
+        write(&mut data, "†inbox.next");
+        let inbox = || Appends::InKind("inbox".into());
+        let mut schedule = Schedule::default();
+        appending(&mut schedule, "one", "†s.next", inbox());
+        appending(&mut schedule, "two", "†s.next", inbox());
+        appending(&mut schedule, "hopeless", "†s.nothing", inbox());
+        passing(&mut schedule, "next", "†inbox.next", "†s.next");
+        assert!(schedule.unblock(&data).is_empty());
+        // It passes two of them in one go. The third waits for nobody, and is refused first.
+        assert!(schedule.pass_appending(&data));
+        assert!(schedule.unblock(&data).is_empty());
+        assert!(!schedule.pass_appending(&data));
+        let ended = schedule.give_up(&data);
+        assert_eq!(ended.len(), 1, "{ended:?}");
+        assert!(ended[0].0 == 2 && ended[0].1.starts_with("it could not run"));
+        schedule.done(2, &[]);
+        assert_eq!(schedule.unblock(&data), [3]);
+        write(&mut data, "†s.next");
+        schedule.done(3, &[path("†s.next")]);
+        assert_eq!(schedule.unblock(&data), [0, 1]);
+    }
+
+    #[test]
+    fn a_call_that_may_append_and_cannot_be_made_is_ended_before_those_that_wait_for_it() {
+        let mut data = Data::default();
+        write(&mut data, "†inbox.ada");
+        let mut schedule = Schedule::default();
+        // What the last may append is still to come.
+        appending(&mut schedule, "early", "†rules.late", Appends::Nowhere);
+        let inbox = Appends::InKind("inbox".into());
+        appending(&mut schedule, "hopeless", "†s.nothing", inbox);
+        let rules = Appends::InKind("rules".into());
+        appending(&mut schedule, "reader", "†inbox.ada", rules);
+        assert!(schedule.unblock(&data).is_empty());
+        assert!(!schedule.pass_appending(&data), "nothing waits for another");
+        let ended = schedule.give_up(&data);
+        assert_eq!(ended.len(), 1, "{ended:?}");
+        assert!(ended[0].0 == 1 && ended[0].1.starts_with("it could not run"));
+        schedule.done(1, &[]);
+        assert_eq!(schedule.unblock(&data), [2]);
+        write(&mut data, "†rules.late");
+        schedule.done(2, &[path("†rules.late")]);
+        assert_eq!(schedule.unblock(&data), [0]);
+    }
+
+    /// The place is missing, and each may be what the other lacks.
+    #[test]
+    fn a_circle_with_what_may_be_appended_is_named() {
+        let mut schedule = Schedule::default();
+        appending(&mut schedule, "appends", "†s.a", Appends::Anywhere);
+        passing(&mut schedule, "writes", "†inbox.missing", "†s.a");
+        let data = Data::default();
+        assert!(schedule.unblock(&data).is_empty());
+        assert!(!schedule.pass_appending(&data));
+        let ended = schedule.give_up(&data);
+        assert_eq!(ended.len(), 2, "{ended:?}");
+        assert!(
+            ended[0].1.contains("appends → writes → †s.a → appends"),
+            "{ended:?}"
+        );
+    }
+
+    #[test]
+    fn many_calls_that_may_append_are_passed_in_time() {
+        const MANY: usize = 100;
+        let mut data = Data::default();
+        write(&mut data, "†inbox.next");
+        let mut schedule = Schedule::default();
+        for n in 0..MANY {
+            let read = format!("†s.p{n}");
+            appending(&mut schedule, "appends", &read, Appends::Anywhere);
+        }
+        for n in 0..MANY {
+            let place = format!("†s.p{n}");
+            passing(&mut schedule, "writes", "†inbox.next", &place);
+        }
+        let started = std::time::Instant::now();
+        let mut made = 0;
+        loop {
+            let ready = schedule.unblock(&data);
+            if ready.is_empty() && !schedule.pass_appending(&data) {
+                break;
+            }
+            for index in ready {
+                made += 1;
+                let place = index.checked_sub(MANY).map(|n| format!("†s.p{n}"));
+                if let Some(place) = &place {
+                    write(&mut data, place);
+                }
+                let written: Vec<_> = place.as_deref().map(path).into_iter().collect();
+                schedule.done(index, &written);
+            }
+        }
+        assert_eq!(made, 2 * MANY);
+        assert!(
+            started.elapsed() < std::time::Duration::from_secs(20),
+            "{:?}",
+            started.elapsed()
+        );
     }
 }

@@ -1,12 +1,49 @@
-//! The calls of a step that nothing can unblock any more, and why, in words.
+//! The calls of a step that wait for each other, or for what nothing brings any more, and why, in words.
 
-use super::{CallProgress, Schedule};
-use std::collections::HashMap;
+use super::{CallProgress, Node, Schedule};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use toolhold_protocol::data::Data;
 use toolhold_protocol::reference::Path;
 
+/// What a blocked call waits for.
+struct Hold {
+    /// Another blocked call.
+    by: usize,
+    /// What that one will write; absent where it may append, and no place is known.
+    path: Option<Path>,
+}
+
 impl Schedule {
+    /// Where no call runs: lets a call pass the blocked calls that may append what it reads and that wait for it
+    /// themselves, also through others. Says whether there was one. A call that none of these waits for goes on waiting:
+    /// it reads what they append.
+    pub fn pass_appending(&mut self, data: &Data) -> bool {
+        if self.is_running() || self.nodes.iter().all(|it| it.after_appending.is_empty()) {
+            return false;
+        }
+        let blocked = |index: &usize| self.is_blocked(*index);
+        let held_by: HashMap<usize, usize> = (0..self.nodes.len())
+            .filter(blocked)
+            .filter_map(|index| Some((index, self.held_up_by(index, data)?.by)))
+            .collect();
+        let passes = |index: &usize| {
+            let node = self.nodes.get(*index);
+            node.is_some_and(|node| node.is_ready_but_for_appending(data))
+        };
+        let circles = circles(&held_by).into_iter();
+        let first = circles.filter_map(|circle| circle.into_iter().filter(passes).min());
+        let Some(first) = first.min() else {
+            return false;
+        };
+        let waiting = waiting_for(first, &held_by);
+        if let Some(node) = self.nodes.get_mut(first) {
+            node.after_appending.retain(|it| !waiting.contains(it));
+            node.held_by = None;
+        }
+        true
+    }
+
     /// Ends the next calls that nothing can unblock any more, each with the reason, in words that say which
     /// path is missing and why. Those that only wait for others come after these: a failure may have a place
     /// of its own that another call reads.
@@ -21,6 +58,15 @@ impl Schedule {
                 node.held_by = None;
             }
             ended = self.not_held_up(&blocked, data);
+        }
+        // Those first that others let go before them: what others then write may be what the rest lacks.
+        let is_blocked = |node: &&Node| node.state == CallProgress::Blocked;
+        let awaited = self.nodes.iter().filter(is_blocked);
+        let awaited: HashSet<usize> = awaited
+            .flat_map(|node| node.after_appending.iter().copied())
+            .collect();
+        if ended.iter().any(|index| awaited.contains(index)) {
+            ended.retain(|index| awaited.contains(index));
         }
         let mut circle = None;
         if ended.is_empty()
@@ -53,7 +99,7 @@ impl Schedule {
             if known.is_some_and(|writer| self.is_blocked(writer)) {
                 continue;
             }
-            let held_by = self.held_up_by(*index, data).map(|(_, writer)| writer);
+            let held_by = self.held_up_by(*index, data).map(|hold| hold.by);
             if held_by.is_none() {
                 free.push(*index);
             }
@@ -64,28 +110,34 @@ impl Schedule {
         free
     }
 
-    /// The paths that a blocked call waits for and another blocked call will write.
-    fn held_up_by(&self, index: usize, data: &Data) -> Option<(Path, usize)> {
+    /// What a blocked call waits for that another blocked call will write, or else may append.
+    fn held_up_by(&self, index: usize, data: &Data) -> Option<Hold> {
         let node = self.nodes.get(index)?;
         let instance = node.instance.as_deref();
         let is_other = |writer: &usize| *writer != index && self.is_blocked(*writer);
         if let Some(writer) = node.after.iter().copied().find(|writer| is_other(writer)) {
-            let path = self.nodes.get(writer)?.writes.first()?;
-            return Some((path.clone(), writer));
+            let path = self.nodes.get(writer)?.writes.first().cloned();
+            return Some(Hold { by: writer, path });
         }
         let unready = node
             .reads
             .iter()
             .filter(|read| !read.is_ready(data, instance));
-        unready
+        let written = unready
             .flat_map(|read| read.source.paths().iter().zip(&read.waits))
             .find_map(|(path, waits)| {
                 // Of those that come after it, a reader knows nothing yet.
                 let writer = waits.iter().copied().find(|writer| is_other(writer));
-                let writer =
+                let by =
                     writer.or_else(|| self.writers(path, instance).find(|writer| is_other(writer)));
-                Some((path.clone(), writer?))
-            })
+                let path = Some(path.clone());
+                Some(Hold { by: by?, path })
+            });
+        written.or_else(|| {
+            let mut appending = node.after_appending.iter().copied();
+            let by = appending.find(|appending| is_other(appending))?;
+            Some(Hold { by, path: None })
+        })
     }
 
     fn reason(&self, index: usize, data: &Data) -> String {
@@ -116,32 +168,70 @@ impl Schedule {
     }
 
     /// The circle that a call waits in or for, each reader with what it reads; empty if there is none.
-    fn circle(&self, start: usize, data: &Data) -> Vec<(Path, usize)> {
-        let mut walked: Vec<(Path, usize)> = Vec::new();
+    fn circle(&self, start: usize, data: &Data) -> Vec<(Option<Path>, usize)> {
+        let mut walked: Vec<(Option<Path>, usize)> = Vec::new();
         let mut place_of = HashMap::new();
         let mut at = start;
         loop {
             if let Some(first) = place_of.insert(at, walked.len()) {
                 return walked.split_off(first);
             }
-            let Some((path, writer)) = self.held_up_by(at, data) else {
+            let Some(hold) = self.held_up_by(at, data) else {
                 return Vec::new();
             };
-            walked.push((path, at));
-            at = writer;
+            walked.push((hold.path, at));
+            at = hold.by;
         }
     }
 
     /// "a → †state.x → b → †state.y → a", in the direction of the data.
-    fn drawn(&self, circle: &[(Path, usize)]) -> String {
+    fn drawn(&self, circle: &[(Option<Path>, usize)]) -> String {
         let name = |index: usize| self.nodes.get(index).map_or("", |node| node.name.as_str());
         let mut text = String::from("the calls wait for each other in a circle: ");
         if let Some((_, first)) = circle.first() {
             text.push_str(name(*first));
         }
         for (path, reader) in circle.iter().rev() {
-            let _ = write!(text, " → {path} → {}", name(*reader));
+            if let Some(path) = path {
+                let _ = write!(text, " → {path}");
+            }
+            let _ = write!(text, " → {}", name(*reader));
         }
         text
     }
+}
+
+/// The circles of calls that wait for each other, of what each waits for.
+fn circles(held_by: &HashMap<usize, usize>) -> Vec<Vec<usize>> {
+    let (mut circles, mut seen) = (Vec::new(), HashSet::new());
+    for start in held_by.keys() {
+        let (mut walked, mut at) = (Vec::new(), *start);
+        while seen.insert(at) {
+            walked.push(at);
+            match held_by.get(&at) {
+                Some(next) => at = *next,
+                None => break,
+            }
+        }
+        // Or else it came to a call that an earlier walk has seen, or to one that waits for none.
+        let first = walked.iter().position(|index| *index == at);
+        if let Some(first) = first.filter(|_| held_by.contains_key(&at)) {
+            circles.push(walked.split_off(first));
+        }
+    }
+    circles
+}
+
+/// The calls that wait for this one, also through others.
+fn waiting_for(call: usize, held_by: &HashMap<usize, usize>) -> HashSet<usize> {
+    let mut held_up: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (index, by) in held_by {
+        held_up.entry(*by).or_default().push(*index);
+    }
+    let (mut waiting, mut next) = (HashSet::new(), vec![call]);
+    while let Some(at) = next.pop() {
+        let by_this = held_up.get(&at).into_iter().flatten();
+        next.extend(by_this.copied().filter(|index| waiting.insert(*index)));
+    }
+    waiting
 }

@@ -5,6 +5,7 @@ use crate::terminal::output;
 use crate::terminal::style::{plain, warn};
 use anyhow::{Result, bail};
 use serde::Serialize;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toolhold_policy::{ProfileSlot, ProfileSummary};
@@ -29,15 +30,27 @@ pub struct WrittenProfile {
 
 impl RequestedProfile {
     /// # Errors
-    /// The file cannot be there: said before anything is called.
+    /// The file cannot be there, or what is there is no file: said before anything is called.
     pub fn new(file: &Path) -> Result<Self> {
         let folder = file.parent().unwrap_or(file);
         let is_here = folder.as_os_str().is_empty();
-        if file.file_name().is_none() || file.is_dir() || !(is_here || folder.is_dir()) {
+        let has_name = file.file_name().is_some_and(|name| name.to_str().is_some());
+        if !has_name || !(is_here || folder.is_dir()) {
             bail!(
-                "--profile {}: expected a file in a folder that is there",
+                "--profile {}: expected a file in a folder that is there, with a name in UTF-8",
                 file.display()
             );
+        }
+        // The file is replaced: a device, a pipe or a link (`/dev/stdout` is one) would be gone.
+        match file.symlink_metadata() {
+            Ok(there) if !there.is_file() => bail!(
+                "--profile {}: it is there and is no regular file, which the profile would replace; name another",
+                file.display()
+            ),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                bail!("--profile {}: {error}", file.display())
+            }
+            _ => {}
         }
         Ok(Self {
             file: file.to_owned(),
@@ -130,6 +143,8 @@ fn table(summary: &ProfileSummary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
     use toolhold_policy::ProfiledFunction;
 
     #[test]
@@ -155,9 +170,22 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_written_is_refused_before_the_call() {
         let folder = tempfile::tempdir().unwrap();
-        for wrong in [folder.path().to_owned(), folder.path().join("none/a.json")] {
+        let (socket, link) = (folder.path().join("socket"), folder.path().join("link"));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::write(folder.path().join("old.json"), "{}").unwrap();
+        std::os::unix::fs::symlink("old.json", &link).unwrap();
+        for wrong in [
+            folder.path().to_owned(),
+            folder.path().join("none/a.json"),
+            folder.path().join(OsStr::from_bytes(b"a\xff.json")),
+            "/dev/null".into(),
+            "/dev/stdout".into(),
+            socket,
+            link,
+        ] {
             assert!(RequestedProfile::new(&wrong).is_err(), "{wrong:?}");
         }
+        assert!(RequestedProfile::new(&folder.path().join("old.json")).is_ok());
         assert!(RequestedProfile::new(&folder.path().join("a.json")).is_ok());
         assert!(RequestedProfile::new(Path::new("a.json")).is_ok());
     }
