@@ -8,11 +8,14 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Redirect;
 use axum::routing::{any, get, post};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use std::future::ready;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::host::{Finished, Host};
 use support::sandbox::{cached_registry, call, repository};
@@ -38,16 +41,18 @@ fn cut() -> Body {
     Body::from_stream(stream::iter(parts))
 }
 
-/// A body that comes a byte at a time, and takes as long as [`SLOW`].
-fn trickle() -> Body {
-    Body::from_stream(stream::unfold(0, |sent| async move {
-        sleep(SLOW / 160).await;
-        (sent < 160).then_some((Ok::<_, io::Error>("x"), sent + 1))
+/// A body that comes a byte at a time.
+fn trickle(bytes: u32, time: Duration) -> Body {
+    Body::from_stream(stream::unfold(0, move |sent| async move {
+        sleep(time / bytes).await;
+        (sent < bytes).then_some((Ok::<_, io::Error>("x"), sent + 1))
     }))
 }
 
 /// Serves until the test's runtime ends.
 async fn serve() -> String {
+    let posted = Arc::new(AtomicUsize::new(0));
+    let counted = posted.clone();
     let router = Router::new()
         .route("/text", get(|| async { "grün 😀" }))
         .route(
@@ -67,7 +72,35 @@ async fn serve() -> String {
             }),
         )
         .route("/cut", any(|| async { cut() }))
-        .route("/trickle", get(|| async { trickle() }));
+        .route("/trickle", get(|| async { trickle(160, SLOW) }))
+        .route(
+            "/second",
+            get(|| async { trickle(20, Duration::from_secs(1)) }),
+        )
+        .route(
+            "/rest",
+            get(|| async {
+                let parts = stream::iter([Ok("begun")]).chain(stream::once(async {
+                    sleep(SLOW).await;
+                    Ok::<_, io::Error>("late")
+                }));
+                Body::from_stream(parts)
+            }),
+        )
+        .route(
+            "/soon",
+            get(|| async {
+                sleep(Duration::from_millis(100)).await;
+                "soon"
+            }),
+        )
+        .route(
+            "/counted",
+            get(move || ready(counted.load(Ordering::SeqCst).to_string())).post(move || {
+                posted.fetch_add(1, Ordering::SeqCst);
+                sleep(SLOW)
+            }),
+        );
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     tokio::spawn(async move { axum::serve(listener, router).await });

@@ -25,6 +25,23 @@ def run(how: str, url: str) -> Any:
                 except urllib.error.HTTPError as error:
                     failures.append(error)
             return [error.code for error in failures] + [urllib.request.urlopen(f"{url}/text").status]
+        case "failures":
+            large = b"x" * (2 << 20)
+            elsewhere = "https://elsewhere.example/x"
+            failures = []
+            for _ in range(9):
+                for target, data in ((f"{url}/cut", b"x"), (f"{url}/sent", large), (elsewhere, b"x")):
+                    try:
+                        urllib.request.urlopen(target, data=data).read()
+                    except urllib.error.URLError as error:
+                        failures.append(error)
+            return [len(failures), urllib.request.urlopen(f"{url}/text").status]
+        case "timeout of a large body":
+            return urllib.request.urlopen(f"{url}/slow", data=bytes(12 << 20), timeout=0.3).status
+        case "the host's time":
+            return urllib.request.urlopen(f"{url}/slow", timeout=30).status
+        case "a timeout in the body":
+            return len(urllib.request.urlopen(f"{url}/rest", timeout=0.3).read())
         case "timeout":
             try:
                 urllib.request.urlopen(f"{url}/slow", timeout=0.3)

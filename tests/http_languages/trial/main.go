@@ -82,28 +82,32 @@ func run(a arguments) (any, error) {
 	case "deadline":
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
-		return nil, send(ctx, "GET", a.URL+"/slow")
+		return nil, send(ctx, "GET", a.URL+"/slow", nil)
 	case "deadline of a post":
 		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 		defer cancel()
-		return nil, send(ctx, "POST", a.URL+"/slow")
+		return nil, send(ctx, "POST", a.URL+"/slow", nil)
+	case "timeout of a large body":
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		return nil, send(ctx, "POST", a.URL+"/slow", strings.NewReader(strings.Repeat("x", 12<<20)))
 	case "cancel":
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(300*time.Millisecond, cancel)
-		return errors.Is(send(ctx, "GET", a.URL+"/slow"), context.Canceled), nil
+		return errors.Is(send(ctx, "GET", a.URL+"/slow", nil), context.Canceled), nil
 	case "cancel in the body":
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() {
 			time.Sleep(300 * time.Millisecond)
 			cancel()
 		}()
-		return errors.Is(send(ctx, "GET", a.URL+"/trickle"), context.Canceled), nil
+		return errors.Is(send(ctx, "GET", a.URL+"/trickle", nil), context.Canceled), nil
 	}
 	return nil, toolhold.Correctable("no such way: %s", a.How)
 }
 
-func send(ctx context.Context, method, url string) error {
-	request, err := http.NewRequestWithContext(ctx, method, url, nil)
+func send(ctx context.Context, method, url string, body io.Reader) error {
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return err
 	}

@@ -49,6 +49,13 @@ static bool run(const json *arguments, toolhold_result *result) {
   http_request request = {.timeout_ms = 300};
   if (!strcmp(how, "timeout")) request.url = joined(base, "/slow");
   if (!strcmp(how, "timeout of a post")) request.url = joined(base, "/slow"), request.method = "POST";
+  if (!strcmp(how, "timeout of a large body")) {
+    request.url = joined(base, "/slow"), request.method = "POST";
+    request.body_length = 12 << 20;
+    request.body = calloc(1, request.body_length);
+    if (!request.body) abort();
+  }
+  if (!strcmp(how, "the host's time")) request.url = joined(base, "/slow"), request.timeout_ms = 30000;
   if (!strcmp(how, "timeout in the body")) request.url = joined(base, "/trickle");
   if (!request.url) return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "no such way: %s", how);
   if (!http_send(&request, &response, result)) return false;

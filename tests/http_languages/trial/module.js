@@ -50,6 +50,47 @@ const ways = {
     const response = await fetch(`${url}/trickle`, { signal: AbortSignal.timeout(300) });
     return await response.text();
   },
+  async "failures"(url) {
+    const large = "x".repeat(2 << 20);
+    const failures = [];
+    for (let index = 0; index < 9; index++) {
+      for (const [target, body] of [[`${url}/cut`, "x"], [`${url}/sent`, large], ["https://elsewhere.example/x", "x"]]) {
+        try {
+          await (await fetch(target, { method: "POST", body })).text();
+        } catch (error) {
+          failures.push(error);
+        }
+      }
+    }
+    return [failures.length, (await fetch(`${url}/text`)).status];
+  },
+  async "a time of many posts"(url) {
+    const signal = AbortSignal.timeout(300);
+    const posts = Array.from({ length: MANY }, () =>
+      fetch(`${url}/counted`, { method: "POST", body: "x", signal }).catch(({ name }) => name),
+    );
+    const ended = await Promise.all(posts);
+    return [new Set(ended).size, ended[0], await (await fetch(`${url}/counted`)).json()];
+  },
+  async "a time while another is read"(url) {
+    const begun = Date.now();
+    const signal = AbortSignal.timeout(300);
+    let took;
+    signal.onabort = () => (took = Date.now() - begun);
+    const slow = fetch(`${url}/slow`, { signal }).catch(({ name }) => name);
+    const text = fetch(`${url}/second`).then((response) => response.text());
+    return [await slow, (await text).length, took < 800];
+  },
+  async "an answer while another is read"(url) {
+    const soon = fetch(`${url}/soon`, { signal: AbortSignal.timeout(300) }).then(({ status }) => status);
+    const text = fetch(`${url}/second`).then((response) => response.text());
+    return [await soon, (await text).length];
+  },
+  "the first of two times": (url) =>
+    fetch(`${url}/slow`, { signal: AbortSignal.any([AbortSignal.timeout(30_000), AbortSignal.timeout(300)]) }),
+  "timeout of a large body": (url) =>
+    fetch(`${url}/slow`, { method: "POST", body: new Uint8Array(12 << 20), signal: AbortSignal.timeout(300) }),
+  "the host's time": (url) => fetch(`${url}/slow`, { signal: AbortSignal.timeout(30_000) }),
   async "a time of one of many"(url) {
     const slow = fetch(`${url}/slow`, { signal: AbortSignal.timeout(300) }).catch(({ name }) => name);
     const others = Array.from({ length: MANY }, () => fetch(`${url}/text`));

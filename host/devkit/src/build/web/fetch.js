@@ -1,8 +1,8 @@
 // `fetch` over `wasi:http`. The host sends a request only to an origin that was granted.
 
-import { Fields, OutgoingBody, OutgoingRequest, httpErrorCode } from "wasi:http/types@9.2.11";
+import { Fields, OutgoingBody, OutgoingRequest, RequestOptions, httpErrorCode } from "wasi:http/types@9.2.11";
 import { handle } from "wasi:http/outgoing-handler@9.2.11";
-import { subscribeDuration } from "wasi:clocks/monotonic-clock@9.2.11";
+import { now, resolution, subscribeDuration } from "wasi:clocks/monotonic-clock@9.2.11";
 import { poll } from "wasi:io/poll@9.2.11";
 
 /** Most bytes of a response's body. */
@@ -14,6 +14,8 @@ const READ = 64 << 10;
  * (`http_concurrent`).
  */
 const AT_ONCE = 6;
+/** How many nanoseconds later than the module the host ends a request, so that the module's own words come first. */
+const HOST_SLACK = 50e6;
 /** Methods whose requests may be sent again (RFC 9110, 9.2.2). */
 const REPEATABLE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"]);
@@ -25,7 +27,7 @@ let sent = 0;
 const queue = [];
 /** Responses that hold their request, because nothing has read them: each reads its body into memory. */
 const unread = [];
-/** What waits for a time: `pollable`, and `ring` for when it has come. No call waits for them alone. */
+/** What waits for a time: `pollable`, `until`, and `ring` for when it has come. No call waits for them alone. */
 const timers = new Set();
 
 /** Sends what waits as far as there is room, for which the oldest responses are read. */
@@ -37,30 +39,36 @@ function sendQueued() {
   }
 }
 
-/** Waits for one of these pollables or for a timer, and rings those whose time has come. */
-function waitFor(pollables) {
-  const rung = [...timers];
-  const ready = new Set(poll([...pollables, ...rung.map(({ pollable }) => pollable)]));
-  rung.forEach((timer, index) => {
-    if (!ready.has(pollables.length + index)) return;
-    timers.delete(timer);
-    dispose(timer.pollable);
-    timer.ring();
-  });
-  return ready;
+/** Rings a timer whose time has come; the first time. */
+function ring(timer) {
+  if (!timers.delete(timer)) return;
+  dispose(timer.pollable);
+  timer.ring();
 }
 
-waitForOne = () => {
-  const asked = [...waiting];
-  const ready = waitFor(asked.map(({ pollable }) => pollable));
-  asked.forEach((entry, index) => {
-    // A timer may have ended it.
-    if (!ready.has(index) || !waiting.includes(entry)) return;
+/**
+ * Waits for this pollable, where there is one, for an answer or for a timer; says whether it is this pollable. Answers
+ * are taken before timers ring, because an answer that is there came in time.
+ */
+function waitFor(pollable) {
+  const own = pollable === undefined ? [] : [pollable];
+  const answers = [...waiting];
+  const rung = [...timers];
+  const ready = new Set(poll([...own, ...[...answers, ...rung].map(({ pollable }) => pollable)]));
+  answers.forEach((entry, index) => {
+    // An answer before it may have ended it.
+    if (!ready.has(own.length + index) || !waiting.includes(entry)) return;
     waiting.splice(waiting.indexOf(entry), 1);
     dispose(entry.pollable);
     entry.ready();
   });
-};
+  rung.forEach((timer, index) => {
+    if (ready.has(own.length + answers.length + index)) ring(timer);
+  });
+  return own.length > 0 && ready.has(0);
+}
+
+waitForOne = () => waitFor();
 
 const named = (name, message) => Object.assign(new Error(message), { name });
 
@@ -72,6 +80,8 @@ class AbortSignal {
   onabort = null;
   /** The time of `timeout`, in words. */
   #time;
+  /** What ends it: the timer of `timeout`, or those of the signals of `any`. */
+  #timers = [];
 
   static abort(reason) {
     const signal = new AbortSignal();
@@ -85,14 +95,21 @@ class AbortSignal {
     if (!(time >= 0 && time <= Number.MAX_SAFE_INTEGER / 1e6)) throw new TypeError("AbortSignal.timeout takes milliseconds");
     const signal = new AbortSignal();
     signal.#time = `${Math.floor(time)} ms`;
-    const ring = () => AbortSignal.end(signal, named("TimeoutError", `the ${signal.#time} of this signal are over`));
-    timers.add({ pollable: subscribeDuration(Math.floor(time) * 1e6), ring });
+    const wait = Math.floor(time) * 1e6;
+    const timer = {
+      pollable: subscribeDuration(wait),
+      until: Number(now()) + wait,
+      ring: () => AbortSignal.end(signal, named("TimeoutError", `the ${signal.#time} of this signal are over`)),
+    };
+    timers.add(timer);
+    signal.#timers.push(timer);
     return signal;
   }
 
   static any(signals) {
     const signal = new AbortSignal();
     for (const one of signals) {
+      signal.#timers.push(...one.#timers);
       const end = () => {
         signal.#time ??= one.#time;
         AbortSignal.end(signal, one.reason);
@@ -124,6 +141,21 @@ class AbortSignal {
     if (signal.#time === undefined || signal.reason?.name !== "TimeoutError") return signal.reason;
     const error = brokeOff(method, url, `it took longer than the ${signal.#time} that the module gave it`);
     return Object.assign(error, { name: "TimeoutError" });
+  }
+
+  /** Whether it is over by now: its time may have come while nothing waited for it. */
+  static isOver(signal) {
+    for (const timer of signal.#timers) {
+      if (timers.has(timer) && timer.pollable.ready()) ring(timer);
+    }
+    return signal.aborted;
+  }
+
+  /** The nanoseconds that are left, or somewhat more: a module's clock has steps. Nothing where it has no time. */
+  static left(signal) {
+    if (signal.#timers.length === 0) return undefined;
+    const until = Math.min(...signal.#timers.map(({ until }) => until));
+    return Math.max(0, until - Number(now()) + Number(resolution()));
   }
 
   addEventListener(type, act) {
@@ -486,14 +518,16 @@ function fetch(input, init) {
     const abort = () => {
       if (queue.includes(start)) {
         queue.splice(queue.indexOf(start), 1);
-      } else {
+      } else if (entry !== undefined) {
         waiting.splice(waiting.indexOf(entry), 1);
         dispose(entry.pollable);
         dispose(entry.pending);
+        entry = undefined;
         sent -= 1;
       }
       reject(AbortSignal.failure(signal, method, url));
-      sendQueued();
+      // Not before the signal's other listeners have run: each ends a request that would be sent.
+      enqueue(sendQueued);
     };
     const ready = (pending) => {
       sent -= 1;
@@ -501,13 +535,17 @@ function fetch(input, init) {
       const answer = pending.get();
       dispose(pending);
       if (answer?.tag !== "ok") reject(failure("fatal", `${method} ${url}: the host gave no response`));
-      else if (answer.val.tag !== "ok") reject(failed(method, url, answer.val.val));
-      else resolve(received(method, url, answer.val.val, signal));
-      sendQueued();
+      else if (answer.val.tag === "ok") resolve(received(method, url, answer.val.val, signal));
+      // The host ends what waits for it, a little later than its time.
+      else if (signal && AbortSignal.isOver(signal)) reject(AbortSignal.failure(signal, method, url));
+      else reject(failed(method, url, answer.val.val));
+      enqueue(sendQueued);
     };
     const start = () => {
       try {
-        const pending = send(method, url, { scheme, authority, path, headers, bytes });
+        if (signal && AbortSignal.isOver(signal)) throw AbortSignal.failure(signal, method, url);
+        const time = signal && AbortSignal.left(signal);
+        const pending = send(method, url, { scheme, authority, path, headers, bytes, time });
         entry = { pollable: pending.subscribe(), pending, ready: () => ready(pending) };
         waiting.push(entry);
         sent += 1;
@@ -522,7 +560,8 @@ function fetch(input, init) {
   });
 }
 
-function send(method, url, { scheme, authority, path, headers, bytes }) {
+/** The host counts a request as open until the last of these resources is gone, also where one of them fails. */
+function send(method, url, { scheme, authority, path, headers, bytes, time }) {
   let fields;
   try {
     fields = Fields.fromList([...headers].map(([name, value]) => [name, utf8(value)]));
@@ -530,34 +569,60 @@ function send(method, url, { scheme, authority, path, headers, bytes }) {
     throw failure("correctable", `a header of ${method} ${url} cannot be sent: ${error.payload?.tag}`);
   }
   const request = new OutgoingRequest(fields);
+  let body;
   try {
     request.setMethod(METHODS.has(method) ? { tag: method.toLowerCase() } : { tag: "other", val: method });
     request.setScheme({ tag: scheme });
     request.setAuthority(authority);
     request.setPathWithQuery(path);
+    if (bytes !== undefined) body = request.body();
   } catch {
+    dispose(request);
     throw failure("correctable", `${method} ${url} is no request that can be sent`);
   }
-  const body = bytes === undefined ? undefined : request.body();
   let pending;
   try {
-    pending = handle(request, null);
+    pending = handle(request, optionsOf(time));
   } catch (error) {
+    if (body !== undefined) dispose(body);
     throw failed(method, url, error.payload);
   }
-  if (body !== undefined) {
-    try {
-      const stream = body.write();
-      for (let at = 0; at < bytes.length; at += WRITE) {
-        stream.blockingWriteAndFlush(bytes.subarray(at, at + WRITE));
-      }
-      dispose(stream);
-      OutgoingBody.finish(body, null);
-    } catch {
-      // Why it was refused comes in the response's place.
-    }
-  }
+  if (body !== undefined) write(body, bytes);
   return pending;
+}
+
+/** The time until the head of the response: while it sends a body, a module waits for nothing but the host. */
+function optionsOf(time) {
+  if (time === undefined) return null;
+  const options = new RequestOptions();
+  options.setFirstByteTimeout(Math.min(time + HOST_SLACK, Number.MAX_SAFE_INTEGER));
+  return options;
+}
+
+/** Why a body was refused comes in the response's place. */
+function write(body, bytes) {
+  let stream;
+  let isWhole = false;
+  try {
+    stream = body.write();
+    for (let at = 0; at < bytes.length; at += WRITE) {
+      stream.blockingWriteAndFlush(bytes.subarray(at, at + WRITE));
+    }
+    isWhole = true;
+  } catch (error) {
+    const ended = error.payload?.val;
+    if (ended !== undefined) dispose(ended);
+  }
+  if (stream !== undefined) dispose(stream);
+  if (!isWhole) {
+    dispose(body);
+    return;
+  }
+  try {
+    OutgoingBody.finish(body, null);
+  } catch {
+    // As above.
+  }
 }
 
 function received(method, url, incoming, signal) {
@@ -611,16 +676,21 @@ function bodyOf(method, url, incoming, signal) {
     open.unshift(body);
     const stream = body.stream();
     open.unshift(stream);
-    const readable = signal && stream.subscribe();
-    if (readable) open.unshift(readable);
+    let readable;
     for (;;) {
-      if (readable) {
-        waitFor([readable]);
-        if (signal.aborted) throw AbortSignal.failure(signal, method, url);
+      // Nothing else runs meanwhile, and other requests have their times too.
+      if (readable === undefined && (signal !== undefined || timers.size > 0)) {
+        readable = stream.subscribe();
+        open.unshift(readable);
+      }
+      if (readable !== undefined) {
+        const isReady = waitFor(readable);
+        if (signal?.aborted) throw AbortSignal.failure(signal, method, url);
+        if (!isReady) continue;
       }
       let chunk;
       try {
-        chunk = readable ? stream.read(READ) : stream.blockingRead(READ);
+        chunk = readable !== undefined ? stream.read(READ) : stream.blockingRead(READ);
       } catch (error) {
         if (error.payload?.tag === "closed") break;
         throw bodyFailed(method, url, error);

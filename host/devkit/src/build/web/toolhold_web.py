@@ -6,6 +6,7 @@ The build puts this before the module, so that `urllib.request.urlopen` works as
 import http.client
 import io
 import re
+import time
 import urllib.error
 import urllib.request
 import urllib.response
@@ -101,6 +102,7 @@ def send(request):
     if body is not None:
         headers["content-length"] = str(len(body))
     entries = [entry(name, value) for name, value in headers.items() if name not in OF_THE_HOST]
+    outgoing = None
     try:
         outgoing = httpt.OutgoingRequest(httpt.Fields.from_list(entries))
         outgoing.set_method(METHODS[method]() if method in METHODS else httpt.Method_Other(method))
@@ -108,26 +110,32 @@ def send(request):
         outgoing.set_authority(request.host)
         outgoing.set_path_with_query(request.selector or "/")
     except Err as error:
+        # An error that is kept keeps what this function holds.
+        if outgoing is not None:
+            outgoing.__exit__(None, None, None)
         why = f": {named(error.value)}" if error.value is not None else ""
         message = f"{method} {url} is no request that can be sent{why}; write an absolute URL with https://"
         raise RequestFailed("correctable", message) from None
     make_room()
-    stream = outgoing.body() if body is not None else None
+    sending = outgoing.body() if body is not None else None
     timeout = request.timeout if isinstance(request.timeout, (int, float)) else None
     what = (method, url, timeout)
+    begun = time.monotonic()
     try:
         pending = outgoing_handler.handle(outgoing, timeouts(timeout))
     except Err as error:
+        if sending is not None:
+            sending.__exit__(None, None, None)
         raise failed(what, error.value) from None
     with pending, pending.subscribe() as ready:
-        if stream is not None:
-            write(stream, body)
+        if sending is not None:
+            write(sending, body)
         ready.block()
         answer = pending.get()
     if not isinstance(answer, Ok):
         raise RequestFailed("fatal", f"{method} {url}: the host gave no response")
     if isinstance(answer.value, Err):
-        raise failed(what, answer.value.value)
+        raise failed(what, answer.value.value, is_over(begun, timeout))
     return received(what, answer.value.value)
 
 
@@ -168,14 +176,30 @@ def timeouts(seconds: float | None):
     return options
 
 
+def is_over(begun: float, timeout: float | None) -> bool:
+    """Whether the module's own time has passed. The host has one too, which may be shorter."""
+    if timeout is None:
+        return False
+    # A module's clock has steps.
+    step = time.get_clock_info("monotonic").resolution
+    return time.monotonic() - begun + step >= timeout
+
+
 def write(body, data: bytes):
+    """Why a body was refused comes in the response's place."""
     try:
         with body.write() as stream:
             for start in range(0, len(data), WRITE):
                 stream.blocking_write_and_flush(data[start : start + WRITE])
+    except Err as error:
+        # The host counts the request as open until the last of these is gone.
+        if isinstance(error.value, streams.StreamError_LastOperationFailed):
+            error.value.value.__exit__(None, None, None)
+        body.__exit__(None, None, None)
+        return
+    try:
         httpt.OutgoingBody.finish(body, None)
     except Err:
-        # Why it was refused comes in the response's place.
         pass
 
 
@@ -295,8 +319,11 @@ def named(code) -> str:
     return re.sub(r"\b(dns|http|ip|tls|uri)\b", lambda found: found[0].upper(), name)
 
 
-def failed(what: tuple, code) -> RequestFailed:
-    """What to say of an error of `wasi:http`, and whose move it is (docs/modules.md, "HTTP")."""
+def failed(what: tuple, code, is_late: bool = False) -> RequestFailed:
+    """What to say of an error of `wasi:http`, and whose move it is (docs/modules.md, "HTTP").
+
+    `is_late`: the module's own time for the head of the response has passed.
+    """
     method, url, timeout = what
     origin = "/".join(url.split("/", 3)[:3])
     name = named(code)
@@ -344,7 +371,10 @@ def failed(what: tuple, code) -> RequestFailed:
             )
         case "DNS-timeout" | "destination-unavailable" | "connection-refused" | "connection-timeout":
             return RequestFailed("retryable", f"{url} did not answer: {name}")
-        case "connection-read-timeout" | "HTTP-response-timeout" if timeout is not None:
+        # The host ends a body with the first of these where the module's time passed, with the second in its own.
+        case "connection-read-timeout" | "HTTP-response-timeout" if is_late or (
+            timeout is not None and name == "connection-read-timeout"
+        ):
             why = f"it took longer than the {timeout:g} s that the module gave it"
             return broke_off(method, url, why, TimedOut)
         case (
