@@ -20,11 +20,12 @@ use std::path::{Path, PathBuf};
 use support::sandbox::repository;
 
 /// Why a command is not run here. A new reason is added only where no scripted run is possible.
-const REASONS: [&str; 14] = [
+const REASONS: [&str; 15] = [
     "deletes files",
     "needs a changed module",
     "needs a component of yours",
     "needs a hash of yours",
+    "needs a keyring",
     "needs a killed run",
     "needs a registry",
     "needs a server of yours",
