@@ -84,7 +84,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::Attack("value_larger_than_is_kept"),
     ),
     (
-        "what is written: values, and bytes into files",
+        "values and bytes of files that a module writes",
         Proof::File("host/sandbox/src/call/meter.rs"),
     ),
     (
