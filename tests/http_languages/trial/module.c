@@ -55,7 +55,13 @@ static bool run(const json *arguments, toolhold_result *result) {
     request.body = calloc(1, request.body_length);
     if (!request.body) abort();
   }
-  if (!strcmp(how, "the host's time")) request.url = joined(base, "/slow"), request.timeout_ms = 30000;
+  if (!strcmp(how, "the host's time")) {
+    request.url = joined(base, "/slow"), request.timeout_ms = 30000;
+    toolhold_result failure = {0};
+    if (http_send(&request, &response, &failure)) return false;
+    json_string(to, failure.message, strlen(failure.message));
+    return true;
+  }
   if (!strcmp(how, "timeout in the body")) request.url = joined(base, "/trickle");
   if (!request.url) return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "no such way: %s", how);
   if (!http_send(&request, &response, result)) return false;

@@ -51,7 +51,7 @@ const ways = {
     return await response.text();
   },
   async "failures"(url) {
-    const large = "x".repeat(2 << 20);
+    const large = new Uint8Array(2 << 20);
     const failures = [];
     for (let index = 0; index < 9; index++) {
       for (const [target, body] of [[`${url}/cut`, "x"], [`${url}/sent`, large], ["https://elsewhere.example/x", "x"]]) {
