@@ -280,7 +280,8 @@ mod tests {
     #[tokio::test]
     async fn samples_and_their_time_are_bounded() {
         let engine = Engine::default();
-        let component = Component::new(&engine, "(component)").unwrap();
+        let component = wat::parse_str("(component)").unwrap();
+        let component = Component::new(&engine, component).unwrap();
         let store = wasmtime::Store::new(&engine, ());
         let profiled = async |max_samples, max_time| {
             let slot = Arc::<ProfileSlot>::default();

@@ -159,10 +159,7 @@ mod tests {
             }],
         };
         let lines = table(&summary).join("\n");
-        assert!(
-            lines.contains("66.7 %    100.0 %  hot\\u{1b}[2J"),
-            "{lines}"
-        );
+        assert!(lines.contains("66.7 %   100.0 %  hot\\u{1b}[2J"), "{lines}");
         assert!(counted(&summary).starts_with("3 samples, "));
         assert!(counted(&summary).ends_with("at its bound"));
     }
