@@ -161,11 +161,13 @@ attacks! {
     row_41_found_file_without_end
     row_42_wish_for_all_places
     row_42_rate_spent_by_one_key
+    row_42_memory_kept_by_one_key
     row_42_sessions_begun_in_a_loop
     row_42_wrong_keys_without_end
     row_43_killed_after_a_side_effect
     row_44_errors_that_name_the_cause
     row_45_values_kept_by_many
+    row_45_value_larger_than_is_kept
 }
 
 #[test]
