@@ -20,7 +20,7 @@ use toolhold_hostile::suite;
 const ELSEWHERE: &[(&str, Proof)] = &[
     (
         "images of a context",
-        Proof::File("host/protocol/src/context/image.rs"),
+        Proof::File("host/protocol/src/image.rs"),
     ),
     (
         "requests of MCP clients",
