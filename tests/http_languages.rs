@@ -35,10 +35,13 @@ async fn sent(headers: HeaderMap, body: Bytes) -> String {
 /// Longer than any test gives a request, and shorter than the host does.
 const SLOW: Duration = Duration::from_secs(8);
 
-/// A body that breaks off.
+/// A body that breaks off, when its begin is on its way.
 fn cut() -> Body {
-    let parts = [Ok("begun"), Err(io::Error::other("it breaks off here"))];
-    Body::from_stream(stream::iter(parts))
+    let end = stream::once(async {
+        sleep(Duration::from_millis(50)).await;
+        Err(io::Error::other("it breaks off here"))
+    });
+    Body::from_stream(stream::iter([Ok("begun")]).chain(end))
 }
 
 /// A body that comes a byte at a time.

@@ -70,7 +70,7 @@ fn a_schema_follows_the_types_in_c() {
             "  toolhold_text text = asked->text;\n  if (asked->prefix.bytes) __builtin_trap();\n",
         ),
     ];
-    let failure = "instruction executed in word_frequency, called by ";
+    let failure = "instruction executed\n  │   at word_frequency (module.c:";
     schema_follows_the_types("c", "python3", "module.c", &edits, failure);
 }
 
