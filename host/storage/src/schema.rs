@@ -1,7 +1,7 @@
 //! The schema and its migrations.
 //!
 //! Version 1 is the schema of release 0.1.0. It evolves by migrations: each change of the schema is a new file
-//! `schema/NNNN_name.sql` with the next number, added to the list below. A file that was released never changes,
+//! `schema/NNNN_name.sql` (one for each database where they differ) with the next number, added to the list below. A file that was released never changes,
 //! because every database stores the checksums of the migrations that made it, and refuses to open if one
 //! differs ([`StoreError::Version`](crate::StoreError::Version)). A database of a newer Toolhold is refused the
 //! same way. Migrations run when the store opens, each in a transaction, and there are no downgrades.
@@ -12,14 +12,52 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
-    (1, "initial", include_str!("schema/0001_initial.sql")),
-    (2, "open calls", include_str!("schema/0002_open_calls.sql")),
+const MIGRATIONS: [(i64, &str, Sql); 4] = [
+    (
+        1,
+        "initial",
+        Sql::Both(include_str!("schema/0001_initial.sql")),
+    ),
+    (
+        2,
+        "open calls",
+        Sql::Both(include_str!("schema/0002_open_calls.sql")),
+    ),
+    (
+        3,
+        "knowledge",
+        Sql::Both(include_str!("schema/0003_knowledge.sql")),
+    ),
+    (
+        4,
+        "passages",
+        Sql::Each {
+            sqlite: include_str!("schema/0004_passages.sqlite.sql"),
+            postgres: include_str!("schema/0004_passages.postgres.sql"),
+        },
+    ),
 ];
 
+/// The statements of a migration.
+#[derive(Clone, Copy)]
+enum Sql {
+    /// Read by both databases.
+    Both(&'static str),
+    /// For what they have no common words for.
+    Each {
+        sqlite: &'static str,
+        postgres: &'static str,
+    },
+}
+
 /// Creates the tables in an empty database, and applies the migrations that an older one lacks.
-pub fn migrator() -> Migrator {
-    let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
+pub fn migrator(is_file: bool) -> Migrator {
+    let migration = |(number, name, sql): (i64, &'static str, Sql)| {
+        let sql = match sql {
+            Sql::Both(sql) => sql,
+            Sql::Each { sqlite, .. } if is_file => sqlite,
+            Sql::Each { postgres, .. } => postgres,
+        };
         let sql = sql.into_sql_str();
         Migration::new(number, name.into(), MigrationType::Simple, sql, false)
     };
