@@ -116,12 +116,6 @@ impl Store {
     async fn remove_document(&self, document: &Uuid) -> Result<u64, StoreError> {
         let mut removed = 0;
         let mut connection = self.pool.acquire().await?;
-        if self.database.is_file() {
-            // Overwrites what is deleted, on this connection from now on: a page that is merely free keeps its bytes.
-            sqlx::query("PRAGMA secure_delete = ON")
-                .fetch_optional(&mut *connection)
-                .await?;
-        }
         loop {
             let gone = sqlx::query(
                 "DELETE FROM passages WHERE id IN \
