@@ -1,7 +1,7 @@
 //! Finds passages by their words, and reads passages and vectors.
 
 use super::documents::{self, Document};
-use crate::column::{id, unsigned};
+use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
@@ -37,7 +37,8 @@ pub struct Passage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorRow {
     pub passage: i64,
-    pub document: Uuid,
+    /// The passage's number within its document.
+    pub number: u64,
     /// Numbers of 16 bits (IEEE 754), little-endian.
     pub vector: Vec<u8>,
 }
@@ -242,7 +243,7 @@ impl Store {
              WHERE passages.document = $1 AND number >= $2 ORDER BY number LIMIT $3",
         )
         .bind(document.id.to_string())
-        .bind(crate::column::signed(first))
+        .bind(signed(first))
         .bind(i64::from(most))
         .fetch_all(&self.pool)
         .in_time(&self.database)
@@ -252,21 +253,40 @@ impl Store {
         Ok(passages?)
     }
 
-    /// Vectors of visible passages of a collection whose ids are larger than `after`, in their order.
-    pub async fn vectors(
+    /// The ids of the visible documents of a collection, oldest first, after `after`.
+    pub async fn visible_documents(
         &self,
         collection: Uuid,
-        after: i64,
+        after: Uuid,
+        most: u32,
+    ) -> Result<Vec<Uuid>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id FROM documents WHERE collection = $1 AND state = 'visible' AND id > $2 ORDER BY id LIMIT $3",
+        )
+        .bind(collection.to_string())
+        .bind(after.to_string())
+        .bind(i64::from(most))
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let documents: Result<_, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
+        Ok(documents?)
+    }
+
+    /// Vectors of the passages of a visible document, from the number `first` on.
+    pub async fn vectors(
+        &self,
+        document: Uuid,
+        first: u64,
         most: u32,
     ) -> Result<Vec<VectorRow>, StoreError> {
         let rows = sqlx::query(
-            "SELECT passages.id AS passage, passages.document AS document, vector FROM passages \
+            "SELECT passages.id AS passage, number, vector FROM passages \
              JOIN documents ON documents.id = passages.document AND documents.state = 'visible' \
-             WHERE passages.collection = $1 AND passages.id > $2 AND vector IS NOT NULL \
-             ORDER BY passages.id LIMIT $3",
+             WHERE passages.document = $1 AND number >= $2 AND vector IS NOT NULL ORDER BY number LIMIT $3",
         )
-        .bind(collection.simple().to_string())
-        .bind(after)
+        .bind(document.to_string())
+        .bind(signed(first))
         .bind(i64::from(most))
         .fetch_all(&self.pool)
         .in_time(&self.database)
@@ -274,7 +294,7 @@ impl Store {
         let vectors = rows.iter().map(|row| {
             Ok(VectorRow {
                 passage: row.try_get("passage")?,
-                document: id(row, "document")?,
+                number: unsigned(row, "number")?,
                 vector: row.try_get("vector")?,
             })
         });

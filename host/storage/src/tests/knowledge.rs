@@ -106,7 +106,7 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
         store.stage_passages(&mut staged, &batch).await.unwrap();
         assert!(found(&store, &[&tales], &["fox"]).await.is_empty());
         assert!(store.documents(&tales, None, 10).await.unwrap().is_empty());
-        assert!(store.vectors(tales.id, 0, 10).await.unwrap().is_empty());
+        assert!(store.vectors(staged.id, 0, 10).await.unwrap().is_empty());
 
         store
             .publish_document("k", &tales, &staged, ROOM)
@@ -125,7 +125,9 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
         let read = store.passages_of(&document, 1, 10).await.unwrap();
         let numbers: Vec<u64> = read.iter().map(|passage| passage.number).collect();
         assert_eq!(numbers, [1, 2]);
-        assert_eq!(store.vectors(tales.id, 0, 2).await.unwrap().len(), 2);
+        assert_eq!(store.vectors(staged.id, 1, 10).await.unwrap().len(), 2);
+        let visible = store.visible_documents(tales.id, Uuid::nil(), 10).await;
+        assert_eq!(visible.unwrap(), [staged.id]);
         let (counted, _) = store.collection("k", "k", "tales").await.unwrap().unwrap();
         assert_eq!(
             (
