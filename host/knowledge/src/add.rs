@@ -6,10 +6,9 @@ use crate::knowledge::Knowledge;
 use crate::split::{self, Structure, TextPassage, passages};
 use crate::vectors::{WrongDimensions, encode};
 use crate::words;
-use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use toolhold_json::hex;
+use toolhold_json::hex::sha256;
 use toolhold_storage::{Begun, Collection, Document, NewDocument, NewPassage, StagedDocument};
 
 /// Passages of one transaction, and of one request for vectors.
@@ -40,7 +39,7 @@ pub enum Added {
 
 /// The digest of bytes, as [`TextDocument::digest`] has it.
 pub fn digest(bytes: &[u8]) -> String {
-    hex::encode(&Sha256::digest(bytes))
+    sha256(bytes)
 }
 
 impl Knowledge {
@@ -63,7 +62,10 @@ impl Knowledge {
             return Err(AddError::TooLong { bytes, most });
         }
         let embedder = self.embedder_for(collection)?;
-        let recipe = self.recipe(document.structure, embedder.map(|(embedder, _)| embedder.as_ref()));
+        let recipe = self.recipe(
+            document.structure,
+            embedder.map(|(embedder, _)| embedder.as_ref()),
+        );
         let new = NewDocument {
             source: &document.source,
             title: &document.title,
@@ -103,13 +105,15 @@ impl Knowledge {
         let Some(vectors) = &collection.vectors else {
             return Ok(None);
         };
-        self.embedder_of(collection).map(Some).ok_or_else(|| AddError::OtherModel {
-            expected: vectors.model.clone(),
-            model: match &self.embedder {
-                Some(embedder) => embedder.model().to_owned(),
-                None => "none".to_owned(),
-            },
-        })
+        self.embedder_of(collection)
+            .map(Some)
+            .ok_or_else(|| AddError::OtherModel {
+                expected: vectors.model.clone(),
+                model: match &self.embedder {
+                    Some(embedder) => embedder.model().to_owned(),
+                    None => "none".to_owned(),
+                },
+            })
     }
 
     /// Everything that the passages depend on but the bytes.
@@ -203,6 +207,13 @@ async fn embed(
 ) -> Result<Vec<Option<Vec<u8>>>, AddError> {
     let texts: Vec<String> = batch.iter().map(Cut::whole).collect();
     let vectors = embedder.embed(&texts).await?;
+    if vectors.len() != texts.len() {
+        return Err(AddError::Count {
+            model: embedder.model().to_owned(),
+            vectors: vectors.len(),
+            texts: texts.len(),
+        });
+    }
     let encoded = vectors.into_iter().map(|mut vector| {
         if vector.len() != dimensions {
             return Err(WrongDimensions {

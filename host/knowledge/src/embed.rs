@@ -4,7 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 /// A future that an [`Embedder`] returns.
-pub type Embedding<'a> = Pin<Box<dyn Future<Output = Result<Vec<Vec<f32>>, EmbedError>> + Send + 'a>>;
+pub type Embedding<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<Vec<f32>>, EmbedError>> + Send + 'a>>;
 
 /// Makes vectors of texts: the nearer two texts in meaning, the larger the dot product of their vectors.
 pub trait Embedder: Send + Sync {
@@ -28,7 +29,11 @@ pub struct EmbedError {
 
 /// Brings a vector to length 1, so that a dot product is the cosine. A vector without a direction stays 0.
 pub fn normalize(vector: &mut [f32]) {
-    let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+    let length = vector
+        .iter()
+        .map(|number| number * number)
+        .sum::<f32>()
+        .sqrt();
     if length.is_normal() {
         for number in vector {
             *number /= length;

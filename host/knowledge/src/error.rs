@@ -20,7 +20,9 @@ pub enum SearchError {
 /// A document was not added. What was there under its source stays.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
-    #[error("a text of {bytes} bytes is longer than a document may be: {most} bytes (`knowledge.document_bytes`)")]
+    #[error(
+        "a text of {bytes} bytes is longer than a document may be: {most} bytes (`knowledge.document_bytes`)"
+    )]
     TooLong { bytes: u64, most: u64 },
     #[error("there is no text in it")]
     Empty,
@@ -29,6 +31,12 @@ pub enum AddError {
     /// It stays staged, and adding it again goes on from there.
     #[error(transparent)]
     Embed(#[from] EmbedError),
+    #[error("{model} made {vectors} vectors of {texts} texts")]
+    Count {
+        model: String,
+        vectors: usize,
+        texts: usize,
+    },
     /// The collection was made with another model.
     #[error(
         "the collection's vectors are of {expected}, and not of {model}: search it with that model, or make a new \

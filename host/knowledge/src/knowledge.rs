@@ -63,7 +63,10 @@ impl Knowledge {
     }
 
     /// The embedder of a collection's vectors, if this process has it.
-    pub(crate) fn embedder_of(&self, collection: &Collection) -> Option<(&Arc<dyn Embedder>, usize)> {
+    pub(crate) fn embedder_of(
+        &self,
+        collection: &Collection,
+    ) -> Option<(&Arc<dyn Embedder>, usize)> {
         let vectors = collection.vectors.as_ref()?;
         let embedder = self.embedder.as_ref()?;
         let dimensions = usize::try_from(vectors.dimensions).ok()?;

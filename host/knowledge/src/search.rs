@@ -145,7 +145,9 @@ impl Knowledge {
             // Tens of milliseconds for a large collection: not on a thread that serves others.
             let scan = tokio::task::spawn_blocking(move || {
                 let goes_on = || Instant::now() < ends;
-                let found = queries.iter().map(|query| table.nearest(query, length, &goes_on));
+                let found = queries
+                    .iter()
+                    .map(|query| table.nearest(query, length, &goes_on));
                 found.collect::<Result<Vec<_>, _>>()
             });
             let found = scan.await.map_err(|error| {
@@ -188,7 +190,8 @@ impl Knowledge {
                 let Some(document) = documents.get(&passage.document) else {
                     continue;
                 };
-                let has = |(name, value): (&String, &String)| document.labels.get(name) == Some(value);
+                let has =
+                    |(name, value): (&String, &String)| document.labels.get(name) == Some(value);
                 if !question.labels.iter().all(has) {
                     continue;
                 }

@@ -125,7 +125,9 @@ fn headings(text: &str) -> Vec<Heading> {
                 if let Some(heading) = headings.last_mut() {
                     // Six levels at most, so that all of them stay within the bound.
                     let room = (MAX_HEADING_BYTES / 6).saturating_sub(heading.title.len());
-                    heading.title.push_str(&part[..part.floor_char_boundary(room)]);
+                    heading
+                        .title
+                        .push_str(&part[..part.floor_char_boundary(room)]);
                 }
             }
             _ => {}
@@ -155,7 +157,10 @@ mod tests {
             .iter()
             .map(|it| (it.heading.as_str(), it.text.lines().last().unwrap()))
             .collect();
-        assert!(headings.contains(&("Fees\nCards", "A new `card` costs 5.")), "{headings:?}");
+        assert!(
+            headings.contains(&("Fees\nCards", "A new `card` costs 5.")),
+            "{headings:?}"
+        );
         assert!(headings.contains(&("Limits", "None.")), "{headings:?}");
         for passage in &found {
             assert_eq!(&text[passage.range.clone()], passage.text);
@@ -173,7 +178,10 @@ mod tests {
 
     #[test]
     fn no_overlap_is_as_large_as_its_passage() {
-        let size = PassageSize { characters: 10, overlap: 10 };
+        let size = PassageSize {
+            characters: 10,
+            overlap: 10,
+        };
         assert!(passages("text", Structure::Plain, size).is_err());
     }
 

@@ -76,7 +76,9 @@ impl VectorTables {
         let table = Arc::new(table);
         self.keep(collection.id, version, table.clone());
         drop(held);
-        self.reading.lock().retain(|_, turn| Arc::strong_count(turn) > 1);
+        self.reading
+            .lock()
+            .retain(|_, turn| Arc::strong_count(turn) > 1);
         Ok(table)
     }
 
@@ -105,7 +107,12 @@ impl VectorTables {
                 used,
             },
         );
-        while tables.values().map(|kept| kept.table.bytes()).sum::<usize>() > self.most_bytes {
+        while tables
+            .values()
+            .map(|kept| kept.table.bytes())
+            .sum::<usize>()
+            > self.most_bytes
+        {
             let oldest = tables.iter().min_by_key(|(_, kept)| kept.used);
             let Some(oldest) = oldest.map(|(collection, _)| *collection) else {
                 return;

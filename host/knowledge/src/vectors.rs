@@ -31,7 +31,9 @@ pub struct WrongDimensions {
 
 /// A vector as the database holds it: numbers of 16 bits, little-endian.
 pub fn encode(vector: &[f32]) -> Vec<u8> {
-    let numbers = vector.iter().map(|number| f16::from_f32(*number).to_le_bytes());
+    let numbers = vector
+        .iter()
+        .map(|number| f16::from_f32(*number).to_le_bytes());
     numbers.flatten().collect()
 }
 
@@ -207,7 +209,13 @@ mod tests {
         assert_eq!(passages, [2, 3, 4]);
         assert!((found[1].1 - 0.8).abs() < 1e-3);
         let wrong = table.nearest(&[1.0], 3, &|| true).unwrap_err();
-        assert_eq!(wrong, WrongDimensions { has: 1, expected: 3 });
+        assert_eq!(
+            wrong,
+            WrongDimensions {
+                has: 1,
+                expected: 3
+            }
+        );
     }
 
     #[test]

@@ -159,7 +159,10 @@ fn alone(found: &str) -> Option<char> {
 
 /// In small letters, without accents, and with one spelling for what looks the same.
 fn normal(word: &str) -> Cow<'_, str> {
-    if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
+    if word
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    {
         return Cow::Borrowed(word);
     }
     let apostrophes = word.chars().map(|c| if c == '\u{2019}' { '\'' } else { c });
@@ -170,11 +173,13 @@ fn normal(word: &str) -> Cow<'_, str> {
 
 /// English words, as they are without their endings, that say little about what a text is about; sorted.
 const COMMON: &[&str] = &[
-    "a", "about", "after", "all", "also", "am", "an", "and", "ani", "are", "as", "at", "be", "becaus", "been", "befor",
-    "but", "by", "can", "could", "did", "do", "doe", "for", "from", "had", "has", "have", "he", "her", "him", "his", "how",
-    "i", "if", "in", "into", "is", "it", "just", "me", "my", "no", "not", "of", "on", "or", "our", "she", "should", "so",
-    "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us", "was", "we",
-    "were", "what", "when", "where", "which", "who", "whi", "will", "with", "would", "you", "your",
+    "a", "about", "after", "all", "also", "am", "an", "and", "ani", "are", "as", "at", "be",
+    "becaus", "been", "befor", "but", "by", "can", "could", "did", "do", "doe", "for", "from",
+    "had", "has", "have", "he", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it",
+    "just", "me", "my", "no", "not", "of", "on", "or", "our", "she", "should", "so", "than",
+    "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us",
+    "was", "we", "were", "what", "when", "where", "which", "who", "whi", "will", "with", "would",
+    "you", "your",
 ];
 
 #[cfg(test)]
@@ -210,8 +215,14 @@ mod tests {
     #[test]
     fn a_question_has_each_word_once_and_common_ones_only_without_others() {
         let english = WordSplitter::new(Language::English);
-        assert_eq!(english.query("What is the fee of the card fees?"), ["fee", "card"]);
-        assert_eq!(english.query("to be or not to be"), ["to", "be", "or", "not"]);
+        assert_eq!(
+            english.query("What is the fee of the card fees?"),
+            ["fee", "card"]
+        );
+        assert_eq!(
+            english.query("to be or not to be"),
+            ["to", "be", "or", "not"]
+        );
         let many: Vec<String> = (0..1_000).map(|n| format!("w{n}")).collect();
         assert_eq!(english.query(&many.join(" ")).len(), MAX_QUERY_WORDS);
         assert!(COMMON.is_sorted());
