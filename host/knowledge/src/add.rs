@@ -2,12 +2,11 @@
 
 use crate::embed::{Embedder, normalize};
 use crate::error::AddError;
-use crate::knowledge::Knowledge;
+use crate::knowledge::{CollectionEmbedder, Knowledge};
 use crate::split::{self, Structure, TextPassage, passages};
 use crate::vectors::{WrongDimensions, encode};
 use crate::words;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use toolhold_json::hex::sha256;
 use toolhold_storage::{Begun, Collection, Document, NewDocument, NewPassage, StagedDocument};
 
@@ -62,10 +61,7 @@ impl Knowledge {
             return Err(AddError::TooLong { bytes, most });
         }
         let embedder = self.embedder_for(collection)?;
-        let recipe = self.recipe(
-            document.structure,
-            embedder.map(|(embedder, _)| embedder.as_ref()),
-        );
+        let recipe = self.recipe(document.structure, embedder.map(|it| it.embedder));
         let new = NewDocument {
             source: &document.source,
             title: &document.title,
@@ -101,7 +97,7 @@ impl Knowledge {
     fn embedder_for(
         &self,
         collection: &Collection,
-    ) -> Result<Option<(&Arc<dyn Embedder>, usize)>, AddError> {
+    ) -> Result<Option<CollectionEmbedder<'_>>, AddError> {
         let Some(vectors) = &collection.vectors else {
             return Ok(None);
         };
@@ -134,7 +130,7 @@ impl Knowledge {
         &self,
         staged: &mut StagedDocument,
         document: &TextDocument,
-        embedder: Option<(&Arc<dyn Embedder>, usize)>,
+        embedder: Option<CollectionEmbedder<'_>>,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(), AddError> {
         // Cutting a long text takes a while: not on a thread that serves others.
@@ -156,7 +152,7 @@ impl Knowledge {
         let first = usize::try_from(staged.passages).unwrap_or(usize::MAX);
         for batch in cut.get(first..).unwrap_or_default().chunks(BATCH) {
             let vectors = match embedder {
-                Some((embedder, dimensions)) => embed(embedder.as_ref(), dimensions, batch).await?,
+                Some(embedder) => embed(embedder, batch).await?,
                 None => vec![None; batch.len()],
             };
             let batch = batch.iter().zip(vectors);
@@ -201,8 +197,10 @@ impl From<TextPassage<'_>> for Cut {
 }
 
 async fn embed(
-    embedder: &dyn Embedder,
-    dimensions: usize,
+    CollectionEmbedder {
+        embedder,
+        dimensions,
+    }: CollectionEmbedder<'_>,
     batch: &[Cut],
 ) -> Result<Vec<Option<Vec<u8>>>, AddError> {
     let texts: Vec<String> = batch.iter().map(Cut::whole).collect();

