@@ -232,7 +232,7 @@ fn every_outcome_of_a_call_is_in_the_log() {
     web.modern(&evaluate(2, "1/"));
     let unfit = json!({"name": "calculator.evaluate", "arguments": {"expression": 7}});
     web.modern(&modern(3, "tools/call", unfit, json!({})));
-    // A question is no call, and neither is what names no tool.
+    // A question is no call; what names no tool is a call that is refused.
     let asks = json!({"elicitation": {}});
     let params = json!({"name": "probe.answer"});
     let question = web
@@ -255,7 +255,7 @@ fn every_outcome_of_a_call_is_in_the_log() {
     );
     // One that was cancelled ran, too.
     drop(web.toiling(7));
-    let entries = audited(&host, 5);
+    let entries = audited(&host, 6);
     let seen: Vec<_> = entries
         .iter()
         .map(|it| {
@@ -272,6 +272,7 @@ fn every_outcome_of_a_call_is_in_the_log() {
             ("calculator.evaluate", "ok", None),
             ("calculator.evaluate", "error", Some("tool")),
             ("calculator.evaluate", "error", Some("arguments")),
+            ("no.such", "error", Some("arguments")),
             ("probe.answer", "ok", None),
             ("probe.toil", "error", Some("cancelled")),
         ]
@@ -280,7 +281,7 @@ fn every_outcome_of_a_call_is_in_the_log() {
         entries.iter().all(|entry| entry["owner"] == "mcp:http"),
         "{entries:?}"
     );
-    assert_eq!(entries[3]["approved_by"], "the client's user");
+    assert_eq!(entries[4]["approved_by"], "the client's user");
     assert_eq!(entries[2]["by_host"], true);
 }
 
