@@ -155,13 +155,13 @@ mod tests {
     #[test]
     fn paths_are_told_from_the_folder_of_the_compiler() {
         for (file, folder, told) in [
-            ("/work/words/module.c", "/work/words", "module.c"),
+            ("/src/words/module.c", "/src/words", "module.c"),
             (
-                "/work/words/toolhold/json.c",
-                "/work/words",
+                "/src/words/toolhold/json.c",
+                "/src/words",
                 "toolhold/json.c",
             ),
-            ("/work/words2/a.c", "/work/words", "/work/words2/a.c"),
+            ("/src/words2/a.c", "/src/words", "/src/words2/a.c"),
             ("./a.c", "", "a.c"),
             ("/usr/include/a.h", "", "/usr/include/a.h"),
         ] {
