@@ -9,7 +9,7 @@
 //! An entry is the length of the artefact (8 bytes, little endian), the MAC of that length, the MAC of the artefact,
 //! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
 //!
-//! Packs of functions ([`super::functions`]) are entries like that, with the digest of their module's folder in the place
+//! Packs of functions (`compile/functions.rs`) are entries like that, with the digest of their module's folder in the place
 //! of a component's; no MAC of the one kind is one of the other.
 
 use super::functions::{FunctionCounts, MAX_PACK_BYTES};

