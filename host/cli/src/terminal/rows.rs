@@ -236,7 +236,7 @@ mod tests {
         for (c, usual, east_asian) in [
             ('a', 1, 1),
             ('日', 2, 2),
-            ('Ж', 1, 2),
+            ('Ж', 1, 1),
             ('│', 1, 2),
             ('\u{301}', 0, 0),
             // A flag's letter, and a picture that is not defined yet.

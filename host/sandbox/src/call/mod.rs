@@ -275,20 +275,29 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
         (Err(CallError::Trap { .. }), Some(error)) => Some(Crash::of(&error, store.data())),
         _ => None,
     };
-    let mut state = store.into_data();
-    let mut denials = state.denials;
+    // Not taken out of the store as a whole: the state is thousands of bytes, and would be moved.
+    let state = store.data_mut();
+    let mut denials = std::mem::take(&mut state.denials);
     if let Some(of_requests) = state.outbound.denials() {
         denials.join(of_requests);
     }
+    let logs = std::mem::take(&mut state.logs.lines);
+    let dropped_logs = state.logs.dropped;
+    let (redactions, http) = (state.outbound.redactions(), state.outbound.fired());
+    let memory_bytes = state.meter.memory;
+    let gauge = state.gauge.clone();
+    let profiler = state.profiler.take();
+    // The instance's place is free from here on, and its scratch files are gone.
+    drop(store);
     let usage = CallUsage {
         duration: clock.elapsed(),
         queued,
         fuel,
-        memory_bytes: state.meter.memory,
-        host_bytes: state.gauge.total(),
+        memory_bytes,
+        host_bytes: gauge.total(),
     };
     // What follows is for an author, and no time of the call.
-    if let Some(profiler) = state.profiler.take() {
+    if let Some(profiler) = profiler {
         profiler.finish().await;
     }
     if let (Some(crash), Some(debug)) = (crash, debug)
@@ -299,14 +308,14 @@ pub(crate) async fn run<C: GuestCall>(context: CallContext<'_>, call: C) -> Call
     }
     CallOutcome {
         result,
-        refused: state.gauge.refused(),
+        refused: gauge.refused(),
         usage,
-        stdout: state.gauge.printed().captured(PrintStream::Stdout),
-        stderr: state.gauge.printed().captured(PrintStream::Stderr),
-        redactions: state.outbound.redactions(),
-        http: state.outbound.fired(),
-        logs: state.logs.lines,
-        dropped_logs: state.logs.dropped,
+        stdout: gauge.printed().captured(PrintStream::Stdout),
+        stderr: gauge.printed().captured(PrintStream::Stderr),
+        redactions,
+        http,
+        logs,
+        dropped_logs,
         denials,
     }
 }
