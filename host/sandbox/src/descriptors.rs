@@ -110,7 +110,7 @@ struct CallShares {
 
 impl CallDescriptors {
     /// For a call of `module` that is made for the key `key`.
-    pub fn new(guests: &GuestDescriptors, module: Arc<DescriptorShare>, key: &str) -> Self {
+    pub fn new(guests: &GuestDescriptors, module: Arc<DescriptorShare>, key: Arc<str>) -> Self {
         let call = DescriptorShare::new((guests.most / 8).max(LEAST_OF_A_CALL));
         Self(Arc::new(CallShares {
             guests: guests.held.of(key),
@@ -162,14 +162,14 @@ mod tests {
     fn a_call_a_module_and_all_guests_have_shares() {
         let guests = GuestDescriptors::new(400);
         let module = DescriptorShare::of_module(&guests);
-        let call = || CallDescriptors::new(&guests, module.clone(), "key");
+        let call = || CallDescriptors::new(&guests, module.clone(), "key".into());
         let first = count(&call());
         assert_eq!(first.len(), 50);
         let of_module: Vec<_> = (0..10).map(|_| count(&call())).collect();
         assert_eq!(of_module.iter().map(Vec::len).sum::<usize>(), 150);
         // Another module still has its own.
         let other = DescriptorShare::of_module(&guests);
-        let others = count(&CallDescriptors::new(&guests, other, "key"));
+        let others = count(&CallDescriptors::new(&guests, other, "key".into()));
         assert_eq!(others.len(), 50);
         drop((first, of_module, others));
         assert_eq!(guests.held.taken(), 0);
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn a_key_that_holds_all_it_may_by_many_modules_leaves_some_to_others() {
         let guests = GuestDescriptors::new(400);
-        let call = |key| {
+        let call = |key: &str| {
             let module = DescriptorShare::of_module(&guests);
-            CallDescriptors::new(&guests, module, key)
+            CallDescriptors::new(&guests, module, key.into())
         };
         let greedy: Vec<_> = (0..20).map(|_| count(&call("greedy"))).collect();
         assert_eq!(greedy.iter().map(Vec::len).sum::<usize>(), 350);

@@ -32,7 +32,7 @@ pub use state::CallState;
 
 use crate::compile::DebugInfo;
 use crate::denial_log::DenialLog;
-use crate::descriptors::CallDescriptors;
+use crate::descriptors::DescriptorShare;
 use crate::egress::EndedExchange;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
@@ -152,8 +152,8 @@ pub(crate) struct CallContext<'a> {
     pub granted: &'a PreparedGrant,
     /// The module's number, for its lane in the queue, and its name.
     pub module: (u64, &'a str),
-    /// Files, directories and connections that it may have open.
-    pub descriptors: CallDescriptors,
+    /// What the module's calls may have open together.
+    pub descriptors: Arc<DescriptorShare>,
     /// Whether it needs no permit for calls: it has one to list its tools.
     pub is_listing: bool,
     /// Ends the call when what it may use is taken back.

@@ -6,6 +6,7 @@ use super::meter::{Gauge, KeptBytes, Meter};
 use super::open_files::OpenFiles;
 use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, Profiler};
 use crate::denial_log::DenialLog;
+use crate::descriptors::CallDescriptors;
 use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
 use crate::grant::GrantedFiles;
@@ -66,6 +67,7 @@ impl CallState {
             module: (number, _),
             ..
         } = context;
+        let descriptors = CallDescriptors::new(engine.descriptors(), descriptors, clock.tenant());
         let share = engine.kept().of(clock.tenant()).for_module(number);
         let gauge = Gauge::new(limits, share);
         let mut wasi = WasiCtxBuilder::new();

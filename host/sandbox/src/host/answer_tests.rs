@@ -1,7 +1,7 @@
 //! An answer counts as kept until the guest's next host call, whichever that is. Files are in `revocation_tests`.
 
 use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
-use crate::descriptors::{CallDescriptors, DescriptorShare};
+use crate::descriptors::DescriptorShare;
 use crate::engine::{Engine, EngineConfig};
 use crate::grant::PreparedGrant;
 use std::sync::Arc;
@@ -72,11 +72,7 @@ async fn an_answer_counts_until_the_next_host_call() {
         engine: &engine,
         limits: &Limits::default(),
         granted: &granted,
-        descriptors: CallDescriptors::new(
-            engine.descriptors(),
-            DescriptorShare::of_module(engine.descriptors()),
-            "",
-        ),
+        descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
         is_listing: false,
         revocation: Arc::default(),

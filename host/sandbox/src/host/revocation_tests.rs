@@ -2,7 +2,7 @@
 
 use crate::Storage;
 use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
-use crate::descriptors::{CallDescriptors, DescriptorShare};
+use crate::descriptors::DescriptorShare;
 use crate::egress::SystemResolver;
 use crate::engine::{Engine, EngineConfig};
 use crate::grant::{Pins, PreparedGrant};
@@ -352,11 +352,7 @@ async fn ends(
         engine,
         limits: &Limits::default(),
         granted: &granted.unwrap(),
-        descriptors: CallDescriptors::new(
-            engine.descriptors(),
-            DescriptorShare::of_module(engine.descriptors()),
-            "",
-        ),
+        descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
         is_listing: false,
         revocation: revocation.clone(),

@@ -9,7 +9,6 @@ use crate::call::{
     self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools, Profiler,
 };
 use crate::denial_log::DenialLog;
-use crate::descriptors::CallDescriptors;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
 use crate::value;
@@ -146,11 +145,7 @@ impl Module {
             engine: &self.engine,
             limits: &effective.limits,
             granted: policy.granted(),
-            descriptors: CallDescriptors::new(
-                self.engine.descriptors(),
-                self.descriptors.clone(),
-                invocation.caller.tenant,
-            ),
+            descriptors: self.descriptors.clone(),
             module: (self.number, &self.name),
             is_listing: false,
             revocation,

@@ -6,7 +6,7 @@ use crate::call::{
     shallow,
 };
 use crate::compile::DebugInfo;
-use crate::descriptors::{CallDescriptors, DescriptorShare};
+use crate::descriptors::DescriptorShare;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::PreparedGrant;
@@ -43,11 +43,7 @@ pub(super) async fn list_tools(
         engine,
         limits,
         granted: &granted,
-        descriptors: CallDescriptors::new(
-            engine.descriptors(),
-            DescriptorShare::of_module(engine.descriptors()),
-            "",
-        ),
+        descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, module),
         is_listing: true,
         revocation: Arc::default(),
