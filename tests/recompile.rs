@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use support::host::binary;
+use support::host::{Host, binary, finish};
 use support::sandbox::component;
 use toolhold_sandbox::compile::{Cache, FunctionCounts};
 use toolhold_sandbox::{Compiler, CompilerProcess, Engine, EngineConfig, Policy, Registry};
@@ -93,6 +93,7 @@ async fn an_edit_compiles_what_it_changed_and_a_server_uses_it() {
     };
     let counts = edit("b").await;
     assert!(is_warm(counts), "{counts:?}");
+    assert_eq!(files(cache.folder(), "cwasm").len(), 2);
     let packs = files(cache.folder(), "functions");
     let [pack] = packs.as_slice() else {
         panic!("one pack of one module: {packs:?}")
@@ -137,4 +138,69 @@ async fn an_edit_compiles_what_it_changed_and_a_server_uses_it() {
     author.load_folder(&modules, None, &|_| ()).await.unwrap();
     assert_eq!(cache.function_counts().taken, before.taken);
     assert_eq!(files(cache.folder(), "functions").len(), 2);
+}
+
+/// What edits compiled is in nobody's way: the cache of a day's work has no more than that of one edit.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_takes_the_place_of_the_one_before_the_last() {
+    let root = tempfile::tempdir().unwrap();
+    let cache = Cache::open(&root.path().join("cache"), &root.path().join("key")).unwrap();
+    let modules = root.path().join("modules");
+    let write = |name: &str, n: usize| {
+        let folder = modules.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("module.toml"), "[build]\nlanguage = \"c\"\n").unwrap();
+        let text = format!(
+            "(component
+               (core module $m (func (export \"f\") (drop (i32.const {n}))))
+               (core instance $i (instantiate $m))
+               (func (export \"f\") (canon lift (core func $i \"f\"))))"
+        );
+        fs::write(folder.join(format!("{name}.wasm")), component(&text)).unwrap();
+    };
+    let load = async |serves_author| {
+        let registry = registry(&cache, serves_author);
+        registry.load_folder(&modules, None, &|_| ()).await.unwrap();
+        assert!(registry.failures().is_empty(), "{:?}", registry.failures());
+        files(cache.folder(), "cwasm")
+    };
+    write("other", 1_000);
+    let others = load(true).await;
+    let mut made = Vec::new();
+    for n in 0..4 {
+        write("words", n);
+        made = load(true).await;
+        assert_eq!(made.len(), (n + 2).min(3), "{made:?}");
+        assert!(made.contains(&others[0]), "another module's stays");
+    }
+    // An edit that is taken back compiles nothing.
+    write("words", 2);
+    let before = cache.lookups().misses;
+    assert_eq!(load(true).await, made);
+    assert_eq!(cache.lookups().misses, before);
+    // Hosts that serve no author have no edits, and remove nothing.
+    for n in 10..13 {
+        write("words", n);
+        load(false).await;
+    }
+    assert_eq!(files(cache.folder(), "cwasm").len(), 6);
+}
+
+/// The schemas of what was built are looked at before it is called, and that is what compiles it.
+#[test]
+fn looking_at_a_module_compiles_it_for_its_author() {
+    let host = Host::new();
+    let toml = "[build]\nlanguage = \"python\"\n";
+    host.write("modules/words/module.toml", toml)
+        .write("modules/words/words.wasm", module("a"));
+    let cache = host.path().join("cache");
+    let mut inspect = host.command(&["modules", "inspect", "words"]);
+    let done = finish(
+        inspect
+            .env("TOOLHOLD_PATHS__CACHE", &cache)
+            .output()
+            .expect("the binary runs"),
+    );
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(files(&cache.join("compiled"), "functions").len(), 1);
 }

@@ -104,3 +104,51 @@ fn a_newer_edit_ends_a_build_and_begins_another() {
     assert_eq!(code(watch), Some(130));
     assert_ended(second);
 }
+
+/// Nothing of the host is left that could end them.
+#[test]
+fn what_a_build_started_ends_with_a_host_that_is_killed() {
+    for arguments in [&["build", "words"][..], &["modules", "watch", "words"]] {
+        let host = host();
+        let build = command(&host, arguments).spawn().expect("the binary runs");
+        let compiler = started(&host, 0);
+        assert!(is_running(compiler));
+        signal(build.id(), "KILL");
+        assert_eq!(code(build), None, "{arguments:?}");
+        assert_ended(compiler);
+    }
+}
+
+/// Under its supervisor, too.
+#[test]
+fn a_build_says_which_program_is_missing_and_which_signal_ended_one() {
+    let host = host();
+    let tools = host.path().join("tools");
+    let built = |path: &str| {
+        let mut command = command(&host, &["build", "words"]);
+        command.env("PATH", path);
+        finish(command.output().expect("it runs"))
+    };
+    let missing = built("/nonexistent");
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(missing.stderr.contains("install Rust"), "{missing:?}");
+    fs::write(tools.join("rustc"), "#!/bin/sh\nkill -s KILL $$\n").unwrap();
+    let killed = built(&format!("{}:/usr/bin:/bin", tools.display()));
+    assert_eq!(killed.code, Some(1), "{killed:?}");
+    assert!(killed.stderr.contains("signal: 9"), "{killed:?}");
+}
+
+/// The group that it would end is the shell's.
+#[test]
+fn the_supervisor_of_builds_is_not_for_people() {
+    let host = host();
+    for arguments in [
+        &["supervise-build"][..],
+        &["supervise-build", "--", "echo", "ran"],
+    ] {
+        let done = finish(command(&host, arguments).output().expect("it runs"));
+        assert_eq!(done.code, Some(1), "{done:?}");
+        assert!(done.stderr.contains("not for people"), "{done:?}");
+        assert!(done.stdout.is_empty(), "{done:?}");
+    }
+}

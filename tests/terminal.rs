@@ -376,7 +376,7 @@ fn each_row_of_what_a_model_writes_has_its_bar() {
 }
 
 /// The rows that a terminal of so many columns shows of a line.
-fn rows(line: &str, columns: usize) -> Vec<String> {
+pub fn rows(line: &str, columns: usize) -> Vec<String> {
     let cells: Vec<char> = line.chars().collect();
     let row = |cells: &[char]| cells.iter().collect();
     cells.chunks(columns).map(row).collect()

@@ -1,6 +1,8 @@
 //! Text from outside in everything that a person or a program reads of the command line.
 
+use crate::terminal::{at_terminal, rows};
 use serde_json::{Value, json};
+use support::endpoint::{Endpoint, Reply, ReplyOrder, Scenario};
 use support::host::{Finished, Host};
 use support::sandbox::component;
 use toolhold_hostile::components as hostile;
@@ -123,4 +125,111 @@ fn json_says_what_it_said() {
                 && it["error"].as_str().is_some_and(|it| it.contains("rename"))),
         "{failed:?}"
     );
+}
+
+/// More than a row of any terminal that is tried, and then a line as the host writes it.
+fn forged() -> String {
+    format!("{HOSTILE}{}{FORGED}", " ".repeat(200))
+}
+
+const FORGED: &str = "decided; the run goes on";
+
+/// A model that calls a tool with a hostile name, answers with hostile text, and fails so. The endpoint lists one with
+/// a hostile name.
+fn endpoint() -> Endpoint {
+    let call = json!({"_tool": forged(), "_reasoningForCall": forged()});
+    let scenario = Scenario::new([
+        Reply::solution(json!({"calls": [call], "output": null})),
+        // The answer of a run is the whole of stdout, and is no part of this.
+        Reply::solution(json!({"calls": [], "output": "done"})),
+        Reply::solution(json!({"calls": [call], "output": null})),
+        Reply::solution(json!({"calls": [], "output": forged()})),
+        Reply::error(400, json!({"error": {"message": forged()}})),
+    ]);
+    Endpoint::start(Scenario {
+        models: vec![forged(), "m".into()],
+        ..scenario.in_order(ReplyOrder::Repeat)
+    })
+}
+
+/// A host whose files say what they can in hostile text.
+fn host_of_files() -> Host {
+    let host = Host::new();
+    let text = Value::from(forged())
+        .to_string()
+        .replace('\u{7f}', "\\u007f");
+    let task = "expect.answer.contains = [\"no such answer\"]";
+    host.ship("text")
+        .write(
+            "toolhold.toml",
+            format!(
+                "[approval]\nalways = [{text}]\n[endpoints.{text}]\nmodel = {text}\nbase_url = \"http://127.0.0.1:9/v1\"\n"
+            ),
+        )
+        .write(
+            "tasks.toml",
+            format!("[[tasks]]\nid = \"a\"\ntask = {text}\ntools = [\"text\"]\n{task}\n"),
+        );
+    host
+}
+
+/// The commands that show text of endpoints, of models, of records and of files of tasks.
+fn commands<'a>(url: &'a str, named: &'a str) -> Vec<Vec<&'a str>> {
+    let endpoint = ["--base-url", url, "--model", "m"];
+    vec![
+        vec!["run", "t", "--base-url", url, "--model", named],
+        vec!["stats", "last"],
+        vec!["stats", "--since", "1d"],
+        [&["eval", "tasks.toml"], &endpoint[..]].concat(),
+        vec!["eval", "tasks.toml", "--base-url", url, "--model", named],
+        vec!["eval", "tasks.toml", "--list"],
+        vec!["stats", "--since", "1d", "--json"],
+        [&["doctor"], &endpoint[..]].concat(),
+        vec!["doctor", "--base-url", url, "--model", named],
+        vec!["doctor", "--base-url", url, "--model", "not there"],
+        vec!["policy"],
+        vec!["policy", "--tools", named],
+        vec!["approvals", "approve", named],
+        vec!["runs"],
+    ]
+}
+
+#[test]
+fn text_of_endpoints_models_and_tasks_is_shown_escaped() {
+    let (host, endpoint, named) = (host_of_files(), endpoint(), forged());
+    let mut shown = String::new();
+    for arguments in commands(&endpoint.base_url(), &named) {
+        let done = host.run(&arguments);
+        is_clean(&arguments, &done);
+        for text in [&done.stdout, &done.stderr] {
+            let is_forged = text.lines().any(|line| line.starts_with(FORGED));
+            assert!(!is_forged, "{arguments:?}: {done:?}");
+            shown.push_str(text);
+        }
+    }
+    for said in ["\\u{202e}", "\\u{9b}31m", "│ ", FORGED] {
+        assert!(shown.contains(said), "{said} is nowhere: {shown}");
+    }
+}
+
+/// A terminal continues a long line at its left edge, where lines of the host begin.
+#[test]
+fn no_row_of_a_terminal_begins_with_text_from_outside() {
+    let columns = 60;
+    let (host, endpoint, named) = (host_of_files(), endpoint(), forged());
+    for arguments in commands(&endpoint.base_url(), &named) {
+        if arguments.contains(&"--json") {
+            continue;
+        }
+        let mut command = host.command(&arguments);
+        command.env("COLUMNS", columns.to_string());
+        let shown = at_terminal(&command, &[]).stdout.replace("\r\n", "\n");
+        let rows = shown.lines().flat_map(|line| rows(line, columns));
+        for row in rows.filter(|row| row.contains("decided")) {
+            assert!(
+                row.trim_start().starts_with('│') || row.starts_with("    "),
+                "{arguments:?}: {row:?}\n{shown}"
+            );
+        }
+    }
 }

@@ -5,6 +5,7 @@ use super::{LANGUAGES, granted, serve, skipped};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::sandbox::{call, repository};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use toolhold_policy::{CallError, ErrorClass, HttpLimit};
 
@@ -116,6 +117,21 @@ fn table() -> Vec<Row> {
             )
         },
         row(
+            "a server that closes before its answer",
+            HANG_UP,
+            Retryable,
+            "GET {url} broke off: ",
+        ),
+        Row {
+            posted: 1,
+            ..row(
+                "the same, of what may not be sent again",
+                HANG_UP,
+                Fatal,
+                "POST {url} broke off: ",
+            )
+        },
+        row(
             "nothing that listens",
             "",
             Retryable,
@@ -124,9 +140,25 @@ fn table() -> Vec<Row> {
     ]
 }
 
+/// A path of a server that reads requests and answers none.
+const HANG_UP: &str = "/hang-up";
+
+/// The origin of that server.
+async fn hangs_up() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Its end, and no reset: all that came was read.
+            let _ = stream.read(&mut [0; 16 << 10]).await;
+        }
+    });
+    format!("http://{address}")
+}
+
 #[tokio::test]
 async fn a_request_that_fails_is_told_alike_in_every_language() {
-    let served = serve().await;
+    let (served, hangs_up) = (serve().await, hangs_up().await);
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let closed = format!("http://{}", {
         let address = closed.local_addr().expect("an address");
@@ -144,10 +176,10 @@ async fn a_request_that_fails_is_told_alike_in_every_language() {
             continue;
         }
         for row in table() {
-            let origin = if row.path.is_empty() {
-                &closed
-            } else {
-                &served
+            let origin = match row.path {
+                "" => &closed,
+                HANG_UP => &hangs_up,
+                _ => &served,
             };
             let mut grant = json!({"origin": origin, "methods": ["GET", "POST"], "private": true});
             for (key, value) in row.grant.as_object().expect("an object") {

@@ -7,6 +7,7 @@ use crate::commands::{
 };
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use toolhold_runtime::config::LogFormat;
 
@@ -137,6 +138,12 @@ pub enum Command {
     /// The compiler's process, which this program starts itself.
     #[command(name = COMPILER_COMMAND, hide = true)]
     CompileComponent,
+    /// The supervisor's process, under which this program runs each command of a build.
+    #[command(name = build::SUPERVISOR_COMMAND, hide = true)]
+    SuperviseBuild {
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
     /// Attack the sandbox on this machine with the hostile suite, and print the results.
     Selftest(selftest::SelftestArgs),
     /// Show how large the cache is: compiled modules, compilers, fetched components.
@@ -222,7 +229,7 @@ impl Cli {
 
     /// Errors of the configuration are reported by the command that needs it.
     pub fn log_format(&self) -> LogFormat {
-        if let Command::CompileComponent = self.command {
+        if let Command::CompileComponent | Command::SuperviseBuild { .. } = self.command {
             return LogFormat::Text;
         }
         let loaded = config::load(self.file().as_deref(), &Flags::default());

@@ -42,6 +42,15 @@ pub fn command(cli: Cli) -> ExitCode {
             }
         };
     }
+    if let Command::SuperviseBuild { command } = &cli.command {
+        return match toolhold_devkit::build::supervise(command) {
+            Ok(code) => ExitCode::from(code),
+            Err(reason) => {
+                eprintln!("{reason}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     descriptors::raise();
     let outcome = tokio::runtime::Builder::new_multi_thread()
         // Look for events after every other task: a spinning guest holds its thread for a tick of
@@ -152,7 +161,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             plan_capacity::plan_capacity(&load(&flags)?.configuration, *args).await
         }
         // Handled before a runtime exists, because it needs none.
-        Command::CompileComponent => Ok(Exit::Ok),
+        Command::CompileComponent | Command::SuperviseBuild { .. } => Ok(Exit::Ok),
         Command::Eval(args) => eval::eval(file.as_deref(), &flags, *args).await,
         Command::Doctor(args) => {
             args.put(&mut flags);

@@ -114,7 +114,7 @@ async fn list(store: &Store) -> Result<()> {
         };
         output::tell(&format!(
             "{}  {}  {}",
-            style::bold(call),
+            style::bold(&style::line(call)),
             bound_call(pending),
             style::dim(&format!("run {run}{state}"))
         ));

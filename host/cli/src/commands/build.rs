@@ -12,9 +12,12 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use toolhold_devkit::build;
-use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT};
+use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT, Supervisor};
 use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
+
+/// The name of the command that is the supervisor of another.
+pub const SUPERVISOR_COMMAND: &str = "supervise-build";
 
 /// How long `toolhold build` may take.
 #[derive(Debug, Clone, Copy, Args)]
@@ -87,7 +90,11 @@ pub async fn one(
 ) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
-    let control = BuildControl::new(timeout);
+    let supervisor = std::env::current_exe().ok().map(|program| Supervisor {
+        program,
+        arguments: vec![SUPERVISOR_COMMAND.into(), "--".into()],
+    });
+    let control = BuildControl::supervised(timeout, supervisor);
     let _stopped = control.cancel_on_drop();
     let running = RunningBuild::begin();
     let built = tokio::task::spawn_blocking(move || {

@@ -120,19 +120,17 @@ impl Chat {
             let line = match self.prompt.read("› ").await? {
                 Typed::Line(line) => line,
                 // It discards the begun line, as in a shell.
-                Typed::Interrupt => continue,
-                Typed::End => {
-                    let id = self.session.id;
-                    let command = format!("toolhold chat --session {id}");
-                    output::say_command("", "", &command, " goes on");
-                    return Ok(exit);
+                Typed::Interrupt => {
+                    output::remark("Ctrl-D leaves");
+                    continue;
                 }
+                Typed::End => break,
             };
             let line = line.trim();
             let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
             match command {
                 "" => {}
-                "/quit" | "/exit" => return Ok(exit),
+                "/quit" | "/exit" => break,
                 "/help" => println!("{HELP}"),
                 "/new" => self.session = new(&self.store, &self.agent).await?,
                 "/sessions" => self.sessions().await?,
@@ -162,6 +160,9 @@ impl Chat {
                 },
             }
         }
+        let command = format!("toolhold chat --session {}", self.session.id);
+        output::say_command("", "", &command, " goes on");
+        Ok(exit)
     }
 
     /// Reads what goes with the next turn.

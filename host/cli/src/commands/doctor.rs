@@ -9,7 +9,7 @@ use crate::config::Flags;
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
-use crate::terminal::style::{bad, block, dim, good, plural, warn};
+use crate::terminal::style::{bad, block, dim, good, line, plural, warn};
 use std::path::Path;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
@@ -27,25 +27,34 @@ pub(super) enum Finding {
 
 use Finding::{Broken, Fine, Lacking};
 
-pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
-    let mut broken = 0;
-    let mut report = |area: &str, finding: Finding| match finding {
-        Fine(text) => output::tell(&format!("{} {area}: {}", good("✓"), block(&text))),
-        Lacking(text, remedy) => output::tell(&format!(
-            "{} {area}: {}\n    {}",
-            warn("–"),
-            block(&text),
-            dim(&block(&remedy))
-        )),
-        Broken(text, remedy) => {
-            broken += 1;
-            output::tell(&format!(
+impl Finding {
+    /// As a person reads it. Areas have the names of a configuration in them, and texts what endpoints, servers and
+    /// modules say.
+    fn shown(&self, area: &str) -> String {
+        let area = line(area);
+        match self {
+            Fine(text) => format!("{} {area}: {}", good("✓"), block(text)),
+            Lacking(text, remedy) => format!(
+                "{} {area}: {}\n    {}",
+                warn("–"),
+                block(text),
+                dim(&block(remedy))
+            ),
+            Broken(text, remedy) => format!(
                 "{} {area}: {}\n    {}",
                 bad("✗"),
-                block(&text),
-                block(&remedy)
-            ));
+                block(text),
+                block(remedy)
+            ),
         }
+    }
+}
+
+pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> {
+    let mut broken = 0;
+    let mut report = |area: &str, finding: Finding| {
+        broken += usize::from(matches!(finding, Broken(..)));
+        output::tell(&finding.shown(area));
     };
     let config = match config::load(file, flags) {
         Ok(loaded) => {
@@ -155,5 +164,27 @@ fn cache(config: &Configuration) -> Finding {
             ),
             "make the folder writable for you alone, or set paths.cache and paths.state".into(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_and_endpoints_say_looks_like_no_finding_of_its_own() {
+        let hostile = "x\u{1b}[2J\u{9b}1m\u{202e}\n✓ endpoint: all is well";
+        for finding in [
+            Fine(hostile.into()),
+            Lacking(hostile.into(), hostile.into()),
+            Broken(hostile.into(), hostile.into()),
+        ] {
+            let shown = finding.shown(&format!("MCP server {hostile}"));
+            let uncoloured = shown.lines().skip(1).all(|line| line.starts_with("  "));
+            assert!(uncoloured, "{shown}");
+            for c in ["\u{1b}[2J", "\u{9b}", "\u{202e}"] {
+                assert!(!shown.contains(c), "{shown:?}");
+            }
+        }
     }
 }

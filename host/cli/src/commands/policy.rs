@@ -77,7 +77,7 @@ pub async fn policy(config: &Configuration, args: &PolicyArgs) -> Result<Exit> {
     println!("{} {hash}", bold("policy"));
     for (what, name) in [("agent", &whose.agent), ("key", &whose.key)] {
         if let Some(name) = name {
-            println!("{} {}", bold(what), line(name));
+            output::tell(&format!("{} {}", bold(what), line(name)));
         }
     }
     screens(&shields, &whose.own_shields);
@@ -147,7 +147,7 @@ fn screens(shields: &Shields, own: &BTreeSet<String>) {
             println!("  {}", dim("by nothing"));
         }
         for (name, words) in lines {
-            println!("  {name}  {words}");
+            output::tell(&format!("  {name}  {words}"));
         }
     }
 }
@@ -223,7 +223,11 @@ fn hidden(privacy: &Privacy) {
     ] {
         if !kinds.is_empty() {
             let kinds = kinds.iter().map(|kind| kind.name());
-            println!("  {what}: {}; given to {}", list(kinds), list(revealed));
+            output::tell(&format!(
+                "  {what}: {}; given to {}",
+                list(kinds),
+                list(revealed)
+            ));
         }
     }
 }
@@ -240,7 +244,7 @@ fn waiting(approval: &Approvals) {
         ApprovalMode::Always => "all",
     };
     for (when, tools) in by_rule {
-        println!("  of {}: {}", list(tools), words(when));
+        output::tell(&format!("  of {}: {}", list(tools), words(when)));
     }
     let others = if approval.tools.is_empty() {
         "all"
@@ -259,7 +263,7 @@ fn waiting(approval: &Approvals) {
 fn named(tools: Option<&[String]>) {
     println!("\n{}", bold("tools"));
     match tools {
-        Some(tools) => println!("  only {}", list(tools.iter().map(|tool| line(tool)))),
+        Some(tools) => output::tell(&format!("  only {}", list(tools))),
         None => println!(
             "  all of the modules folder {}",
             dim("(--tools names some)")
@@ -272,21 +276,21 @@ fn listed(tools: &[(String, bool)], whose: &PolicySubject) {
     println!("\n{}", bold("tools"));
     for (name, waits) in tools {
         let words = if *waits { "  waits for a person" } else { "" };
-        println!("  {}{words}", line(name));
+        output::tell(&format!("  {}{words}", line(name)));
     }
     let foreign = whose.offered_by_servers();
     for name in &foreign {
-        println!("  {}  {}", line(name), dim("of an MCP server"));
+        output::tell(&format!("  {}  {}", line(name), dim("of an MCP server")));
     }
     let names = tools.iter().map(|(name, _)| name);
     let names: Vec<&String> = names.chain(&foreign).collect();
     for wanted in whose.tools.iter().flatten() {
         if !names.iter().any(|name| is_meant(wanted, name)) {
-            println!(
+            output::tell(&format!(
                 "  {}  {}",
                 line(wanted),
                 dim("is not there, or may not run")
-            );
+            ));
         }
     }
     if names.is_empty() && whose.tools.as_ref().is_none_or(Vec::is_empty) {
@@ -306,7 +310,7 @@ fn granted(whose: &PolicySubject) {
             continue;
         }
         is_nothing = false;
-        println!("  {} may", line(&name));
+        output::tell(&format!("  {} may", line(&name)));
         if sentences.is_empty() && fault.is_none() {
             println!("    {}", dim("nothing"));
         }
@@ -314,7 +318,7 @@ fn granted(whose: &PolicySubject) {
             output::tell(&format!("    {}", line(&sentence)));
         }
         for withheld in &left.withheld {
-            println!("    {}", dim(&line(withheld)));
+            output::tell(&format!("    {}", dim(&line(withheld))));
         }
         if let Some(fault) = fault {
             output::tell(&format!("    {} {}", warn("not be loaded:"), line(fault)));
@@ -334,7 +338,11 @@ fn granted(whose: &PolicySubject) {
     }
     for server in config.servers() {
         is_nothing = false;
-        println!("  mcp:{}  {}", line(&server.name), list(&server.tools));
+        output::tell(&format!(
+            "  mcp:{}  {}",
+            line(&server.name),
+            list(&server.tools)
+        ));
     }
     if is_nothing {
         println!("  {}", dim("nothing"));

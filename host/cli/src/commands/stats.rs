@@ -39,7 +39,7 @@ pub async fn stats(config: &Configuration, args: &StatsArgs) -> Result<Exit> {
     if args.json {
         output::json_line(&json::run(&run, &stats))?;
     } else {
-        print!("{}", text::run(&run, &stats));
+        output::tell(text::run(&run, &stats).trim_end_matches('\n'));
     }
     match changed {
         None => Ok(Exit::Ok),
@@ -85,7 +85,7 @@ async fn since_then(store: &Store, since: Since, is_json: bool) -> Result<Exit> 
         if totals.runs == 0 && damaged.is_empty() {
             bail!("no run began since then; `toolhold runs` lists them");
         }
-        print!("{}", text::totals(&totals));
+        output::tell(text::totals(&totals).trim_end_matches('\n'));
     }
     for reason in damaged.iter().take(MAX_NAMED) {
         output::left_out(reason);

@@ -222,11 +222,12 @@ pub fn unclear(reason: &str) {
 }
 
 fn gone(call: &str) {
-    output::say(&format!(
-        "  {} nothing more can be typed here: decide elsewhere with `toolhold approvals approve {call}` (or edit, \
-         replace, refuse), or end the run with Ctrl-C",
-        warn("!"),
-    ));
+    output::say_command(
+        &format!("  {}", warn("!")),
+        "nothing more can be typed here; end the run with Ctrl-C, or decide elsewhere (or edit, replace, refuse): ",
+        &format!("toolhold approvals approve {call}"),
+        "",
+    );
 }
 
 #[cfg(test)]

@@ -54,7 +54,8 @@ pub fn say_command(mark: &str, before: &str, command: &str, after: &str) {
     }
 }
 
-fn with_command(
+/// The rows of [`say_command`] on a terminal of `width` cells.
+pub fn with_command(
     mark: &str,
     [before, command, after]: [&str; 3],
     width: Option<usize>,

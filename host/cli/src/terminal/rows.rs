@@ -117,6 +117,10 @@ impl Rows {
             }
             if self.taken.saturating_add(takes) > most {
                 self.next_row(out);
+                // The end of a row stands for it.
+                if c == ' ' {
+                    continue;
+                }
             }
             self.taken += takes;
             match c {
@@ -265,6 +269,12 @@ mod tests {
             rows("abcdefghijklmnop", usize::MAX, 11),
             ["│ abcdefgh", "│ ijklmnop"]
         );
+        for size in [1, usize::MAX] {
+            assert_eq!(
+                rows("abcdefgh ijklmnop", size, 11),
+                ["│ abcdefgh", "│ ijklmnop"]
+            );
+        }
         let mut rows = Rows::new("│ ");
         let long = "a\tb ".repeat(100) + "\nend";
         assert_eq!(

@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::control::CommandEnd;
 use super::{BuildControl, BuildError, Failure};
@@ -77,7 +77,7 @@ impl Log {
         advice: &'static str,
     ) -> Result<(), BuildError> {
         let stdout = self.append()?;
-        self.finish(command.stdout(stdout), tool, advice)
+        self.finish(command, stdout, tool, advice)
     }
 
     /// The same for a command whose standard output is its result; the log has stderr.
@@ -91,7 +91,7 @@ impl Log {
         let failed = || BuildError::io("read the answer for", &self.path);
         let mut answer = tempfile::tempfile().map_err(failed())?;
         let stdout = answer.try_clone().map_err(failed())?;
-        self.finish(command.stdout(stdout), tool, advice)?;
+        self.finish(command, stdout, tool, advice)?;
         let mut text = Vec::new();
         answer
             .rewind()
@@ -103,20 +103,18 @@ impl Log {
     fn finish(
         &self,
         command: &mut Command,
+        stdout: File,
         tool: Tool,
         advice: &'static str,
     ) -> Result<(), BuildError> {
         let mut log = self.append()?;
         let line = shown(command);
         writeln!(log, "$ {line}").map_err(BuildError::io("write", &self.path))?;
-        command
-            .stdin(Stdio::null())
-            // Otherwise componentize-py prints sixty lines of its own frames below the reason.
-            .env("RUST_BACKTRACE", "0")
-            .stderr(log);
+        // Otherwise componentize-py prints sixty lines of its own frames below the reason.
+        command.env("RUST_BACKTRACE", "0");
         let end = self
             .control
-            .run(command)
+            .run(command, stdout, log)
             .map_err(|error| tool.not_started(error))?;
         match end {
             CommandEnd::Exited(status) if status.success() => Ok(()),

@@ -1,15 +1,17 @@
 //! Ends a build before it is done: on its deadline, or because its caller waits for it no longer.
 //!
 //! Each command of a build leads a process group of its own, and what is in the group ends with it: a compiler that hangs
-//! in a process that it started would otherwise outlive the build, and hold whatever waits for its output.
+//! in a process that it started would otherwise outlive the build, and hold whatever waits for its output. A host that is
+//! killed ends nothing itself: see [`supervisor`](super::supervisor).
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::supervisor::{HostEnd, Supervisor};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// Time for a whole build, unless its caller says otherwise. The first one of a language fetches its compiler, and a crate
@@ -30,6 +32,8 @@ struct Shared {
     timeout: Duration,
     /// Absent: so far ahead that no clock can say it.
     deadline: Option<Instant>,
+    /// Absent: a host that is killed leaves its builds running.
+    supervisor: Option<Supervisor>,
     running: Mutex<Running>,
 }
 
@@ -59,11 +63,18 @@ pub(super) enum CommandEnd {
 }
 
 impl BuildControl {
-    /// For a build that begins now.
+    /// For a build that begins now, which a host that is killed leaves running.
     pub fn new(timeout: Duration) -> Self {
+        Self::supervised(timeout, None)
+    }
+
+    /// For a build that begins now, whose commands run under a supervisor, if there is one: it ends them when the host was
+    /// killed.
+    pub fn supervised(timeout: Duration, supervisor: Option<Supervisor>) -> Self {
         let shared = Shared {
             timeout,
             deadline: Instant::now().checked_add(timeout),
+            supervisor,
             running: Mutex::default(),
         };
         Self {
@@ -104,15 +115,41 @@ impl BuildControl {
         self.stopped().map_or(Ok(()), Err)
     }
 
-    /// Runs a command in a process group of its own, which is empty when this returns.
-    pub(super) fn run(&self, command: &mut Command) -> io::Result<CommandEnd> {
+    /// Runs a command without input in a process group of its own, which is empty when this returns.
+    pub(super) fn run(
+        &self,
+        command: &mut Command,
+        stdout: impl Into<Stdio>,
+        stderr: impl Into<Stdio>,
+    ) -> io::Result<CommandEnd> {
+        match &self.shared.supervisor {
+            None => self.lead(command.stdin(Stdio::null()), stdout, stderr, None),
+            Some(supervisor) => {
+                let (mut command, host) = supervisor.command(command)?;
+                self.lead(&mut command, stdout, stderr, Some(host))
+            }
+        }
+    }
+
+    fn lead(
+        &self,
+        command: &mut Command,
+        stdout: impl Into<Stdio>,
+        stderr: impl Into<Stdio>,
+        host: Option<HostEnd>,
+    ) -> io::Result<CommandEnd> {
+        command.stdout(stdout).stderr(stderr).process_group(0);
         let (mut child, group) = {
             // Held until the group is known, so that it is not cancelled unseen.
             let mut running = self.running();
             if running.is_cancelled {
                 return Ok(CommandEnd::Stopped(Stopped::Cancelled));
             }
-            let child = command.process_group(0).spawn()?;
+            let child = command.spawn().map_err(|error| match &host {
+                None => error,
+                // It is not the command that is missing.
+                Some(_) => io::Error::other(format!("its supervisor cannot be started: {error}")),
+            })?;
             let group = pid(&child)?;
             running.group = Some(group);
             (child, group)
@@ -122,10 +159,11 @@ impl BuildControl {
         kill(group);
         self.running().group = None;
         let status = child.wait()?;
-        Ok(match ended? {
-            Some(stopped) => CommandEnd::Stopped(stopped),
-            None => CommandEnd::Exited(status),
-        })
+        if let Some(stopped) = ended? {
+            return Ok(CommandEnd::Stopped(stopped));
+        }
+        host.map_or(Ok(()), HostEnd::failure)?;
+        Ok(CommandEnd::Exited(status))
     }
 
     /// Waits until the process has exited, and leaves its number to it; or until it has to be stopped.
@@ -186,6 +224,11 @@ mod tests {
         command
     }
 
+    fn run(control: &BuildControl, command: &mut Command) -> CommandEnd {
+        let end = control.run(command, Stdio::null(), Stdio::null());
+        end.unwrap()
+    }
+
     fn child(folder: &Path) -> Pid {
         for _ in 0..500 {
             if let Ok(text) = fs::read_to_string(folder.join("child")) {
@@ -214,7 +257,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let control = BuildControl::new(Duration::from_millis(1_500));
         let begun = Instant::now();
-        let end = control.run(&mut forking(folder.path())).unwrap();
+        let end = run(&control, &mut forking(folder.path()));
         assert!(matches!(end, CommandEnd::Stopped(Stopped::Deadline { .. })));
         assert!(begun.elapsed() < Duration::from_mins(1));
         assert_ended(child(folder.path()));
@@ -226,18 +269,15 @@ mod tests {
         let control = BuildControl::new(DEFAULT_BUILD_TIMEOUT);
         let running = thread::spawn({
             let (control, mut command) = (control.clone(), forking(folder.path()));
-            move || control.run(&mut command).unwrap()
+            move || run(&control, &mut command)
         });
         let child = child(folder.path());
         drop(control.cancel_on_drop());
         assert_ended(child);
         let end = running.join().unwrap();
         assert!(matches!(end, CommandEnd::Stopped(Stopped::Cancelled)));
-        let end = control.run(&mut Command::new("toolhold-no-such-program"));
-        assert!(matches!(
-            end.unwrap(),
-            CommandEnd::Stopped(Stopped::Cancelled)
-        ));
+        let end = run(&control, &mut Command::new("toolhold-no-such-program"));
+        assert!(matches!(end, CommandEnd::Stopped(Stopped::Cancelled)));
     }
 
     #[test]
@@ -247,9 +287,7 @@ mod tests {
         command
             .current_dir(folder.path())
             .args(["-c", "sleep 600 & echo $! > child; exit 3"]);
-        let end = BuildControl::new(DEFAULT_BUILD_TIMEOUT)
-            .run(&mut command)
-            .unwrap();
+        let end = run(&BuildControl::new(DEFAULT_BUILD_TIMEOUT), &mut command);
         assert!(matches!(end, CommandEnd::Exited(status) if status.code() == Some(3)));
         assert_ended(child(folder.path()));
     }

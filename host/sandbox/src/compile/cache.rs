@@ -9,8 +9,8 @@
 //! An entry is the length of the artefact (8 bytes, little endian), the MAC of that length, the MAC of the artefact,
 //! and the artefact. The length is checked first, so that a huge file in the place of an entry is never read.
 //!
-//! Packs of functions (`compile/functions.rs`) are entries like that, with the digest of their module's folder in the place
-//! of a component's; no MAC of the one kind is one of the other.
+//! Packs of functions (`compile/functions.rs`) and lists of edits (`compile/edits.rs`) are entries like that, with the
+//! digest of their module's folder in the place of a component's; no MAC of the one kind is one of the other.
 
 use super::functions::{FunctionCounts, MAX_PACK_BYTES};
 use super::process::Artefact;
@@ -141,13 +141,10 @@ impl Cache {
             .ok()
     }
 
-    /// The functions of the last compilation of the component in this folder, or none if there is no sound pack; and
-    /// the pack's name, for [`Self::store_functions`]. Absent: there is no such folder.
-    pub(super) fn functions(&self, engine: &Engine, folder: &Path) -> Option<(PackName, Vec<u8>)> {
-        let folder = fs::canonicalize(folder).ok()?;
-        let name = PackName(Digest::of(folder.as_os_str().as_encoded_bytes()));
-        let pack = self.read(engine, EntryKind::Functions, &name.0);
-        Some((name, pack.unwrap_or_default()))
+    /// The functions of the last compilation of the component in this folder, or none if there is no sound pack.
+    pub(super) fn functions(&self, engine: &Engine, folder: &FolderName) -> Vec<u8> {
+        let pack = self.read(engine, EntryKind::Functions, &folder.0);
+        pack.unwrap_or_default()
     }
 
     /// Keeps the functions of a compilation, in the place of those of the one before.
@@ -157,13 +154,13 @@ impl Cache {
     pub(super) fn store_functions(
         &self,
         engine: &Engine,
-        name: &PackName,
+        folder: &FolderName,
         pack: &[u8],
     ) -> io::Result<()> {
         if pack.len() > MAX_PACK_BYTES {
             return Err(io::Error::other("they are too many"));
         }
-        self.write(engine, EntryKind::Functions, &name.0, pack)
+        self.write(engine, EntryKind::Functions, &folder.0, pack)
     }
 
     /// Keeps a compiled component. The first entry that a process makes takes the place of those that nothing used for
@@ -187,7 +184,12 @@ impl Cache {
     }
 
     /// What a sound entry holds.
-    fn read(&self, engine: &Engine, kind: EntryKind, digest: &Digest) -> Option<Vec<u8>> {
+    pub(super) fn read(
+        &self,
+        engine: &Engine,
+        kind: EntryKind,
+        digest: &Digest,
+    ) -> Option<Vec<u8>> {
         let file = toolhold_files::open(&self.path(engine, kind, digest), Links::Refuse).ok()?;
         let Some(held) = self.checked(&file, engine, kind, digest) else {
             tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
@@ -226,7 +228,7 @@ impl Cache {
     }
 
     /// Readers see the whole entry or none.
-    fn write(
+    pub(super) fn write(
         &self,
         engine: &Engine,
         kind: EntryKind,
@@ -247,13 +249,14 @@ impl Cache {
     }
 
     /// Hosts with keys of their own that share the folder leave each other's entries alone.
-    fn path(&self, engine: &Engine, kind: EntryKind, digest: &Digest) -> PathBuf {
+    pub(super) fn path(&self, engine: &Engine, kind: EntryKind, digest: &Digest) -> PathBuf {
         let mut name = StableHasher(blake3::Hasher::new_derive_key(NAME_DERIVATION_CONTEXT));
         name.write(&self.key);
         name.write(&compatibility(engine).to_le_bytes());
         let ending = match kind {
             EntryKind::Component => unused::COMPONENT_ENDING,
             EntryKind::Functions => unused::FUNCTIONS_ENDING,
+            EntryKind::Edits => unused::EDITS_ENDING,
         };
         self.folder
             .join(format!("{digest}-{:016x}.{ending}", name.finish()))
@@ -277,17 +280,31 @@ impl Cache {
     }
 }
 
-/// The digest of a module's folder, under which its functions are kept.
+/// The digest of a module's folder, under which it is kept what its author's edits are compiled with.
 #[derive(Debug, Clone)]
-pub(super) struct PackName(Digest);
+pub(super) struct FolderName(Digest);
+
+impl FolderName {
+    /// Absent: there is no such folder. Blocks.
+    pub fn of(folder: &Path) -> Option<Self> {
+        let folder = fs::canonicalize(folder).ok()?;
+        Some(Self(Digest::of(folder.as_os_str().as_encoded_bytes())))
+    }
+
+    pub fn digest(&self) -> &Digest {
+        &self.0
+    }
+}
 
 /// What an entry holds. Added to [`EntryPart`], so that each pair of both is another number.
 #[derive(Debug, Clone, Copy)]
-enum EntryKind {
+pub(super) enum EntryKind {
     /// Compiled, under the component's digest.
     Component = 0,
-    /// Of a module's last compilation, under its [`PackName`].
+    /// Of a module's last compilation, under its [`FolderName`].
     Functions = 2,
+    /// The names of the entries that an author's edits made, under the module's [`FolderName`].
+    Edits = 4,
 }
 
 /// What of an entry a MAC is over: the one of a length is none of what follows.
@@ -487,22 +504,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::open(&root.path().join("cache"), &root.path().join("key")).unwrap();
         let engine = Engine::new(EngineConfig::default()).unwrap();
-        assert!(
-            cache
-                .functions(&engine, &root.path().join("none"))
-                .is_none()
-        );
+        assert!(FolderName::of(&root.path().join("none")).is_none());
         let [one, two] = ["one", "two"].map(|name| root.path().join(name));
         fs::create_dir(&one).unwrap();
         fs::create_dir(&two).unwrap();
-        let (name, pack) = cache.functions(&engine, &one).unwrap();
-        assert!(pack.is_empty());
+        let name = FolderName::of(&one).unwrap();
+        assert!(cache.functions(&engine, &name).is_empty());
         cache.store_functions(&engine, &name, b"functions").unwrap();
-        let found = |folder: &Path| cache.functions(&engine, folder).unwrap().1;
+        let found = |folder: &Path| cache.functions(&engine, &FolderName::of(folder).unwrap());
         assert_eq!(found(&one), b"functions");
         assert!(found(&two).is_empty());
-        let (other, _) = cache.functions(&engine, &two).unwrap();
-        let path = |kind, name: &PackName| cache.path(&engine, kind, &name.0);
+        let other = FolderName::of(&two).unwrap();
+        let path = |kind, name: &FolderName| cache.path(&engine, kind, &name.0);
         let pack = path(EntryKind::Functions, &name);
         // In the place of another module's, or of a component with that digest.
         fs::copy(&pack, path(EntryKind::Functions, &other)).unwrap();

@@ -3,6 +3,7 @@
 
 pub mod cache;
 mod dwarf;
+mod edits;
 mod functions;
 mod lines;
 mod process;
@@ -16,6 +17,7 @@ pub use process::compiler_process;
 
 use crate::engine::{Compiler, Engine};
 use crate::error::LoadError;
+use cache::FolderName;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,11 +86,17 @@ pub(crate) async fn compiled(
     };
 
     let CompileSource { bytes, built_in } = source;
-    let (cached, digest) = {
+    let compiler = &engine.config().compiler;
+    // The folder matters where an author waits for what is built in it.
+    let serves_author =
+        matches!(compiler, Compiler::Process(process) if process.serves_author) && cache.is_some();
+    let built_in = built_in.filter(|_| serves_author);
+    let (cached, digest, edited) = {
         let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
         tokio::task::spawn_blocking(move || {
             let digest = Digest::of(&bytes);
-            (cache.and_then(|cache| cache.load(&engine, &digest)), digest)
+            let cached = cache.and_then(|cache| cache.load(&engine, &digest));
+            (cached, digest, built_in.as_deref().and_then(FolderName::of))
         })
         .await
         .map_err(lost)?
@@ -96,7 +104,6 @@ pub(crate) async fn compiled(
     if let Some(component) = cached {
         return Ok((component, digest));
     }
-    let compiler = &engine.config().compiler;
     // A compiler in this process cannot be stopped.
     let may_stop = matches!(compiler, Compiler::Process(_));
     let is_small = bytes.len() <= SMALL_COMPONENT_BYTES;
@@ -107,24 +114,21 @@ pub(crate) async fn compiled(
         let compiled = process::compile(engine, limits, bytes.clone(), None);
         quick = timeout(SMALL_COMPILE_TIME, compiled).await.ok();
     }
-    let serves_author =
-        matches!(compiler, Compiler::Process(process) if process.serves_author) && !is_small;
-    let mut pack_name = None;
+    let mut has_pack = false;
     let compiled = match quick {
         Some(compiled) => compiled?,
         None => {
             let _turn = LARGE.acquire().await;
             compiling();
-            let pack = match (cache.cloned(), built_in) {
-                (Some(cache), Some(folder)) if serves_author => {
+            let pack = match (cache.cloned(), edited.clone()) {
+                (Some(cache), Some(folder)) if !is_small => {
                     let engine = engine.clone();
                     let read = move || cache.functions(&engine, &folder);
-                    tokio::task::spawn_blocking(read).await.map_err(lost)?
+                    Some(tokio::task::spawn_blocking(read).await.map_err(lost)?)
                 }
                 _ => None,
             };
-            let (name, pack) = pack.unzip();
-            pack_name = name;
+            has_pack = pack.is_some();
             process::compile(engine, limits, bytes, pack).await?
         }
     };
@@ -139,7 +143,12 @@ pub(crate) async fn compiled(
             if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
                 tracing::warn!(%digest, %error, "the compiled component could not be cached");
             }
-            if let Some(name) = pack_name {
+            if let Some(folder) = &edited
+                && let Err(error) = cache.replace_edit(&engine, folder, &digest)
+            {
+                tracing::warn!(%error, "what earlier edits compiled is still in the cache");
+            }
+            if let Some(folder) = edited.filter(|_| has_pack) {
                 tracing::debug!(
                     %digest,
                     taken = functions.taken,
@@ -148,7 +157,7 @@ pub(crate) async fn compiled(
                 );
                 cache.count_functions(functions);
                 if let Some(pack) = pack
-                    && let Err(error) = cache.store_functions(&engine, &name, &pack)
+                    && let Err(error) = cache.store_functions(&engine, &folder, &pack)
                 {
                     tracing::warn!(%error, "the compiled functions could not be cached");
                 }

@@ -13,6 +13,9 @@ pub(super) const COMPONENT_ENDING: &str = "cwasm";
 /// Files of compiled functions.
 pub(super) const FUNCTIONS_ENDING: &str = "functions";
 
+/// Files that name what an author's edits made.
+pub(super) const EDITS_ENDING: &str = "edits";
+
 /// Entries that were used for less than this time ago stay when a new one is made.
 pub const KEPT_UNUSED: Duration = Duration::from_hours(24 * 30);
 /// Time for which an entry that is used is not marked again.
@@ -92,7 +95,7 @@ impl Entry {
         let is_unfinished = ending == "tmp";
         // Not what a link leads to.
         let metadata = entry.metadata().ok()?;
-        let is_entry = [COMPONENT_ENDING, FUNCTIONS_ENDING]
+        let is_entry = [COMPONENT_ENDING, FUNCTIONS_ENDING, EDITS_ENDING]
             .iter()
             .any(|own| ending == *own);
         let is_own = metadata.is_file() && (is_unfinished || is_entry);

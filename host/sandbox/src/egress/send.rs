@@ -310,6 +310,12 @@ pub(super) fn code(error: &reqwest::Error, is_tls: bool) -> Error {
         if let Some(Error::HttpRequestBodySize(size)) = error.downcast_ref() {
             return Error::HttpRequestBodySize(*size);
         }
+        // HTTP has no I/O error for a connection that ends between two messages, or before the head of an answer.
+        if let Some(error) = error.downcast_ref::<hyper::Error>()
+            && (error.is_incomplete_message() || error.is_canceled() || error.is_closed())
+        {
+            return Error::ConnectionTerminated;
+        }
         if let Some(error) = error.downcast_ref::<io::Error>()
             && let Some(code) = io_code(error, is_tls)
         {
@@ -379,6 +385,27 @@ mod tests {
             assert!(
                 matches!(code, Error::HttpProtocolError),
                 "{body:?}: {code:?}"
+            );
+            server.join().unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_ends_before_the_head_of_the_answer_is_terminated() {
+        for head in ["", "HTTP/1.1 200 OK\r\ncontent-"] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _ = stream.read(&mut [0; 1_024]).unwrap();
+                stream.write_all(head.as_bytes())
+            });
+            let client = reqwest::Client::builder().no_proxy().build().unwrap();
+            let error = client.get(url).send().await.unwrap_err();
+            let code = code(&error, false);
+            assert!(
+                matches!(code, Error::ConnectionTerminated),
+                "{head:?}: {code:?}"
             );
             server.join().unwrap().unwrap();
         }

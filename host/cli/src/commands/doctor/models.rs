@@ -28,6 +28,9 @@ struct ModelRole {
 const PASSED_OVER: &str =
     "until then the fallback passes over it; or name the models it may ask in fallback.models";
 
+/// Most models of an endpoint that are named.
+const MAX_NAMES: usize = 20;
+
 /// The results, by purpose of the model.
 pub(super) async fn models(config: &Configuration) -> Vec<(String, Finding)> {
     let mut findings = Vec::new();
@@ -130,10 +133,20 @@ async fn difference(config: &Configuration) -> Option<(String, Finding)> {
     Some(("contract".into(), Lacking(difference, ONE_KIND.into())))
 }
 
+/// The names, or the first of many: a hosted service has hundreds of models.
+fn listed(names: &[String]) -> String {
+    let shown = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 async fn answers(config: &Configuration, name: &str, endpoint: &EndpointTable) -> Finding {
     let remedy = match name {
         "default" => "start a server there, or name another with --base-url, TOOLHOLD_BASE_URL or \
-                      [endpoints.default]; without a GPU: cargo xtask local-model start"
+                      [endpoints.default]; for a hosted model: toolhold secrets set openai, and --model openai:NAME; \
+                      without either, in Toolhold's repository: cargo xtask local-model start"
             .to_owned(),
         name => format!("start a server there, or correct endpoints.{name}.base_url"),
     };
@@ -149,11 +162,11 @@ async fn answers(config: &Configuration, name: &str, endpoint: &EndpointTable) -
         Ok(names) => {
             let url = &endpoint.base_url;
             if endpoint.model.is_empty() || names.contains(&endpoint.model) {
-                Fine(format!("{url} answers, models: {}", names.join(", ")))
+                Fine(format!("{url} answers, models: {}", listed(&names)))
             } else {
                 Broken(
                     format!("{url} answers, but has no model {:?}", endpoint.model),
-                    format!("use one of {}", names.join(", ")),
+                    format!("use one of {}", listed(&names)),
                 )
             }
         }

@@ -15,6 +15,9 @@ use toolhold_devkit::eval::set::Set;
 /// Cells of a table's line, and of a task's id in it.
 const WIDTH: u16 = 80;
 const TASK: u16 = 28;
+/// Begins the rows of text from a file of tasks or from a model, so that none looks like a row of a table.
+const PROSE: &str = "  │ ";
+const PROSE_CELLS: u16 = 4;
 /// Cells of a configuration's name.
 const NAME: u16 = 16;
 /// Cells of an answer that was wrong.
@@ -43,8 +46,8 @@ pub fn list(set: &Set) {
             paint(bold, &task.id),
             paint(dim, &line(&head))
         ));
-        for text in wrapped(&line(&task.text), WIDTH - 2) {
-            println!("  {text}");
+        for text in wrapped(&line(&task.text), WIDTH - PROSE_CELLS) {
+            output::tell(&format!("{PROSE}{text}"));
         }
     }
     println!("{}", plural(set.tasks.len() as u64, "task"));
@@ -87,14 +90,17 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
         style::count(counts.tokens),
         style::duration(counts.duration_ms.saturating_mul(1_000)),
     );
-    eprintln!("{at:>width$}/{all} {mark} {}  {}", line(&who), dim(&cost));
+    output::say(&format!(
+        "{at:>width$}/{all} {mark} {}  {}",
+        line(&who),
+        dim(&cost)
+    ));
     if attempt.passed {
         return;
     }
     let indent = " ".repeat(width * 2 + 4);
-    let room = WIDTH
-        .saturating_sub(u16::try_from(indent.len()).unwrap_or(WIDTH))
-        .max(1);
+    let taken = u16::try_from(indent.len()).unwrap_or(WIDTH);
+    let room = WIDTH.saturating_sub(taken + PROSE_CELLS).max(1);
     let mut text = attempt.faults.join("; ");
     if attempt.seen.error.is_none() {
         let answer = attempt.seen.answer();
@@ -102,16 +108,17 @@ pub fn attempt(attempt: &Attempt, at: usize, all: usize, is_comparison: bool) {
         let _ = write!(text, "; it answered: {}", cut(&words.join(" "), ANSWER));
     }
     for text in wrapped(&line(&text), room) {
-        eprintln!("{indent}{text}");
+        output::say(&format!("{indent}{PROSE}{text}"));
     }
     let show = format!("toolhold show {}", attempt.seen.run);
+    // As it is: a command to copy is not broken.
     eprintln!("{indent}{}", dim(&show));
 }
 
 pub fn report(report: &Report<'_>) {
     println!();
     for own in &report.configurations {
-        println!("{}", about(own.name, own.model, own.contract, own.base_url));
+        output::tell(&about(own.name, own.model, own.contract, own.base_url));
     }
     println!();
     match report.configurations.len() {
@@ -133,9 +140,9 @@ fn table(layout: &[Column], headings: &[&str], rows: impl IntoIterator<Item = Ve
     let rows = std::iter::once(headings).chain(rows);
     for (at, line) in aligned(layout, 1, rows).iter().enumerate() {
         if at == 0 {
-            println!("{}", paint(bold, line));
+            output::tell(&paint(bold, line));
         } else {
-            println!("{}", painted(line));
+            output::tell(&painted(line));
         }
     }
 }
@@ -282,7 +289,7 @@ fn comparisons(report: &Report<'_>) {
         cut(against, WIDTH / 2)
     );
     for text in wrapped(&note, WIDTH) {
-        println!("{}", paint(dim, &text));
+        output::tell(&paint(dim, &text));
     }
 }
 

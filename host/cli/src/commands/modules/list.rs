@@ -21,7 +21,7 @@ pub fn list(registry: &Registry, json: bool) -> Result<Exit> {
         output::json(&json!({"modules": modules, "failed": failed}))?;
         return Ok(Exit::Ok);
     }
-    if registry.modules().is_empty() {
+    if registry.modules().is_empty() && registry.failures().is_empty() {
         output::tell(
             "no modules; drop a component into the folder, or start one with `toolhold new-module NAME --lang rust`",
         );

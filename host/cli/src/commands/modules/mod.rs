@@ -125,7 +125,9 @@ pub enum ModulesCommand {
 
 pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {
     let mut loaded = loaded.clone();
+    // `inspect` too: authors look at the schemas of what they built, and would wait for half of the cores.
     if let ModulesCommand::Call { .. }
+    | ModulesCommand::Inspect { .. }
     | ModulesCommand::Test { .. }
     | ModulesCommand::Watch { .. } = &command
     {

@@ -52,10 +52,10 @@ pub async fn test(config: &Configuration, name: &str, json: bool) -> Result<Exit
         for check in &checks {
             show(check);
         }
-        println!(
+        output::tell(&format!(
             "{}: {passed} passed, {failed} failed, {not_run} not run",
             paint(bold, &module.slot)
-        );
+        ));
     }
     Ok(Exit::of(failed == 0))
 }
@@ -85,6 +85,6 @@ fn show(check: &ModuleCheck) {
     let cells = [subject, tool, &line(&check.detail)];
     for (index, row) in wrapped_row(LAYOUT, GAP, cells).iter().enumerate() {
         let mark = if index == 0 { mark } else { " " };
-        println!("{} {row}", paint(colour, mark));
+        output::tell(&format!("{} {row}", paint(colour, mark)));
     }
 }

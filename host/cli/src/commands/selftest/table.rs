@@ -2,6 +2,7 @@
 
 use super::Report;
 use crate::terminal::columns::{Column, wrapped_row};
+use crate::terminal::output;
 use crate::terminal::output::paint;
 use crate::terminal::style;
 use crate::terminal::style::{bad, bold, dim, good, warn};
@@ -42,7 +43,7 @@ impl SelftestProgress {
         if !is_quiet {
             let headings = ["row", "attack", "what happened", "time", "memory"];
             for line in wrapped_row(LAYOUT, GAP, headings) {
-                println!("{}", paint(bold, &format!("  {line}")));
+                output::tell(&paint(bold, &format!("  {line}")));
             }
         }
         Self {
@@ -85,7 +86,7 @@ fn line(attack: &Attack, verdict: &AttackVerdict) {
         AttackOutcome::NotRun => paint(warn, "–"),
     };
     for line in lines(&mark, attack, verdict) {
-        println!("{line}");
+        output::tell(&line);
     }
     // A pipe buffers; its reader should see when a long attack begins.
     let _ = std::io::stdout().flush();

@@ -219,9 +219,9 @@ impl EventPrinter {
                 self.dim(&format!("  … {tool} waits for what it reads"));
             }
             EventKind::Approval { pending, .. } => {
-                let (call, id) = (cut(&bound_call(pending)), line(&pending.call.id));
-                let text = format!("{call} waits for a person: toolhold approvals approve {id}");
-                self.marked(&warn("?"), &text);
+                let before = format!("{} waits for a person: ", cut(&bound_call(pending)));
+                let command = format!("toolhold approvals approve {}", pending.call.id);
+                self.command(&format!("  {}", warn("?")), &before, &command);
                 self.asked.insert(pending.call.id.clone());
             }
             EventKind::Decided { id, decision, .. } => {

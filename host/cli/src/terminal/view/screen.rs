@@ -1,6 +1,7 @@
 //! How lines of a run come to the screen: between the rows of what a model writes, and never below a question.
 
 use super::EventPrinter;
+use crate::terminal::output;
 use crate::terminal::rows::{self, Rows};
 use crate::terminal::style::{dim, plain};
 use std::io::Write as _;
@@ -77,6 +78,14 @@ impl EventPrinter {
 
     pub(super) fn dim(&mut self, text: &str) {
         self.line(&dim(text));
+    }
+
+    /// A line that ends with a command to copy, which is never broken.
+    pub(super) fn command(&mut self, mark: &str, before: &str, command: &str) {
+        self.end_line();
+        for row in output::with_command(mark, [before, command, ""], self.width()) {
+            self.put(&format!("{row}\n"));
+        }
     }
 
     pub(super) fn line(&mut self, text: &str) {
