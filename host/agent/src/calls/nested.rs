@@ -4,14 +4,20 @@
 use crate::calls::NestedEffects;
 use crate::calls::pipeline::{CallPipeline, CallRequest, CallingTool, NotCalled};
 use futures_util::future::BoxFuture;
+use serde_json::Value;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use toolhold_policy::ErrorClass;
 use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
 use toolhold_protocol::failure::ToolFailure;
 
 /// Refused calls that one call may make. They take nothing of the budget of calls, and each is recorded.
 const MAX_REFUSED: u32 = 1_000;
+
+/// Maximum bytes of the arguments of refused calls of one call, before the last one. A person who refused them, or a host
+/// without one that refused them in a person's place, was asked with the whole of them, and the record has the questions.
+const MAX_REFUSED_BYTES: u64 = 16 << 20;
 
 /// Makes the calls that one call makes.
 ///
@@ -29,6 +35,8 @@ pub struct NestedCaller {
     made: AtomicU32,
     /// How many were refused.
     refused: AtomicU32,
+    /// Bytes of the arguments of those.
+    refused_bytes: AtomicU64,
 }
 
 impl NestedCaller {
@@ -47,6 +55,7 @@ impl NestedCaller {
             effects: NestedEffects::default(),
             made: AtomicU32::new(0),
             refused: AtomicU32::new(0),
+            refused_bytes: AtomicU64::new(0),
         }
     }
 
@@ -63,6 +72,14 @@ impl NestedCaller {
             );
             return Err(ToolFailure::correctable("refused_calls", message));
         }
+        if self.refused_bytes.load(Ordering::Relaxed) >= MAX_REFUSED_BYTES {
+            let message = format!(
+                "calls of this call with {MAX_REFUSED_BYTES} bytes of arguments were refused: it can make no more; make \
+                 it again with fewer, or with smaller arguments"
+            );
+            return Err(ToolFailure::correctable("refused_calls", message));
+        }
+        let bytes = json_bytes(&call.arguments);
         let pipeline = self.pipeline.within(&self.parent);
         let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
         let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -89,6 +106,7 @@ impl NestedCaller {
             Ok(end) => {
                 if end.by_host && end.result.outcome.is_err() {
                     self.refused.fetch_add(1, Ordering::Relaxed);
+                    self.refused_bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
                 end.result.outcome.map(|output| Output::Value(output.value))
             }
@@ -111,6 +129,25 @@ impl NestedCalls for NestedCaller {
     fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
         Box::pin(async move { self.made(call).await.map_err(error) })
     }
+}
+
+/// Bytes of `value` as JSON, which is not made for that.
+fn json_bytes(value: &Value) -> u64 {
+    struct Bytes(u64);
+    impl io::Write for Bytes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len() as u64);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut bytes = Bytes(0);
+    // Neither the value nor this writer can fail.
+    let _ = serde_json::to_writer(&mut bytes, value);
+    bytes.0
 }
 
 fn retryable(kind: &str, message: String) -> ToolFailure {

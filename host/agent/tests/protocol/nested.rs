@@ -21,6 +21,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
@@ -98,6 +99,10 @@ impl Modules {
 impl Toolbox for Modules {
     fn tools(&self) -> Vec<Tool> {
         vec![Self::named("m.ask"), Self::named("taken")]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
@@ -374,6 +379,10 @@ impl Toolbox for FailsAfter {
         vec![tool]
     }
 
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
+    }
+
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.0.module(name)
     }
@@ -403,6 +412,10 @@ impl Toolbox for HangsOnce {
         let mut tool = Modules::named("m.ask");
         tool.annotations.read_only = true;
         vec![tool]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
