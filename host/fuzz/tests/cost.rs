@@ -44,7 +44,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "writes through streams to a slow disk",
-        Proof::File("host/sandbox/src/call/meter.rs"),
+        Proof::File("host/sandbox/src/host/output.rs"),
     ),
     (
         "all calls at the same time",
@@ -85,7 +85,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "values and bytes of files that a module writes",
-        Proof::File("host/sandbox/src/call/meter.rs"),
+        Proof::Attack("writes_larger_than_is_kept"),
     ),
     (
         "results of nested calls, the call's own properties and schema",

@@ -4,10 +4,9 @@
 use crate::calls::NestedEffects;
 use crate::calls::pipeline::{CallPipeline, CallRequest, CallingTool, NotCalled};
 use futures_util::future::BoxFuture;
-use serde_json::Value;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use toolhold_json::bounded;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
 use toolhold_protocol::failure::ToolFailure;
@@ -79,7 +78,7 @@ impl NestedCaller {
             );
             return Err(ToolFailure::correctable("refused_calls", message));
         }
-        let bytes = json_bytes(&call.arguments);
+        let bytes = bounded::text_bytes(&call.arguments);
         let pipeline = self.pipeline.within(&self.parent);
         let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
         let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -129,25 +128,6 @@ impl NestedCalls for NestedCaller {
     fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
         Box::pin(async move { self.made(call).await.map_err(error) })
     }
-}
-
-/// Bytes of `value` as JSON, which is not made for that.
-fn json_bytes(value: &Value) -> u64 {
-    struct Bytes(u64);
-    impl io::Write for Bytes {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.saturating_add(bytes.len() as u64);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut bytes = Bytes(0);
-    // Neither the value nor this writer can fail.
-    let _ = serde_json::to_writer(&mut bytes, value);
-    bytes.0
 }
 
 fn retryable(kind: &str, message: String) -> ToolFailure {

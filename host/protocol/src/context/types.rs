@@ -5,6 +5,7 @@ use super::{Message, MessageFault, wire};
 use crate::reference::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use toolhold_json::bounded;
 use toolhold_json::validate::{CheckError, Validator};
 
 /// Registers a type of message: a kind of data whose messages fit a schema.
@@ -19,24 +20,24 @@ pub struct TypeMessage {
 /// Maximum registrations of a context: the messages of each may take as many steps as one check.
 const MAX_TYPES: usize = 16;
 /// Maximum bytes of the name, schema and description of all types of a context together.
-const MAX_BYTES: usize = 64 << 10;
+const MAX_BYTES: u64 = 64 << 10;
 /// Maximum bytes of schemas and descriptions that a model is shown for the instances of registered types: each instance
 /// has its own data, and a copy of these beside it.
-const MAX_SHOWN_BYTES: usize = 1 << 20;
+const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
 /// The types that a context registers, in their order. Of a name, the last one holds for what follows it.
 #[derive(Debug, Default)]
 pub(super) struct MessageTypes {
     types: Vec<RegisteredType>,
-    bytes: usize,
-    shown_bytes: usize,
+    bytes: u64,
+    shown_bytes: u64,
 }
 
 #[derive(Debug)]
 struct RegisteredType {
     message: TypeMessage,
     validator: Validator,
-    bytes: usize,
+    bytes: u64,
     /// The messages that must fit its schema.
     messages: Vec<usize>,
 }
@@ -61,8 +62,9 @@ impl MessageTypes {
             return Err(MessageFault::new("", reason));
         }
         let described = message.description.as_ref().map_or(0, String::len);
-        let bytes = message.schema.to_string().len() + described;
-        self.bytes = self.bytes.saturating_add(bytes).saturating_add(name.len());
+        let bytes = bounded::text_bytes(&message.schema).saturating_add(described as u64);
+        let named = bytes.saturating_add(name.len() as u64);
+        self.bytes = self.bytes.saturating_add(named);
         if self.bytes > MAX_BYTES {
             let reason = format!(
                 "the registered types take more than {MAX_BYTES} bytes together; shorten their schemas and descriptions"
