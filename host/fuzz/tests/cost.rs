@@ -66,6 +66,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "arguments of nested calls",
         Proof::File("host/sandbox/src/call/other_tools.rs"),
     ),
+    (
+        "calls of other tools that are refused",
+        Proof::File("host/agent/tests/protocol/nested.rs"),
+    ),
     ("lists of pollables", Proof::Attack("wait_that_never_ends")),
     (
         "JSON: results, messages of MCP clients and servers, bodies of requests, answers of models",
