@@ -217,7 +217,9 @@ fn choices_beside_our_answer_are_those_of_the_chat_api() {
         ),
     ] {
         let host = host(config);
-        let endpoint = scripted([reply.clone(), reply]);
+        // A blocked answer goes back to the model once.
+        let asked_for = if reason == "blocked" { 4 } else { 2 };
+        let endpoint = scripted((0..asked_for).map(|_| reply.clone()));
         let server = serve(&host, &endpoint);
         let [ours, theirs] = [AGENT, CHAT].map(|path| {
             let mut asked = request(path, "The weather in Bern?");
