@@ -193,6 +193,102 @@ fn the_agent_goes_on_with_the_results_of_the_clients_tools() {
     assert!(told.contains("sun all day"), "{told}");
 }
 
+/// Beside our answer there is the same as a choice, exactly as the chat API has it, however the turn ended.
+#[test]
+fn choices_beside_our_answer_are_those_of_the_chat_api() {
+    const LEAK: &str = "Write to ann@example.com.";
+    let shielded = "[shields.mails]\nkind = \"pii\"\nblock = [\"email\"]\nplaces = [\"output\"]\n";
+    let call = || calls([("weather", json!({"city": "Bern"}))]);
+    for (config, reply, reason, finish, content) in [
+        ("", answers("Sunny."), "output", "stop", json!("Sunny.")),
+        (
+            shielded,
+            answers(LEAK),
+            "blocked",
+            "content_filter",
+            Value::Null,
+        ),
+        (
+            "[run]\nmax_steps = 1\n",
+            call(),
+            "tool_calls",
+            "tool_calls",
+            Value::Null,
+        ),
+    ] {
+        let host = host(config);
+        // A blocked answer goes back to the model once.
+        let asked_for = if reason == "blocked" { 4 } else { 2 };
+        let endpoint = scripted((0..asked_for).map(|_| reply.clone()));
+        let server = serve(&host, &endpoint);
+        let [ours, theirs] = [AGENT, CHAT].map(|path| {
+            let mut asked = request(path, "The weather in Bern?");
+            asked["tools"] = json!([flat("weather")]);
+            let mut answer = server.post(path, &asked).json();
+            // Each call has an id of its own.
+            if let Some(call) = answer.pointer_mut("/choices/0/message/tool_calls/0") {
+                assert!(call["id"].take().is_string(), "{call}");
+            }
+            answer
+        });
+        let choices = ours["choices"].as_array().unwrap();
+        assert_eq!(choices.len(), 1, "{ours}");
+        assert_eq!(ours["choices"], theirs["choices"], "{reason}");
+        assert_eq!(ours["reason"], reason, "{ours}");
+        let choice = &choices[0];
+        assert_eq!(
+            (&choice["index"], &choice["finish_reason"]),
+            (&json!(0), &json!(finish))
+        );
+        assert_eq!(choice["message"]["role"], "assistant", "{ours}");
+        let said = &choice["message"]["content"];
+        if reason == "blocked" {
+            assert!(!ours.to_string().contains(LEAK), "{ours}");
+        } else {
+            assert_eq!(*said, content, "{ours}");
+            assert_eq!(ours["output"], content, "{ours}");
+        }
+    }
+}
+
+/// Types that the `context` of a request registers, up to the record.
+#[test]
+fn a_request_registers_types_of_messages() {
+    let fixture = include_str!("../fixtures/protocol/types.json");
+    let fixture: Value = serde_json::from_str(fixture).unwrap();
+    let host = host("");
+    let endpoint = scripted([answers("Dry it.")]);
+    let server = serve(&host, &endpoint);
+    let mut asked = json!({"context": fixture["context"]});
+    let answer = server.post(AGENT, &asked).good();
+    assert_eq!(answer["output"], "Dry it.", "{answer}");
+    let told = endpoint.requests()[0]["messages"].to_string();
+    for part in [
+        "## Data: ¶parcel\\nParcel\\nWeights",
+        "¶parcel (instance north)",
+    ] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    let run = answer["id"].as_str().unwrap();
+    assert_eq!(host.run(&["replay", run]).code, Some(0));
+
+    for refused in fixture["refused"].as_array().unwrap() {
+        let messages = asked["context"].as_array_mut().unwrap();
+        messages.push(refused["message"].clone());
+        let answer = server.post(AGENT, &asked);
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let remedy = refused["remedy"].as_str().unwrap();
+        let error = answer.json()["error"]["message"].to_string();
+        let quoted = json!(remedy).to_string();
+        assert!(
+            error.contains(quoted.trim_matches('"')),
+            "{remedy}: {error}"
+        );
+        asked["context"].as_array_mut().unwrap().pop();
+    }
+    assert_eq!(endpoint.requests().len(), 1, "nothing more was sent");
+}
+
 #[test]
 fn sampling_reaches_the_endpoint() {
     let host = host("");

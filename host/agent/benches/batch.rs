@@ -21,6 +21,7 @@ use toolhold_protocol::compose::Shape;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::event::{EventKind, StopReason};
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolResult, ToolUsage};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::Execution;
@@ -75,6 +76,10 @@ impl Toolbox for Upper {
             execution: Execution::Module("text.up".into()),
             ..Tool::new("text.up")
         }]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

@@ -20,6 +20,7 @@ use toolhold_model::{ChatRequest, CompletionObserver, Model, ModelError};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolResult, ToolUsage};
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::tool::Execution;
@@ -89,6 +90,10 @@ struct Nothing;
 impl Toolbox for Nothing {
     fn tools(&self) -> Vec<Tool> {
         tools()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

@@ -41,10 +41,8 @@ pub trait Toolbox: Send + Sync + Debug {
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>>;
 
     /// What [`Self::module`] fetched for this name, or could not fetch, or was dropped while it fetched: told once, to
-    /// whoever asked first. By default nothing is fetched.
-    fn take_fetch(&self, _name: &str) -> Option<RequestFetch> {
-        None
-    }
+    /// whoever asked first. Without a default: one that wraps another and forgot it would leave fetches out of the record.
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch>;
 
     /// Everything that the result of a call depends on besides its tool's name, its arguments and its context: which code
     /// runs it, under which grant, on whose behalf. Calls for which this is equal may be given one another's results,
@@ -97,6 +95,10 @@ impl Toolbox for NoModules {
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         Box::pin(async move { Err(format!("there is no module {name:?}; this host has none")) })
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {

@@ -44,7 +44,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "writes through streams to a slow disk",
-        Proof::File("host/sandbox/src/call/meter.rs"),
+        Proof::File("host/sandbox/src/host/output.rs"),
     ),
     (
         "all calls at the same time",
@@ -66,6 +66,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "arguments of nested calls",
         Proof::File("host/sandbox/src/call/other_tools.rs"),
     ),
+    (
+        "calls of other tools that are refused",
+        Proof::File("host/agent/tests/protocol/nested.rs"),
+    ),
     ("lists of pollables", Proof::Attack("wait_that_never_ends")),
     (
         "JSON: results, messages of MCP clients and servers, bodies of requests, answers of models",
@@ -85,7 +89,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "values and bytes of files that a module writes",
-        Proof::File("host/sandbox/src/call/meter.rs"),
+        Proof::Attack("writes_larger_than_is_kept"),
     ),
     (
         "results of nested calls, the call's own properties and schema",

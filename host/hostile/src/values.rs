@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
-use toolhold_policy::{Caller, Grant, KeyValueGrant};
+use toolhold_policy::{Caller, Grant, KeyValueGrant, ScratchGrant};
 use toolhold_sandbox::{ModulePolicy, Storage};
 
 pub const ATTACKS: &[Attack] = &[
@@ -27,6 +27,14 @@ pub const ATTACKS: &[Attack] = &[
         must: "memory, before it is read",
         company: Company::Others,
         tries: |lab| Box::pin(value_larger_than_is_kept(lab)),
+    },
+    Attack {
+        row: 45,
+        name: "writes_larger_than_is_kept",
+        attack: "a module writes more at once, to a file or as a value, than the host may keep for it",
+        must: "memory, before it is written",
+        company: Company::Others,
+        tries: |lab| Box::pin(writes_larger_than_is_kept(lab)),
     },
 ];
 
@@ -141,6 +149,57 @@ async fn value_larger_than_is_kept(lab: &Lab) -> Result<String, AttackFailure> {
     ensure(left == 0, || format!("{left} bytes are still counted"))?;
     arena.unharmed().await?;
     Ok(format!("{LARGE} bytes refused before they were read"))
+}
+
+async fn writes_larger_than_is_kept(lab: &Lab) -> Result<String, AttackFailure> {
+    let state = lab.folder()?;
+    let at = |name: &str| Some(state.path().join(name));
+    let mut arena = lab.arena(|policy| {
+        policy.storage = Storage {
+            scratch: at("scratch"),
+            key_value: at("values"),
+        };
+        for name in ["values", "files"] {
+            let mut module = ModulePolicy {
+                grant: Grant {
+                    key_value: Some(KeyValueGrant {
+                        namespace: "own".into(),
+                        quota_bytes: 10 * QUOTA,
+                    }),
+                    scratch: Some(ScratchGrant {
+                        quota_bytes: 10 * QUOTA,
+                        ..ScratchGrant::default()
+                    }),
+                    ..Grant::default()
+                },
+                ..ModulePolicy::default()
+            };
+            module.limits.kept_bytes = Some(LARGE as u64);
+            policy.modules.insert(name.into(), module);
+        }
+    })?;
+    arena.benign().await?;
+    arena.load("values", components::PROBE.to_vec()).await?;
+    arena.load("files", components::ATTACKER.to_vec()).await?;
+    let caller = Caller {
+        tenant: "ada",
+        session: "1",
+    };
+    for (bytes, end) in [
+        (LARGE / 2, "ok"),
+        (LARGE + 1, "kept_bytes"),
+        (LARGE / 2, "ok"),
+    ] {
+        let value = json!({"key": "k", "value": "v".repeat(bytes)});
+        let remembered = arena.call_as(caller, "values.remember", value).await;
+        expect_kind(&remembered, end)?;
+        let file = json!({"dir": "/scratch", "path": "f", "chunk": bytes, "chunks": 2});
+        expect_kind(&arena.call_as(caller, "files.fill", file).await, end)?;
+    }
+    let left = arena.registry.kept().taken();
+    ensure(left == 0, || format!("{left} bytes are still counted"))?;
+    arena.unharmed().await?;
+    Ok(format!("{LARGE} bytes at once, and no more"))
 }
 
 /// Puts many keys without a value beside the one that is there: the more there are, the longer lies between the look at

@@ -4,8 +4,9 @@
 //! text is no bound of the memory. The text is weighed in one pass, without building anything, before it is read.
 
 use serde::de::{DeserializeOwned, Error as _};
+use serde_json::Value;
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
 /// Most bytes of memory of one value that comes from outside. A text of 4 MiB with records of small members, which
 /// is the worst that tools and clients send in earnest, takes nearly as much; one that was made to take memory
@@ -22,6 +23,25 @@ const MEMBER: u64 = 220;
 const OBJECT: u64 = 160;
 /// A string besides its characters.
 const STRING: u64 = 32;
+
+/// The bytes of a value's JSON text, of which none is made.
+pub fn text_bytes(value: &Value) -> u64 {
+    struct Count(u64);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Cannot fail: a value is JSON, and counting takes all.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
 
 /// The value would need more memory than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! The context: the messages that a Request is built from, and their combined content (docs/protocol.md, 2).
 
 mod placed;
+mod types;
 mod wire;
 mod written;
 
 pub use placed::data_at;
+pub use types::TypeMessage;
 
 use crate::advisor::Advisor;
 use crate::data::{Data, Method, Write};
@@ -18,6 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 use toolhold_json::validate::{SchemaFault, Validator};
+use types::MessageTypes;
 
 /// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,6 +36,7 @@ pub enum Message {
     Advisor(Advisor),
     Meta(MetaMessage),
     Error(ErrorMessage),
+    Type(TypeMessage),
 }
 
 /// Shown as it is.
@@ -161,6 +165,8 @@ pub struct Context {
     pub data: Data,
     /// Schemas and descriptions of data, by kind and instance.
     notes: Vec<Note>,
+    /// Kinds that the messages registered as types.
+    types: MessageTypes,
     /// Name and definition, the last of each name, in the order of the names' first appearance.
     pub tools: Vec<(String, Value)>,
     /// The last one.
@@ -212,28 +218,32 @@ impl Message {
         let Value::Array(messages) = messages else {
             return Err(MessageFault::new("", "the context must be a list of messages").of(0));
         };
-        messages
-            .iter()
-            .enumerate()
-            .map(|(index, message)| {
-                let read = wire::message(message).and_then(|message| match message {
-                    // Only a record names an image by its digest.
-                    Self::Image(image) if image.data().is_none() => Err(MessageFault::new(
-                        "/data",
-                        "an image needs its bytes as base64 in \"data\"",
-                    )),
-                    message => Ok(message),
-                });
-                read.map_err(|fault| fault.of(index))
-            })
-            .collect()
+        let (mut read, mut types) = (Vec::new(), MessageTypes::default());
+        for (index, message) in messages.iter().enumerate() {
+            let message = wire::message(message, &types).map_err(|fault| fault.of(index))?;
+            match &message {
+                // Only a record names an image by its digest.
+                Self::Image(image) if image.data().is_none() => {
+                    let reason = "an image needs its bytes as base64 in \"data\"";
+                    return Err(MessageFault::new("/data", reason).of(index));
+                }
+                Self::Type(message) => types.register(message).map_err(|fault| fault.of(index))?,
+                message => types.hold(index, message),
+            }
+            read.push(message);
+        }
+        types
+            .check(&read)
+            .map_err(|(index, fault)| fault.of(index))?;
+        Ok(read)
     }
 }
 
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let message = Value::deserialize(deserializer)?;
-        wire::message(&message).map_err(|MessageFault { place, reason }| {
+        let read = wire::message(&message, &MessageTypes::default());
+        read.map_err(|MessageFault { place, reason }| {
             serde::de::Error::custom(format!("a message{}: {reason}", at(&place)))
         })
     }
@@ -297,15 +307,19 @@ impl Context {
         Ok(())
     }
 
-    /// The schema and the description of one kind of data, as they were given last.
+    /// The schema and the description of one kind of data, as they were given last; else those of the type.
     pub fn note_of(&self, kind: &str, instance: Option<&str>) -> (Option<&Value>, Option<&str>) {
         let note = self
             .notes
             .iter()
             .find(|note| note.kind == kind && note.instance.as_deref() == instance);
-        note.map_or((None, None), |note| {
-            (note.schema.as_ref(), note.description.as_deref())
-        })
+        let known = self.types.get(kind);
+        let schema = note.and_then(|note| note.schema.as_ref());
+        let description = note.and_then(|note| note.description.as_deref());
+        (
+            schema.or(known.map(|known| &known.schema)),
+            description.or(known.and_then(|known| known.description.as_deref())),
+        )
     }
 
     fn take(&mut self, message: &Message) -> Result<(), MessageFault> {
@@ -389,6 +403,7 @@ impl Context {
                 }
             }
             Message::Meta(message) => self.meta = Some(message.meta.clone()),
+            Message::Type(message) => self.types.register(message)?,
         }
         Ok(())
     }
@@ -443,6 +458,9 @@ impl Context {
             .notes
             .iter()
             .position(|note| note.kind == kind && note.instance.as_ref() == instance);
+        if known.is_none() {
+            self.types.shown(kind)?;
+        }
         let at = known.unwrap_or_else(|| {
             self.notes.push(Note {
                 kind: kind.to_owned(),

@@ -11,9 +11,11 @@ use crate::privacy::Privacy;
 use crate::result_cache::ResultCaching;
 use crate::shield::Policy;
 use crate::tool_retry::ToolRetryPolicy;
+use crate::turn::Role;
 use crate::window::Window;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -83,6 +85,22 @@ impl RunRequest {
             language: None,
             tells_language: false,
         }
+    }
+
+    /// All that the model is instructed to do, for the policy's hash: the instructions, and the context's messages of the
+    /// role `system`.
+    pub fn all_instructions(&self) -> Cow<'_, str> {
+        let system = self.context.iter().filter_map(|message| match message {
+            Message::Text(text) if text.role == Role::System => Some(text.text.as_str()),
+            _ => None,
+        });
+        let mut all = Cow::Borrowed(self.instructions.as_str());
+        for text in system {
+            let all = all.to_mut();
+            all.push_str("\n\n");
+            all.push_str(text);
+        }
+        all
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use toolhold_agent::run::{CandidateAttempt, CandidateOutcomes};
 use toolhold_files::Links;
 use toolhold_protocol::fallback::Candidate;
@@ -24,6 +24,9 @@ const MAX_ATTEMPTS: u32 = 64;
 
 /// Seconds after which what a model did counts no more: an outage is over, and it is asked again.
 const MAX_AGE_S: u64 = 24 * 60 * 60;
+
+/// How long a run waits for the file. Without it, the order is that of what this process saw, else the configured one.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Attempts that wait to be written at most. More are lost: the state folder hangs.
 const MAX_UNSAVED: usize = 1_000;
@@ -91,11 +94,39 @@ struct BookState {
     /// Attempts that the file lacks, by model.
     unsaved: Vec<(String, CandidateAttempt)>,
     is_saving: bool,
+    /// A thread reads the file, or hangs in it.
+    is_reading: bool,
 }
 
 impl ScoreBook {
     fn state(&self) -> MutexGuard<'_, BookState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what `read` gives. The state folder may hang: no run waits longer than `most`, and at most one thread does.
+    /// What comes later is added when it comes.
+    async fn add_read(
+        &self,
+        read: impl FnOnce() -> BTreeMap<String, CandidateScore> + Send + 'static,
+        most: Duration,
+    ) {
+        if std::mem::replace(&mut self.state().is_reading, true) {
+            return;
+        }
+        let book = self.clone();
+        let adding = tokio::task::spawn_blocking(move || {
+            let read = read();
+            let mut state = book.state();
+            for (key, score) in read {
+                state.known.entry(key).or_insert(score);
+            }
+            state.is_reading = false;
+        });
+        if tokio::time::timeout(most, adding).await.is_err() {
+            tracing::warn!(
+                "what the candidates of the fallback managed was not read in time; their order is the configured one"
+            );
+        }
     }
 
     /// Writes what the file lacks. Only one thread of the process does so at a time.
@@ -140,15 +171,8 @@ impl CandidateScores {
             models: models.collect(),
             book: book.clone(),
         };
-        // The state folder may hang, and the threads of the runtime must not.
         let file = scores.file.clone();
-        let read = tokio::task::spawn_blocking(move || read(&file)).await;
-        let read = read.unwrap_or_default();
-        let mut state = scores.book.state();
-        for (key, score) in read {
-            state.known.entry(key).or_insert(score);
-        }
-        drop(state);
+        book.add_read(move || read(&file), READ_TIMEOUT).await;
         Some(Arc::new(scores))
     }
 
@@ -321,6 +345,39 @@ mod tests {
         told.attempted(&attempt("new", true, None));
         saved(&told).await;
         assert_eq!(read(&file).len(), 1);
+    }
+
+    /// A state folder that hangs delays a run by a bounded time, and takes one thread.
+    #[tokio::test]
+    async fn a_file_that_hangs_is_not_waited_for() {
+        let book = ScoreBook::default();
+        let (release, hangs) = std::sync::mpsc::channel::<()>();
+        let score = || BTreeMap::from([("m".to_owned(), CandidateScore::default())]);
+        let hanging = move || {
+            let _ = hangs.recv();
+            score()
+        };
+        let most = Duration::from_millis(20);
+        let second = || -> BTreeMap<String, CandidateScore> { panic!("a second thread reads") };
+        tokio::time::timeout(Duration::from_secs(10), async {
+            book.add_read(hanging, most).await;
+            book.add_read(second, most).await;
+        })
+        .await
+        .expect("nobody waits for it");
+        assert!(book.state().known.is_empty() && book.state().is_reading);
+        drop(release);
+        // What was read late counts from then on, and the file may be read again.
+        tokio::time::timeout(Duration::from_secs(10), async {
+            while book.state().is_reading {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await
+        .expect("it was read");
+        assert_eq!(book.state().known, score());
+        book.add_read(BTreeMap::new, Duration::from_secs(10)).await;
+        assert!(!book.state().is_reading);
     }
 
     /// A model without a price, which is the usual one of one's own, is not taken for the most expensive.

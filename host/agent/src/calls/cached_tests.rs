@@ -1,5 +1,6 @@
 use super::*;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::tool::{Annotations, Tool};
 
 #[derive(Debug)]
@@ -8,6 +9,10 @@ struct Shelf;
 impl Toolbox for Shelf {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(

@@ -5,13 +5,18 @@ use crate::calls::NestedEffects;
 use crate::calls::pipeline::{CallPipeline, CallRequest, CallingTool, NotCalled};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use toolhold_json::bounded;
 use toolhold_policy::ErrorClass;
 use toolhold_policy::{self as policy, CallError, NestedCall, NestedCalls, NestedResult, Output};
 use toolhold_protocol::failure::ToolFailure;
 
 /// Refused calls that one call may make. They take nothing of the budget of calls, and each is recorded.
 const MAX_REFUSED: u32 = 1_000;
+
+/// Maximum bytes of the arguments of refused calls of one call, before the last one. A person who refused them, or a host
+/// without one that refused them in a person's place, was asked with the whole of them, and the record has the questions.
+const MAX_REFUSED_BYTES: u64 = 16 << 20;
 
 /// Makes the calls that one call makes.
 ///
@@ -29,6 +34,8 @@ pub struct NestedCaller {
     made: AtomicU32,
     /// How many were refused.
     refused: AtomicU32,
+    /// Bytes of the arguments of those.
+    refused_bytes: AtomicU64,
 }
 
 impl NestedCaller {
@@ -47,6 +54,7 @@ impl NestedCaller {
             effects: NestedEffects::default(),
             made: AtomicU32::new(0),
             refused: AtomicU32::new(0),
+            refused_bytes: AtomicU64::new(0),
         }
     }
 
@@ -63,6 +71,14 @@ impl NestedCaller {
             );
             return Err(ToolFailure::correctable("refused_calls", message));
         }
+        if self.refused_bytes.load(Ordering::Relaxed) >= MAX_REFUSED_BYTES {
+            let message = format!(
+                "calls of this call with {MAX_REFUSED_BYTES} bytes of arguments were refused: it can make no more; make \
+                 it again with fewer, or with smaller arguments"
+            );
+            return Err(ToolFailure::correctable("refused_calls", message));
+        }
+        let bytes = bounded::text_bytes(&call.arguments);
         let pipeline = self.pipeline.within(&self.parent);
         let tool = pipeline.tools.find(&*pipeline.toolbox, &call.tool)?;
         let number = self.made.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -89,6 +105,7 @@ impl NestedCaller {
             Ok(end) => {
                 if end.by_host && end.result.outcome.is_err() {
                     self.refused.fetch_add(1, Ordering::Relaxed);
+                    self.refused_bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
                 end.result.outcome.map(|output| Output::Value(output.value))
             }

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::tool::Tool;
 
 /// Fails for now the first `failures` times. Each attempt takes `takes`.
@@ -41,6 +42,10 @@ impl Flaky {
 impl Toolbox for Flaky {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

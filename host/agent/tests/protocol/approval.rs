@@ -15,6 +15,7 @@ use toolhold_protocol::approval::{Approvals, Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::event::NoJournal;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
@@ -354,6 +355,10 @@ struct SubAgents;
 impl Toolbox for SubAgents {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

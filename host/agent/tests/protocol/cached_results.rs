@@ -12,6 +12,7 @@ use toolhold_agent::{Driver, ResolvedModule, ToolCall, Toolbox};
 use toolhold_protocol::approval::{ApprovalMode, Decision, Pending, Verdict};
 use toolhold_protocol::event::Event;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::result_cache::CacheScope;
 use toolhold_protocol::settings::RunRequest;
@@ -46,6 +47,10 @@ impl Toolbox for Shop {
                 ..Tool::new(name)
             })
             .into()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

@@ -21,6 +21,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind, NoJournal};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::privacy::Privacy;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::RunRequest;
@@ -98,6 +99,10 @@ impl Modules {
 impl Toolbox for Modules {
     fn tools(&self) -> Vec<Tool> {
         vec![Self::named("m.ask"), Self::named("taken")]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
@@ -374,6 +379,10 @@ impl Toolbox for FailsAfter {
         vec![tool]
     }
 
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
+    }
+
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
         self.0.module(name)
     }
@@ -403,6 +412,10 @@ impl Toolbox for HangsOnce {
         let mut tool = Modules::named("m.ask");
         tool.annotations.read_only = true;
         vec![tool]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
@@ -528,5 +541,116 @@ async fn attempts_of_a_nested_call_count_once() {
         let mut ended = events.iter().map(json_of);
         let took = ended.rfind(|it| it["event"] == "tool_result").unwrap();
         assert_eq!(took["usage"]["calls"], most - 1, "{took}");
+    }
+}
+
+/// Refuses everything, as a host does where there is no person.
+#[derive(Debug)]
+struct Nobody;
+
+impl Approver for Nobody {
+    fn decide<'a>(&'a self, _: Uuid, pending: &'a Pending) -> BoxFuture<'a, Decision> {
+        let digest = pending.digest.clone();
+        let verdict = Verdict::Refuse {
+            reason: "there is nobody".into(),
+        };
+        let by = None;
+        Box::pin(std::future::ready(Decision {
+            digest,
+            verdict,
+            by,
+        }))
+    }
+}
+
+/// Its tool makes calls with long arguments until it can make no more, and says how many it made.
+#[derive(Debug)]
+struct AsksOften {
+    bytes: usize,
+    most: usize,
+    clock: Arc<Paused>,
+}
+
+impl Toolbox for AsksOften {
+    fn tools(&self) -> Vec<Tool> {
+        vec![Modules::named("m.often")]
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
+    }
+
+    fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
+        NoModules.module(name)
+    }
+
+    fn call<'a>(&'a self, call: &'a ToolCall) -> BoxFuture<'a, ToolResult> {
+        Box::pin(async move {
+            let mut made = 0;
+            while made < self.most {
+                let nested = call.nested.clone().expect("calls may be nested");
+                let came = nested.call(NestedCall {
+                    parent: call.id.clone(),
+                    parent_tool: call.tool.clone(),
+                    tool: "echo".into(),
+                    arguments: json!({"of": "x".repeat(self.bytes)}),
+                    caller: OwnedCaller::default(),
+                    restrictions: None,
+                    depth: call.depth + 1,
+                    clock: self.clock.clone(),
+                });
+                let refusal = came.await.expect_err("nobody lets it be made").to_string();
+                if refusal.contains("it can make no more") {
+                    break;
+                }
+                assert!(refusal.contains("there is nobody"), "{refusal}");
+                made += 1;
+            }
+            ToolResult {
+                outcome: Ok(json!(made).into()),
+                ..ToolResult::failed(ToolFailure::correctable("", ""))
+            }
+        })
+    }
+}
+
+/// A person decides about the whole arguments, so the record has them once, and what a call may have refused is bounded:
+/// it takes nothing of the budget of calls.
+#[tokio::test]
+async fn what_the_record_has_of_refused_nested_calls_is_bounded() {
+    for (bytes, most, expect) in [(100_000, 3, 3), (2 << 20, 1_000, 8)] {
+        let script = Script::new([
+            Reply::calls(&[json!({"_tool": "m.often"})]),
+            Reply::output("done"),
+        ]);
+        let clock = Arc::default();
+        let toolbox = Arc::new(AsksOften { bytes, most, clock });
+        let echo = Echo::default();
+        let driver = Driver {
+            activities: Activities::default().with("echo", echo.activity()),
+            approver: Arc::new(Nobody),
+            ..Driver::new(script.clone(), toolbox)
+        };
+        let mut request = super::support::request([plain_tools(&["echo"])]);
+        request.settings.approval =
+            serde_json::from_value(json!({"tools": {"echo": "always"}})).unwrap();
+        let events = run(&driver, request).await;
+        assert_eq!(results(&events)[0].1, json!({"output": expect}));
+        assert_eq!(echo.count(), 0);
+        let within = within(&events);
+        let asked: Vec<&Value> = within
+            .iter()
+            .filter(|it| it["event"] == "approval")
+            .collect();
+        assert_eq!(asked.len(), expect);
+        for question in asked {
+            let pending = &question["pending"];
+            let whole = pending["arguments"]["of"].as_str().unwrap();
+            assert_eq!(whole.len(), bytes, "what a person decides about");
+            let beside = pending["call"]["arguments"].as_str().unwrap();
+            assert!(beside.len() < 17_000 && beside.ends_with(" more bytes)"));
+        }
+        let size = within.iter().map(|it| it.to_string().len()).sum::<usize>();
+        assert!(size < expect * (bytes + 50_000), "{size}");
     }
 }

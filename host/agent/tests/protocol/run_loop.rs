@@ -5,6 +5,7 @@ use super::support::{
     results, run, starts, tools, watched,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -917,4 +918,30 @@ async fn the_language_of_the_task_is_told_and_is_no_part_of_the_policy() {
         assert_eq!(told, is_told, "{tag}");
     }
     assert_eq!(hashes[0], hashes[1]);
+}
+
+/// What the model is told to do is under the policy's hash, whoever wrote it where; what it is asked is not.
+#[tokio::test]
+async fn instructions_and_messages_of_the_system_are_a_part_of_the_policy() {
+    let hash = async |instructions: &str, context: Value| {
+        let script = Script::new([Reply::output("4")]);
+        let mut asked = request(Message::parse_all(&context).unwrap());
+        asked.instructions = instructions.to_owned();
+        let events = run(&driver(&script, Activities::default()), asked).await;
+        let policy = json_of(&events[0])["request"]["policy"]["hash"].clone();
+        policy.as_str().unwrap().to_owned()
+    };
+    let rule = |text: &str| json!([{"role": "system", "content": text}]);
+    let plain = hash("Be short.", json!([])).await;
+    assert_eq!(
+        plain,
+        hash("Be short.", json!([{"role": "user", "content": "Hello"}])).await
+    );
+    let others = [
+        hash("Be brief.", json!([])).await,
+        hash("Be short.", rule("Never promise a refund.")).await,
+        hash("Be short.", rule("Promise a refund.")).await,
+    ];
+    let different: BTreeSet<&String> = others.iter().chain([&plain]).collect();
+    assert_eq!(different.len(), 4);
 }

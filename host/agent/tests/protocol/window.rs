@@ -11,11 +11,13 @@ use toolhold_agent::{Activities, Driver};
 use toolhold_model::{ChatRequest, CompletionObserver, Counter, Model, ModelError};
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::completion::Completion;
+use toolhold_protocol::context::Message;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::Event;
 use toolhold_protocol::event::NoJournal;
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::turn::Role;
 
 /// `order` tells of the order with a number: an identifier, what belongs to it, and much prose.
 fn orders() -> Activities {
@@ -543,6 +545,34 @@ fn part(budget: &Value, name: &str) -> u64 {
     let parts = budget["parts"].as_array().unwrap();
     let found = parts.iter().find(|part| part[0] == name);
     found.map_or(0, |part| part[1].as_u64().unwrap())
+}
+
+/// What the author of a context says as its system is a part of the instructions, and no word of the user.
+#[tokio::test]
+async fn messages_of_the_system_count_as_instructions() {
+    let rule = "Never promise a refund. ".repeat(60);
+    let mut parts = Vec::new();
+    for role in [None, Some(Role::System), Some(Role::User)] {
+        let mut request = asking(Contract::Schema, Some(100_000));
+        if let Some(role) = role {
+            request.context.insert(0, Message::text(role, rule.clone()));
+        }
+        let script = Script::new([done(Contract::Schema)]);
+        let events = run(&driver(&script, orders()), request).await;
+        let budget = of(&events, "budget").next().unwrap();
+        parts.push(["system", "user", "tools"].map(|name| part(&budget, name)));
+    }
+    let [[system, user, tools], as_system, as_user] = <[_; 3]>::try_from(parts).unwrap();
+    let more = rule.len() as u64 / 3;
+    assert!(
+        (system + more..system + more + 3).contains(&as_system[0]),
+        "{system} {as_system:?}"
+    );
+    assert!(as_system[1].abs_diff(user) <= 1, "{user} {as_system:?}");
+    assert_eq!(as_user[0], system);
+    assert!(as_user[1] >= user + more, "{user} {as_user:?}");
+    // The form of a reply is as long as before; only a line between messages is new.
+    assert!(as_system[2].abs_diff(tools) <= 2, "{tools} {as_system:?}");
 }
 
 #[tokio::test]

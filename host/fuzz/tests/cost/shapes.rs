@@ -507,6 +507,24 @@ pub const CONTEXTS: &[Shape] = &[
             "]",
         )
     }),
+    ("messages of a registered type", |n| {
+        many(
+            n,
+            "[{\"type\":\"type\",\"name\":\"p\",\"schema\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}},",
+            "{\"type\":\"p\",\"a\":#}",
+            ",",
+            "]",
+        )
+    }),
+    ("instances of a registered type", |n| {
+        many(
+            n,
+            "[{\"type\":\"type\",\"name\":\"p\",\"schema\":true},",
+            "{\"type\":\"p\",\"a\":#,\"_instance\":\"i#\"}",
+            ",",
+            "]",
+        )
+    }),
     ("the same tool", |n| {
         many(
             n,

@@ -122,6 +122,20 @@ impl Validator {
         Err(CheckError::Misfit(faults.join("; ")))
     }
 
+    /// Which of `values` is the first that does not fit. All of them are checked in the steps of one check.
+    ///
+    /// # Errors
+    /// The check took too much work.
+    pub fn first_misfit<'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Value>,
+    ) -> Result<Option<usize>, CheckTooCostly> {
+        let is_misfit = |value| !self.inner.is_valid(Read(value));
+        within(STEPS, self.weights, || {
+            values.into_iter().position(is_misfit)
+        })
+    }
+
     /// The faults of `value`. The parts at `open` (JSON pointers) stand for values that are not
     /// known yet: faults in them, or that depend on them, are left out.
     ///

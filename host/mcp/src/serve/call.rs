@@ -22,6 +22,7 @@ use toolhold_agent::calls::{
     CallBudget, CallEnd, CallPermit, CallPipeline, CallRequest, NoBudget, NotCalled, Unlimited,
 };
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox};
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 use uuid::Uuid;
@@ -242,6 +243,10 @@ struct RequestTool {
 impl Toolbox for RequestTool {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

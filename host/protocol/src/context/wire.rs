@@ -1,7 +1,8 @@
 //! Strict reading of messages from the wire: an unknown field is a typing error that would go unnoticed
 //! otherwise.
 
-use super::{Message, MessageFault, Text};
+use super::types::MessageTypes;
+use super::{DataMessage, HiddenMetadata, Message, MessageFault, Text};
 use crate::image::Image;
 use crate::reference::Path;
 use crate::turn::Role;
@@ -45,7 +46,7 @@ const PLAIN: &[Field] = &[
 ];
 
 /// The fields of each type, in the order in which people are told of them.
-const TYPES: [(&str, &[Field]); 10] = [
+const TYPES: [(&str, &[Field]); 11] = [
     (
         "text",
         &[
@@ -113,21 +114,44 @@ const TYPES: [(&str, &[Field]); 10] = [
     ("advisor", &[]),
     ("meta", &[Field("meta", Required, Object)]),
     ("error", &[Field("data", Required, Object)]),
+    (
+        "type",
+        &[
+            Field("name", Required, Form::Text),
+            Field("schema", Required, Schema),
+            Field("description", Optional, Form::Text),
+            Field("title", Optional, Form::Text),
+        ],
+    ),
+];
+
+/// The fields of a message whose type the context registers. Any other is a field of its data.
+const REGISTERED: &[Field] = &[
+    Field("data", Required, Any),
+    Field("_instance", Optional, Form::Text),
 ];
 
 const ERROR: &[Field] = &[Field("call", Required, Any), Field("error", Required, Any)];
 
-/// Reads one message.
-pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
+/// Whether `name` is a type or a role of the protocol.
+pub(super) fn is_known(name: &str) -> bool {
+    TYPES.iter().any(|(known, _)| *known == name) || ROLE_NAMES.contains(&name)
+}
+
+/// Reads one message, which may be of a type that the messages before it registered.
+pub(super) fn message(value: &Value, types: &MessageTypes) -> Result<Message, MessageFault> {
     let Value::Object(fields) = value else {
         return Err(MessageFault::new(
             "",
             "a message must be an object with \"role\" and \"content\", or with \"type\"",
         ));
     };
-    let known = || TYPES.map(|(name, _)| name).join(", ");
+    let known = || {
+        let names = TYPES.iter().map(|(name, _)| *name);
+        names.chain(types.names()).collect::<Vec<_>>().join(", ")
+    };
     let name = match fields.get("type") {
-        None if fields.contains_key("content") => return said(fields),
+        None if fields.contains_key("content") => return said(fields, types),
         None => {
             let reason = format!(
                 "a message needs \"role\" and \"content\", or a \"type\", one of {}",
@@ -136,7 +160,7 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
             return Err(MessageFault::new("", reason));
         }
         Some(Value::String(role)) if ROLE_NAMES.contains(&role.as_str()) => {
-            return said_by(role, fields);
+            return said_by(role, fields, types);
         }
         Some(Value::String(name)) => name,
         Some(other) => {
@@ -148,8 +172,12 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
         }
     };
     let Some((name, form)) = TYPES.iter().find(|(known, _)| known == name) else {
+        if types.get(name).is_some() {
+            return registered(name, fields);
+        }
         let reason = format!(
-            "{name:.40?} is no type of message; write one of {}",
+            "{name:.40?} is no type of message; write one of {}, or register it before it is used: \
+             {{\"type\": \"type\", \"name\": …, \"schema\": …}}",
             known()
         );
         return Err(MessageFault::new("/type", reason));
@@ -200,6 +228,7 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
         "tool" => read(&fields).map(Message::Tool),
         "plan" => read(&fields).map(Message::Plan),
         "meta" => read(&fields).map(Message::Meta),
+        "type" => read(&fields).map(Message::Type),
         _ => {
             if let Some(Value::Object(data)) = fields.get("data") {
                 check("of the type error, in its data,", ERROR, data, "/data")?;
@@ -207,6 +236,23 @@ pub(super) fn message(value: &Value) -> Result<Message, MessageFault> {
             read(&fields).map(Message::Error)
         }
     }
+}
+
+/// A message of a type that the context registers, as data of that kind.
+fn registered(name: &str, fields: &Map<String, Value>) -> Result<Message, MessageFault> {
+    let mut fields = fields.clone();
+    fields.shift_remove("type");
+    fields_as_value("data", REGISTERED, &mut fields);
+    check(&format!("of the type {name}"), REGISTERED, &fields, "")?;
+    let instance = fields.get("_instance").and_then(Value::as_str);
+    Ok(Message::Data(DataMessage {
+        instance: instance.map(str::to_owned),
+        data: fields.shift_remove("data").unwrap_or_default(),
+        kind: name.to_owned(),
+        schema: None,
+        description: None,
+        hidden: HiddenMetadata::default(),
+    }))
 }
 
 /// An image with its bytes, or one of a record, which has their digest. What is said beside the bytes goes by them.
@@ -225,7 +271,7 @@ fn image(fields: &Map<String, Value>) -> Result<Image, MessageFault> {
 }
 
 /// A message of `role` and `content`.
-fn said(fields: &Map<String, Value>) -> Result<Message, MessageFault> {
+fn said(fields: &Map<String, Value>, types: &MessageTypes) -> Result<Message, MessageFault> {
     check("of role and content", PLAIN, fields, "")?;
     let role = fields.get("role").filter(|role| !role.is_null());
     match fields.get("content") {
@@ -246,7 +292,7 @@ fn said(fields: &Map<String, Value>) -> Result<Message, MessageFault> {
             }
             let is_typed = content.get("type").is_some();
             let read = if is_typed {
-                message(&typed.into())
+                message(&typed.into(), types)
             } else {
                 Err(MessageFault::new(
                     "/type",
@@ -275,14 +321,18 @@ fn said(fields: &Map<String, Value>) -> Result<Message, MessageFault> {
 }
 
 /// A message whose type is a role.
-fn said_by(role: &str, fields: &Map<String, Value>) -> Result<Message, MessageFault> {
+fn said_by(
+    role: &str,
+    fields: &Map<String, Value>,
+    types: &MessageTypes,
+) -> Result<Message, MessageFault> {
     let mut fields = fields.clone();
     fields.shift_remove("type");
     if let (Some(text), false) = (fields.shift_remove("text"), fields.contains_key("content")) {
         fields.insert("content".into(), text);
     }
     fields.insert("role".into(), role.into());
-    said(&fields)
+    said(&fields, types)
 }
 
 /// The text of a part of a content: `{"type": "text", "text": …}`.

@@ -2,7 +2,6 @@
 
 use super::meter::{Gauge, KeptBytes};
 use serde_json::Value;
-use std::io;
 use std::sync::Arc;
 use toolhold_json::bounded;
 use toolhold_policy::restrictions::GrantRestrictions;
@@ -100,28 +99,9 @@ impl OtherTools {
         };
         let output = executor.call(call).await?.into_value();
         drop(held);
-        let kept = gauge.keep(text_bytes(&output))?;
+        let kept = gauge.keep(bounded::text_bytes(&output))?;
         Ok((output.to_string(), kept))
     }
-}
-
-/// The bytes of a value's JSON text, of which none is made.
-fn text_bytes(value: &Value) -> u64 {
-    struct Count(u64);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len() as u64;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Cannot fail: a value is JSON, and counting takes all.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
 }
 
 #[cfg(test)]
@@ -199,6 +179,51 @@ mod tests {
         assert_eq!(call.caller.borrowed(), invocation.caller);
         assert_eq!(call.restrictions.as_ref(), Some(&restrictions));
         assert!(call.clock.remaining() > Duration::from_secs(1));
+    }
+
+    /// Answers with a text of so many bytes.
+    #[derive(Debug)]
+    struct Long(usize);
+
+    impl NestedCalls for Long {
+        fn call(self: Arc<Self>, _: NestedCall) -> BoxFuture<'static, NestedResult> {
+            let text = "x".repeat(self.0);
+            Box::pin(async move { Ok(Output::Value(text.into())) })
+        }
+    }
+
+    /// Of what the gauge lets a call keep, 10 000 bytes: the arguments are given back before the result is counted.
+    #[tokio::test]
+    async fn a_result_is_counted_before_its_text_is_made_and_until_it_is_taken() {
+        let gauge = gauge();
+        for (bytes, fits) in [
+            (8_000, true),
+            (9_998, true),
+            (9_999, false),
+            (1 << 20, false),
+        ] {
+            let arguments = json!({});
+            let invocation = Invocation {
+                nested: Some(Arc::new(Long(bytes))),
+                ..Invocation::new("call-1", "notes.sum", &arguments)
+            };
+            let tools = OtherTools::new(&["text.count".into()], &invocation);
+            let given = format!("{:?}", "a".repeat(5_000));
+            match tools.call("text.count", &given, clock(), &gauge).await {
+                Ok((text, kept)) => {
+                    assert!(fits, "{bytes}");
+                    assert_eq!((text.len(), kept.bytes()), (bytes + 2, bytes as u64 + 2));
+                    // While the guest has not taken it, there is no room for another.
+                    let second = tools.call("text.count", "{}", clock(), &gauge).await;
+                    assert_eq!(second.unwrap_err().kind(), "kept_bytes");
+                }
+                Err(error) => {
+                    assert!(!fits, "{bytes}: {error}");
+                    assert_eq!(error.kind(), "kept_bytes");
+                }
+            }
+            assert!(gauge.keep(10_000).is_ok(), "all is given back");
+        }
     }
 
     #[tokio::test]

@@ -154,3 +154,39 @@ impl Pollable for FileOutput {
         self.settled().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toolhold_admission::MemoryCeiling;
+    use toolhold_policy::limits::Limits;
+
+    #[tokio::test]
+    async fn what_waits_to_be_written_is_counted_until_it_is_written() {
+        let limits = Limits {
+            kept_bytes: 100,
+            ..Limits::default()
+        };
+        let ceiling = MemoryCeiling::new(1_000);
+        let gauge = Gauge::new(&limits, ceiling.of(""));
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        for (bytes, fits) in [(60, true), (100, true), (101, false), (100, true)] {
+            let before = file.metadata().unwrap().len();
+            let meters = (gauge.clone(), Arc::default());
+            let mut stream = FileOutput::new(file.clone(), Place::End, meters, None);
+            let text = Bytes::from(vec![b'x'; bytes]);
+            let written = stream.blocking_write_and_flush(text).await;
+            assert_eq!(written.is_ok(), fits, "{bytes}: {written:?}");
+            let after = file.metadata().unwrap().len();
+            if fits {
+                assert_eq!(after, before + bytes as u64);
+            } else {
+                assert!(matches!(written, Err(StreamError::Trap(_))), "{written:?}");
+                let refused = RefusedResource::KeptBytes { limit: 100 };
+                assert_eq!(gauge.refused(), Some(refused));
+                assert_eq!(after, before, "nothing of it is written");
+            }
+            assert_eq!(ceiling.taken(), 0, "all is given back");
+        }
+    }
+}

@@ -38,10 +38,10 @@ impl Dispatcher {
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
         let request = replayed.machine.request();
-        let instructions = Some(request.instructions.as_str());
+        let instructions = request.all_instructions().into_owned();
         let policy = driver
             .shields
-            .policy(&request.settings, instructions, request.depth);
+            .policy(&request.settings, Some(&instructions), request.depth);
         journal.under(&policy.hash);
         let observer = self.telemetry().observe(ObservedRun {
             run: row.id,

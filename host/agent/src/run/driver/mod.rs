@@ -198,10 +198,10 @@ impl Driver {
         mut request: RunRequest,
         fetches: &mut Vec<RequestFetch>,
     ) -> Result<Machine, RunError> {
-        let instructions = Some(request.instructions.as_str());
+        let instructions = request.all_instructions().into_owned();
         request.policy = self
             .shields
-            .policy(&request.settings, instructions, request.depth);
+            .policy(&request.settings, Some(&instructions), request.depth);
         request.settings.window.counted = self.model.counter().is_some();
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {

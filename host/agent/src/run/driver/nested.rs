@@ -117,6 +117,18 @@ impl CallRecorder for RunRecorder {
     }
 }
 
+/// The question to a person. It holds the arguments whole once: what the person decides about. The call beside them
+/// has the same, and takes nothing of the budget of calls if it is refused.
+fn question(event: EventKind) -> EventKind {
+    match event {
+        EventKind::Approval { step, mut pending } => {
+            pending.call.arguments = bounded(pending.call.arguments);
+            EventKind::Approval { step, pending }
+        }
+        event => event,
+    }
+}
+
 /// Characters of the arguments of a refused call that the record has at most.
 const MAX_REFUSED_CHARS: usize = 16_384;
 
@@ -187,7 +199,7 @@ impl CallRecording for RunRecording {
         Box::pin(async move {
             self.recorder.budget.note(&event);
             match event {
-                event @ EventKind::Approval { .. } => self.recorder.record(event).await,
+                event @ EventKind::Approval { .. } => self.recorder.record(question(event)).await,
                 event => self.recorder.events.tell(self.recorder.nested(event)).await,
             }
         })

@@ -72,7 +72,8 @@ impl ContextView<'_> {
                 | Message::Meta(_)
                 | Message::State(_)
                 | Message::Tool(_)
-                | Message::Plan(_) => {}
+                | Message::Plan(_)
+                | Message::Type(_) => {}
             }
         }
         // Who speaks on demand is in the tool that asks.

@@ -15,7 +15,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::turn::Turn;
+use toolhold_protocol::turn::{Role, Turn};
 use toolhold_protocol::window::{Counted, Part};
 
 /// The tools may take 1/3 of the window; beyond that only a part of them is shown.
@@ -101,16 +101,22 @@ impl Machine {
     fn known(&mut self, turns: &[Turn]) -> Vec<(Part, String)> {
         let mut known = vec![(Part::System, self.privacy.hide(&self.instructions))];
         for message in &self.context.messages {
-            if let Message::Text(text) = message {
+            if let Message::Text(text) = message
+                && text.role != Role::System
+            {
                 known.push((Part::User, self.privacy.hide(&text.text)));
             }
         }
         let happened = self.opening.len() + self.history.shown_len();
         for (at, turn) in turns.iter().enumerate() {
             match turn {
-                Turn::Text { text, .. } => {
+                Turn::Text { role, text } => {
                     let is_data = at < self.opening.len() || at >= happened;
-                    let part = if is_data { Part::Data } else { Part::History };
+                    let part = match role {
+                        Role::System if is_data => Part::System,
+                        _ if is_data => Part::Data,
+                        _ => Part::History,
+                    };
                     known.push((part, text.clone()));
                 }
                 // Its size is no text's.

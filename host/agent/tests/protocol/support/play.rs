@@ -15,6 +15,7 @@ use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{NoJournal, ToolOutcome};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::saved::SavedRequest;
 use toolhold_protocol::settings::{RunRequest, Settings};
@@ -198,6 +199,10 @@ pub fn echo() -> Tool {
 impl Toolbox for Shelf {
     fn tools(&self) -> Vec<Tool> {
         self.0.clone()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use toolhold_agent::{ResolvedModule, ToolCall, Toolbox};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 
@@ -87,6 +88,10 @@ pub struct NoModules;
 impl Toolbox for NoModules {
     fn tools(&self) -> Vec<Tool> {
         Vec::new()
+    }
+
+    fn take_fetch(&self, _: &str) -> Option<RequestFetch> {
+        None
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

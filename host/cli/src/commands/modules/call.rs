@@ -23,6 +23,7 @@ use toolhold_mcp::serve::{CallRecords as _, RecordedCaller};
 use toolhold_policy::{CallUsage, Captured, Denials, LogLine, Output, ProfileSlot};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::request_fetch::RequestFetch;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::tool::Tool;
 use toolhold_runtime::components::Components;
@@ -202,6 +203,10 @@ impl Toolbox for ReportingTools {
 
     fn tool(&self, name: &str) -> Option<Tool> {
         self.tools.tool(name)
+    }
+
+    fn take_fetch(&self, name: &str) -> Option<RequestFetch> {
+        self.tools.take_fetch(name)
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {
