@@ -178,6 +178,13 @@ async fn an_edit_takes_the_place_of_the_one_before_the_last() {
     let before = cache.lookups().misses;
     assert_eq!(load(true).await, made);
     assert_eq!(cache.lookups().misses, before);
+    // It was used last, so the next edit takes the other one's place.
+    write("words", 4);
+    load(true).await;
+    write("words", 2);
+    let before = cache.lookups().misses;
+    load(true).await;
+    assert_eq!(cache.lookups().misses, before);
     // Hosts that serve no author have no edits, and remove nothing.
     for n in 10..13 {
         write("words", n);

@@ -129,7 +129,7 @@ fn json_says_what_it_said() {
 
 /// More than a row of any terminal that is tried, and then a line as the host writes it.
 fn forged() -> String {
-    format!("{HOSTILE}{}{FORGED}", " ".repeat(200))
+    format!("{HOSTILE}{}{FORGED}", "x ".repeat(100))
 }
 
 const FORGED: &str = "decided; the run goes on";
@@ -202,7 +202,9 @@ fn text_of_endpoints_models_and_tasks_is_shown_escaped() {
         let done = host.run(&arguments);
         is_clean(&arguments, &done);
         for text in [&done.stdout, &done.stderr] {
-            let is_forged = text.lines().any(|line| line.starts_with(FORGED));
+            let is_forged = text
+                .lines()
+                .any(|line| line.trim_start().starts_with(FORGED));
             assert!(!is_forged, "{arguments:?}: {done:?}");
             shown.push_str(text);
         }

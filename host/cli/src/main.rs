@@ -18,6 +18,7 @@ mod config;
 mod descriptors;
 mod dispatch;
 mod exit;
+mod program;
 mod terminal;
 mod usage;
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use thiserror::Error;
 use toolhold_json::validate::{SchemaFault, Validator};
-use types::MessageTypes;
+use types::{MessageTypes, TypedMessages};
 
 /// One element of the context. On the wire `{"role", "content"}` or `{"type", …}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -165,7 +165,7 @@ pub struct Context {
     pub data: Data,
     /// Schemas and descriptions of data, by kind and instance.
     notes: Vec<Note>,
-    /// Kinds that the messages registered as types.
+    /// Kinds that the messages registered as types, in whichever lists these came.
     types: MessageTypes,
     /// Name and definition, the last of each name, in the order of the names' first appearance.
     pub tools: Vec<(String, Value)>,
@@ -218,21 +218,21 @@ impl Message {
         let Value::Array(messages) = messages else {
             return Err(MessageFault::new("", "the context must be a list of messages").of(0));
         };
-        let (mut read, mut types) = (Vec::new(), MessageTypes::default());
+        let (mut read, mut typed) = (Vec::new(), TypedMessages::default());
         for (index, message) in messages.iter().enumerate() {
-            let message = wire::message(message, &types).map_err(|fault| fault.of(index))?;
+            let message = wire::message(message, &typed.types).map_err(|fault| fault.of(index))?;
             match &message {
                 // Only a record names an image by its digest.
                 Self::Image(image) if image.data().is_none() => {
                     let reason = "an image needs its bytes as base64 in \"data\"";
                     return Err(MessageFault::new("/data", reason).of(index));
                 }
-                Self::Type(message) => types.register(message).map_err(|fault| fault.of(index))?,
-                message => types.hold(index, message),
+                Self::Type(message) => typed.register(message).map_err(|fault| fault.of(index))?,
+                message => typed.hold(index, message),
             }
             read.push(message);
         }
-        types
+        typed
             .check(&read)
             .map_err(|(index, fault)| fault.of(index))?;
         Ok(read)
@@ -307,19 +307,15 @@ impl Context {
         Ok(())
     }
 
-    /// The schema and the description of one kind of data, as they were given last; else those of the type.
+    /// The schema and the description of one kind of data, as they were given last.
     pub fn note_of(&self, kind: &str, instance: Option<&str>) -> (Option<&Value>, Option<&str>) {
         let note = self
             .notes
             .iter()
             .find(|note| note.kind == kind && note.instance.as_deref() == instance);
-        let known = self.types.get(kind);
-        let schema = note.and_then(|note| note.schema.as_ref());
-        let description = note.and_then(|note| note.description.as_deref());
-        (
-            schema.or(known.map(|known| &known.schema)),
-            description.or(known.and_then(|known| known.description.as_deref())),
-        )
+        note.map_or((None, None), |note| {
+            (note.schema.as_ref(), note.description.as_deref())
+        })
     }
 
     fn take(&mut self, message: &Message) -> Result<(), MessageFault> {
@@ -403,7 +399,9 @@ impl Context {
                 }
             }
             Message::Meta(message) => self.meta = Some(message.meta.clone()),
-            Message::Type(message) => self.types.register(message)?,
+            Message::Type(message) => {
+                self.types.register(message)?;
+            }
         }
         Ok(())
     }
@@ -458,9 +456,6 @@ impl Context {
             .notes
             .iter()
             .position(|note| note.kind == kind && note.instance.as_ref() == instance);
-        if known.is_none() {
-            self.types.shown(kind)?;
-        }
         let at = known.unwrap_or_else(|| {
             self.notes.push(Note {
                 kind: kind.to_owned(),

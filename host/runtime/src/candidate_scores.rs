@@ -258,6 +258,7 @@ fn keep(file: &Path, attempts: &[(String, CandidateAttempt)]) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use toolhold_protocol::cost::Amount;
 
     fn candidates(names: &[&str]) -> Vec<Candidate> {
@@ -358,7 +359,14 @@ mod tests {
             score()
         };
         let most = Duration::from_millis(20);
-        let second = || -> BTreeMap<String, CandidateScore> { panic!("a second thread reads") };
+        let is_second_read = Arc::new(AtomicBool::new(false));
+        let second = {
+            let is_read = is_second_read.clone();
+            move || {
+                is_read.store(true, Ordering::Relaxed);
+                BTreeMap::new()
+            }
+        };
         tokio::time::timeout(Duration::from_secs(10), async {
             book.add_read(hanging, most).await;
             book.add_read(second, most).await;
@@ -366,6 +374,10 @@ mod tests {
         .await
         .expect("nobody waits for it");
         assert!(book.state().known.is_empty() && book.state().is_reading);
+        assert!(
+            !is_second_read.load(Ordering::Relaxed),
+            "one thread at most"
+        );
         drop(release);
         // What was read late counts from then on, and the file may be read again.
         tokio::time::timeout(Duration::from_secs(10), async {

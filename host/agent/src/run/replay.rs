@@ -32,6 +32,8 @@ pub struct Replayed {
     /// The time that the run has left; a caller that resumes it may grant more.
     pub time_left: Duration,
     pub is_done: bool,
+    /// All that the run was instructed to do when it began, before a shield changed it: for the policy's hash.
+    pub instructions: String,
     /// Runs of sub-agents whose answer the run does not have yet, by the call that each answers.
     pub(super) subs: BTreeMap<String, Replayed>,
     /// Usage of nested calls whose outer calls have no result yet.
@@ -239,6 +241,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         unsaid: player.came_to.into(),
         elapsed,
         is_done: matches!(last.kind, EventKind::Done { .. }),
+        instructions: request.all_instructions().into_owned(),
     })
 }
 

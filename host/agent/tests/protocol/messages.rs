@@ -32,39 +32,38 @@ fn data_is_shown_merged_under_a_heading_with_description_and_schema() {
     assert_eq!(told.matches("## Data: ¶user\n").count(), 1, "{told}");
 }
 
-/// A type that the context registers is a kind of data; the registration itself is nothing to read.
+/// A type that the context registers is shown once, and its messages as data of that kind.
 #[test]
-fn data_of_a_registered_type_is_shown_with_what_was_registered() {
+fn a_registered_type_is_shown_once_and_its_messages_as_data() {
     let fixture = include_str!("../../../../tests/fixtures/protocol/types.json");
     let fixture: Value = serde_json::from_str(fixture).unwrap();
     let mut messages = fixture["context"].clone();
+    let again = messages[0].clone();
     let note = tool("note", &json!({}));
-    messages.as_array_mut().unwrap().push(note);
+    messages.as_array_mut().unwrap().extend([again, note]);
     let call = json!([{"_tool": "note", "_output": 7, "_outputPath": "†parcel.weight"}]);
     let done = Play::new(&messages, [calls(&call), output("x")])
         .run()
         .unwrap();
     let schema = &fixture["context"][0]["schema"];
     let (first, second) = (done.told(0), done.told(1));
-    for (told, heading, data) in [
+    let registered =
+        format!("## Type: ¶parcel\nParcel\nWeights are in kilograms.\nSchema: {schema}");
+    for (told, block) in [
+        (&first, registered.as_str()),
         (
             &first,
-            "",
-            r#"{"weight":4,"title":"Books","fragile":true,"state":"wet"}"#,
+            "## Data: ¶parcel\n{\"weight\":4,\"title\":\"Books\",\"fragile\":true,\"state\":\"wet\"}",
         ),
-        (&first, " (instance north)", r#"{"weight":2}"#),
+        (&first, "## Data: ¶parcel (instance north)\n{\"weight\":2}"),
         (
             &second,
-            ", as it is now",
-            r#"{"weight":7,"title":"Books","fragile":true,"state":"wet"}"#,
+            "## Data: ¶parcel, as it is now\n{\"weight\":7,\"title\":\"Books\",\"fragile\":true,\"state\":\"wet\"}",
         ),
     ] {
-        let block = format!(
-            "## Data: ¶parcel{heading}\nParcel\nWeights are in kilograms.\n{data}\nSchema: {schema}"
-        );
-        assert!(told.contains(&block), "{block} in {told}");
+        assert_eq!(told.matches(block).count(), 1, "{block} in {told}");
     }
-    assert!(!second.contains("\"type\":\"type\""), "{second}");
+    assert_eq!(second.matches(&schema.to_string()).count(), 1, "{second}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::commands::serving::StopSignal;
 use crate::exit::Exit;
+use crate::program;
 use crate::terminal::progress::Spinner;
 use crate::terminal::style;
 use anyhow::{Result, bail};
@@ -90,8 +91,8 @@ pub async fn one(
 ) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
-    let supervisor = std::env::current_exe().ok().map(|program| Supervisor {
-        program,
+    let supervisor = program::own().map(|program| Supervisor {
+        program: program.to_owned(),
         arguments: vec![SUPERVISOR_COMMAND.into(), "--".into()],
     });
     let control = BuildControl::supervised(timeout, supervisor);

@@ -3,8 +3,9 @@
 mod table;
 
 use crate::exit::Exit;
+use crate::program;
 use crate::terminal::output;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write as _;
@@ -64,11 +65,11 @@ fn one(name: &str, scale: Scale, engine: EngineConfig) -> Result<Exit> {
 
 fn all(scale: Scale, args: &SelftestArgs) -> Result<Exit> {
     let attacks = chosen(suite(), &args.rows)?;
-    let program = std::env::current_exe()?;
+    let program = program::own().context("the system does not tell where this program is")?;
     // With this command's own flags: they choose the configuration.
     let flags: Vec<_> = std::env::args_os().skip(1).collect();
     let command = |attack: &Attack| {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(&flags).args(["--attack", attack.name]);
         command
     };

@@ -27,6 +27,7 @@ pub use known::most_similar;
 pub use layers::{ConfigError, MODEL_FLAG, Setting};
 pub use secrets::StoredSecrets;
 
+use crate::program;
 use etcetera::BaseStrategy as _;
 use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
@@ -283,8 +284,8 @@ fn configuration(
     table.remove("serve");
     table.remove("mcp_server");
     let tables: Tables = read(merged, "", Value::Table(table))?;
-    let compiler = std::env::current_exe().ok().map(|program| CompilerProcess {
-        program,
+    let compiler = program::own().map(|program| CompilerProcess {
+        program: program.to_owned(),
         arguments: vec![COMPILER_COMMAND.into()],
         serves_author: false,
     });

@@ -176,7 +176,8 @@ fn taken_where(c: char, has_wide_letters: bool) -> usize {
         // Pictures, those of later versions of Unicode too, and the letters that flags are made of: a terminal that
         // does not know the flag shows two wide letters.
         '\u{1F000}'..='\u{1FAFF}' => 2,
-        c if has_wide_letters => c.width_cjk().unwrap_or(0),
+        // Unicode advises against wide letters, and terminals with old tables have them.
+        c if has_wide_letters && !c.is_ascii() && c.width() == Some(1) => 2,
         c => c.width().unwrap_or(0),
     }
 }
@@ -240,7 +241,7 @@ mod tests {
         for (c, usual, east_asian) in [
             ('a', 1, 1),
             ('日', 2, 2),
-            ('Ж', 1, 1),
+            ('Ж', 1, 2),
             ('│', 1, 2),
             ('\u{301}', 0, 0),
             // A flag's letter, and a picture that is not defined yet.

@@ -1,8 +1,8 @@
 //! Ends a build whose host was killed, which could not end it itself.
 //!
 //! A command runs under a process of the host's own executable ([`supervise`] is its whole `main`), which leads the
-//! command's process group and reads a socket that only the host holds. Its end is the end of the group. The supervisor is
-//! in the group and lives until then, so that no number of a process is ever somebody else's.
+//! command's process group and reads a socket that only the host holds. Its end is the end of the group, as
+//! long as the command runs. The supervisor is in the group, so that the group's number is nobody else's.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
+use rustix::io::Errno;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group, kill_process};
 
 /// How to start a process whose `main` is [`supervise`].
@@ -86,7 +87,8 @@ pub fn supervise(command: &[OsString]) -> Result<u8, String> {
     match run(program, arguments, &host) {
         Ok(status) => Ok(ended_as(status)),
         Err(error) => {
-            let number = error.raw_os_error().unwrap_or_default();
+            let unknown = Errno::IO.raw_os_error();
+            let number = error.raw_os_error().unwrap_or(unknown);
             // A host that is gone hears nothing.
             let _ = host.write_all(&number.to_ne_bytes());
             Ok(FAILED)

@@ -17,34 +17,26 @@ pub struct TypeMessage {
     pub description: Option<String>,
 }
 
-/// Maximum registrations of a context: the messages of each may take as many steps as one check.
+/// Maximum registrations of a context. One that says again what holds already is none.
 const MAX_TYPES: usize = 16;
-/// Maximum bytes of the name, schema and description of all types of a context together.
+/// Maximum bytes of the names, schemas and descriptions of all types of a context together. The model is shown each
+/// registration once.
 const MAX_BYTES: u64 = 64 << 10;
-/// Maximum bytes of schemas and descriptions that a model is shown for the instances of registered types: each instance
-/// has its own data, and a copy of these beside it.
-const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
 /// The types that a context registers, in their order. Of a name, the last one holds for what follows it.
 #[derive(Debug, Default)]
 pub(super) struct MessageTypes {
-    types: Vec<RegisteredType>,
+    types: Vec<TypeMessage>,
     bytes: u64,
-    shown_bytes: u64,
-}
-
-#[derive(Debug)]
-struct RegisteredType {
-    message: TypeMessage,
-    validator: Validator,
-    bytes: u64,
-    /// The messages that must fit its schema.
-    messages: Vec<usize>,
 }
 
 impl MessageTypes {
-    pub fn register(&mut self, message: &TypeMessage) -> Result<(), MessageFault> {
+    /// Returns what checks the type's messages, or nothing if it is registered like this already.
+    pub fn register(&mut self, message: &TypeMessage) -> Result<Option<Validator>, MessageFault> {
         let name = message.name.as_str();
+        if self.get(name) == Some(message) {
+            return Ok(None);
+        }
         let root: Result<Path, _> = format!("†{name}").parse();
         if !root.is_ok_and(|path| path.segments.is_empty()) {
             let reason = format!("{name:.40?} cannot name a type: use letters, digits, _ and -");
@@ -62,9 +54,10 @@ impl MessageTypes {
             return Err(MessageFault::new("", reason));
         }
         let described = message.description.as_ref().map_or(0, String::len);
-        let bytes = bounded::text_bytes(&message.schema).saturating_add(described as u64);
-        let named = bytes.saturating_add(name.len() as u64);
-        self.bytes = self.bytes.saturating_add(named);
+        let bytes = bounded::text_bytes(&message.schema)
+            .saturating_add(described as u64)
+            .saturating_add(name.len() as u64);
+        self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_BYTES {
             let reason = format!(
                 "the registered types take more than {MAX_BYTES} bytes together; shorten their schemas and descriptions"
@@ -74,40 +67,43 @@ impl MessageTypes {
         let validator = Validator::new(&message.schema).map_err(|reason| {
             MessageFault::new("/schema", format!("this schema cannot be used: {reason}"))
         })?;
-        self.types.push(RegisteredType {
-            message: message.clone(),
-            validator,
-            bytes,
-            messages: Vec::new(),
-        });
-        Ok(())
+        self.types.push(message.clone());
+        Ok(Some(validator))
     }
 
     pub fn get(&self, name: &str) -> Option<&TypeMessage> {
-        self.types
-            .iter()
-            .rev()
-            .map(|known| &known.message)
-            .find(|known| known.name == name)
+        self.types.iter().rev().find(|known| known.name == name)
     }
 
     /// Their names, for people.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.types.iter().map(|known| known.message.name.as_str())
+        self.types.iter().map(|known| known.name.as_str())
     }
+}
 
-    /// The schema of a kind is shown with the data of one more instance.
-    pub fn shown(&mut self, kind: &str) -> Result<(), MessageFault> {
-        let known = self.types.iter().rev();
-        let Some(known) = known.into_iter().find(|known| known.message.name == kind) else {
-            return Ok(());
-        };
-        self.shown_bytes = self.shown_bytes.saturating_add(known.bytes);
-        if self.shown_bytes > MAX_SHOWN_BYTES {
-            let reason = format!(
-                "the schema of the type {kind} would be shown for too many instances; shorten it, or give fewer instances"
-            );
-            return Err(MessageFault::new("/_instance", reason));
+/// Which messages of a list must fit the types that it registers, while it is read.
+#[derive(Debug, Default)]
+pub(super) struct TypedMessages {
+    pub types: MessageTypes,
+    checks: Vec<TypeCheck>,
+}
+
+#[derive(Debug)]
+struct TypeCheck {
+    name: String,
+    validator: Validator,
+    /// The messages that must fit.
+    messages: Vec<usize>,
+}
+
+impl TypedMessages {
+    pub fn register(&mut self, message: &TypeMessage) -> Result<(), MessageFault> {
+        if let Some(validator) = self.types.register(message)? {
+            self.checks.push(TypeCheck {
+                name: message.name.clone(),
+                validator,
+                messages: Vec::new(),
+            });
         }
         Ok(())
     }
@@ -117,48 +113,51 @@ impl MessageTypes {
         let Message::Data(data) = message else {
             return;
         };
-        let known = self.types.iter_mut().rev();
-        let known = known
-            .into_iter()
-            .find(|known| known.message.name == data.kind);
-        if let (Some(known), None) = (known, &data.hidden.call) {
-            known.messages.push(index);
+        let mut latest = self.checks.iter_mut().rev();
+        let check = latest.find(|check| check.name == data.kind);
+        if let (Some(check), None) = (check, &data.hidden.call) {
+            check.messages.push(index);
         }
     }
 
-    /// Checks all messages of a type in the steps of one check.
+    /// Checks the messages of all types in the steps of one check.
     ///
     /// # Errors
     /// The first message that does not fit, with its index.
     pub fn check(&self, messages: &[Message]) -> Result<(), (usize, MessageFault)> {
-        for known in &self.types {
-            let data = |index: &usize| match messages.get(*index) {
-                Some(Message::Data(data)) => &data.data,
-                _ => &Value::Null,
-            };
-            let name = &known.message.name;
-            let unfit = |index: usize, reason: CheckError| {
-                let reason = format!("it does not fit the schema of the type {name}: {reason}");
-                (index, MessageFault::new("", reason))
-            };
-            match known
-                .validator
-                .first_misfit(known.messages.iter().map(data))
+        let used = || {
+            self.checks
+                .iter()
+                .filter(|check| !check.messages.is_empty())
+        };
+        let data = |index: usize| match messages.get(index) {
+            Some(Message::Data(data)) => &data.data,
+            _ => &Value::Null,
+        };
+        let unfit = |check: &TypeCheck, index: usize, reason: CheckError| {
+            let name = &check.name;
+            let reason = format!("it does not fit the schema of the type {name}: {reason}");
+            (index, MessageFault::new("", reason))
+        };
+        let mut first: Option<(usize, &TypeCheck)> = None;
+        for check in used() {
+            let values = check.messages.iter().map(|index| data(*index));
+            let misfit = check.validator.first_misfit(values, used().count());
+            let at = misfit.map_err(|too_costly| {
+                let index = check.messages.first().copied().unwrap_or_default();
+                unfit(check, index, too_costly.into())
+            })?;
+            let index = at.and_then(|at| check.messages.get(at)).copied();
+            if let Some(index) = index
+                && first.is_none_or(|(before, _)| index < before)
             {
-                Ok(None) => {}
-                Ok(Some(at)) => {
-                    let index = known.messages.get(at).copied().unwrap_or_default();
-                    known
-                        .validator
-                        .check(data(&index))
-                        .map_err(|reason| unfit(index, reason))?;
-                }
-                Err(too_costly) => {
-                    let index = known.messages.first().copied().unwrap_or_default();
-                    return Err(unfit(index, too_costly.into()));
-                }
+                first = Some((index, check));
             }
         }
-        Ok(())
+        let Some((index, check)) = first else {
+            return Ok(());
+        };
+        let checked = check.validator.check(data(index));
+        checked.map_err(|reason| unfit(check, index, reason))
     }
 }

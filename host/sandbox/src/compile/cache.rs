@@ -192,7 +192,7 @@ impl Cache {
     ) -> Option<Vec<u8>> {
         let file = toolhold_files::open(&self.path(engine, kind, digest), Links::Refuse).ok()?;
         let Some(held) = self.checked(&file, engine, kind, digest) else {
-            tracing::warn!(%digest, "a compiled cache entry failed its check; compiling again");
+            tracing::warn!(%digest, "an entry of the compile cache failed its check; it is made anew");
             return None;
         };
         unused::mark(&file);

@@ -12,8 +12,8 @@ use toolhold_policy::Digest;
 const KEPT_EDITS: usize = 2;
 
 impl Cache {
-    /// Notes that the component in this folder was compiled for its author, and removes what was compiled so before, but
-    /// for the newest.
+    /// Notes that the component in this folder is used by its author, and removes what was compiled so before, but for
+    /// what was used last.
     ///
     /// # Errors
     /// What the file system says. Entries that stay are removed when nothing used them for long.
@@ -27,16 +27,22 @@ impl Cache {
         let now = now.file_name().unwrap_or_default().to_string_lossy();
         let before = self.read(engine, EntryKind::Edits, folder.digest());
         let before = String::from_utf8(before.unwrap_or_default()).unwrap_or_default();
+        if before.lines().next_back() == Some(&*now) {
+            return Ok(());
+        }
         let mut kept: Vec<&str> = before.lines().filter(|name| *name != now).collect();
         kept.push(&now);
         let removed = kept.len().saturating_sub(KEPT_EDITS);
+        let mut fault = Ok(());
         for name in kept.drain(..removed) {
             match fs::remove_file(self.folder().join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => fault = Err(error),
                 _ => {}
             }
         }
+        // Also if one could not be removed: the others go on to be replaced.
         let list = kept.join("\n");
-        self.write(engine, EntryKind::Edits, folder.digest(), list.as_bytes())
+        self.write(engine, EntryKind::Edits, folder.digest(), list.as_bytes())?;
+        fault
     }
 }

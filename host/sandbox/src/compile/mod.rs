@@ -95,8 +95,13 @@ pub(crate) async fn compiled(
         let (engine, cache, bytes) = (engine.clone(), cache.cloned(), bytes.clone());
         tokio::task::spawn_blocking(move || {
             let digest = Digest::of(&bytes);
-            let cached = cache.and_then(|cache| cache.load(&engine, &digest));
-            (cached, digest, built_in.as_deref().and_then(FolderName::of))
+            let folder = built_in.as_deref().and_then(FolderName::of);
+            let cached = cache.and_then(|cache| {
+                let component = cache.load(&engine, &digest)?;
+                note_edit(&cache, &engine, folder.as_ref(), &digest);
+                Some(component)
+            });
+            (cached, digest, folder)
         })
         .await
         .map_err(lost)?
@@ -143,11 +148,7 @@ pub(crate) async fn compiled(
             if let Err(error) = cache.store(&engine, &digest, artefact.bytes()) {
                 tracing::warn!(%digest, %error, "the compiled component could not be cached");
             }
-            if let Some(folder) = &edited
-                && let Err(error) = cache.replace_edit(&engine, folder, &digest)
-            {
-                tracing::warn!(%error, "what earlier edits compiled is still in the cache");
-            }
+            note_edit(&cache, &engine, edited.as_ref(), &digest);
             if let Some(folder) = edited.filter(|_| has_pack) {
                 tracing::debug!(
                     %digest,
@@ -168,6 +169,14 @@ pub(crate) async fn compiled(
     .await
     .map_err(lost)??;
     Ok((component, digest))
+}
+
+/// Notes what an author's folder holds now. It costs nobody a call if that fails: entries stay in the cache.
+fn note_edit(cache: &Cache, engine: &Engine, folder: Option<&FolderName>, digest: &Digest) {
+    let noted = folder.map(|folder| cache.replace_edit(engine, folder, digest));
+    if let Some(Err(error)) = noted {
+        tracing::warn!(%error, "what earlier edits compiled is still in the cache");
+    }
 }
 
 /// Refuses a component that could never start, and says which limit would have to be raised.

@@ -38,10 +38,11 @@ impl Dispatcher {
         };
         let (driver, _) = agent.driver(&self.inner.store, &behalf).await;
         let request = replayed.machine.request();
-        let instructions = request.all_instructions().into_owned();
-        let policy = driver
-            .shields
-            .policy(&request.settings, Some(&instructions), request.depth);
+        let policy = driver.shields.policy(
+            &request.settings,
+            Some(&replayed.instructions),
+            request.depth,
+        );
         journal.under(&policy.hash);
         let observer = self.telemetry().observe(ObservedRun {
             run: row.id,

@@ -8,10 +8,10 @@ use super::plan_progress::PlanProgress;
 use super::privacy::RunPrivacy;
 use super::results::some_of;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolhold_json::validate::cut;
 use toolhold_protocol::advisor;
-use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::context::{Context, Message, TypeMessage};
 use toolhold_protocol::turn::{Role, Turn};
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
@@ -51,8 +51,15 @@ impl ContextView<'_> {
             Turn::add(&mut turns, Role::User, &text);
         }
         let mut shown = BTreeSet::new();
+        let mut types: BTreeMap<&str, &TypeMessage> = BTreeMap::new();
         for message in &self.context.messages {
             match message {
+                // Once, and not beside the data of each instance. What holds already registers nothing.
+                Message::Type(message) => {
+                    if types.insert(&message.name, message) != Some(message) {
+                        Turn::add(&mut turns, Role::User, &self.type_block(message));
+                    }
+                }
                 Message::Text(text) => Turn::add(&mut turns, text.role, &text.text),
                 Message::Image(image) => turns.push(Turn::Image(image.clone())),
                 Message::Data(data) => {
@@ -72,8 +79,7 @@ impl ContextView<'_> {
                 | Message::Meta(_)
                 | Message::State(_)
                 | Message::Tool(_)
-                | Message::Plan(_)
-                | Message::Type(_) => {}
+                | Message::Plan(_) => {}
             }
         }
         // Who speaks on demand is in the tool that asks.
@@ -151,6 +157,18 @@ impl ContextView<'_> {
             let block = self.block(kind, instance.map(String::as_str), "");
             Turn::add(turns, Role::User, &block);
         }
+    }
+
+    /// `## Type: ¶parcel`, its description and its schema.
+    fn type_block(self, message: &TypeMessage) -> String {
+        let mut text = format!("## Type: ¶{}", message.name);
+        if let Some(description) = &message.description {
+            text.push('\n');
+            text.push_str(description);
+        }
+        text.push_str("\nSchema: ");
+        text.push_str(&cut(&message.schema.to_string(), self.max));
+        text
     }
 
     /// `## Data: ¶user`, its description, its value and its schema.

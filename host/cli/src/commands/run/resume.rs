@@ -49,10 +49,11 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         }
         (driver, servers)
     };
-    let instructions = request.all_instructions().into_owned();
-    let policy = driver
-        .shields
-        .policy(&request.settings, Some(&instructions), request.depth);
+    let policy = driver.shields.policy(
+        &request.settings,
+        Some(&replayed.instructions),
+        request.depth,
+    );
     journal.under(&policy.hash);
     if policy.hash != request.policy.hash {
         let text = "the policy is another than the one that this run began under; the present one holds for its calls";
