@@ -544,7 +544,6 @@ const TYPES: &str = include_str!("../../../../tests/fixtures/protocol/types.json
 fn a_context_registers_types_of_messages() {
     let fixture: Value = serde_json::from_str(TYPES).unwrap();
     let given = context(&fixture["context"]).unwrap();
-    let schema = &fixture["context"][0]["schema"];
     for (rule, instance) in [
         ("2.13", None),
         ("2.13", Some("north")),
@@ -556,10 +555,13 @@ fn a_context_registers_types_of_messages() {
             *meant,
             "{rule}: {instance:?}"
         );
-        let shown = given.note_of("parcel", instance);
-        let described = Some("Parcel\nWeights are in kilograms.");
-        assert_eq!(shown, (Some(schema), described), "{instance:?}");
     }
+    let Message::Type(registered) = &given.messages[0] else {
+        panic!("{:?}", given.messages[0]);
+    };
+    assert_eq!(registered.schema, fixture["context"][0]["schema"]);
+    let described = Some("Parcel\nWeights are in kilograms.");
+    assert_eq!(registered.description.as_deref(), described);
     // What is kept needs no registry to be read, message by message, and means the same.
     let kept = json!(given.saved());
     let alone: Vec<Message> = serde_json::from_value(kept.clone()).unwrap();
