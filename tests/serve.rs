@@ -499,6 +499,7 @@ fn a_tool_is_called_without_a_model() {
         .as_array()
         .unwrap()
         .iter()
+        .map(|row| &row["entry"])
         .filter(|entry| entry["by_host"] == true && entry["via"] == "http")
         .collect();
     assert_eq!(refused.len(), 2, "{audited}");
