@@ -168,6 +168,7 @@ attacks! {
     row_44_errors_that_name_the_cause
     row_45_values_kept_by_many
     row_45_value_larger_than_is_kept
+    row_45_writes_larger_than_is_kept
 }
 
 #[test]
