@@ -225,7 +225,6 @@ impl Cli {
         if let Command::CompileComponent = self.command {
             return LogFormat::Text;
         }
-        let loaded = config::load(self.file().as_deref(), &Flags::default());
-        loaded.map_or(LogFormat::Text, |loaded| loaded.configuration.log_format())
+        config::log_format(self.file().as_deref()).unwrap_or(LogFormat::Text)
     }
 }

@@ -6,6 +6,7 @@ mod toolchains;
 
 use crate::config;
 use crate::config::Flags;
+use crate::config::secrets::{Place, Store};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
@@ -62,6 +63,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
                 let remedy = "`toolhold trust` shows it and asks";
                 report("configuration", Lacking(untrusted.what(), remedy.into()));
             }
+            report("secrets", secrets(file, flags).await);
             loaded.configuration
         }
         Err(error) => {
@@ -89,6 +91,33 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         report(name, finding);
     }
     Ok(Exit::of(broken == 0))
+}
+
+/// Where `toolhold secrets` keeps them.
+async fn secrets(file: Option<&Path>, flags: &Flags) -> Finding {
+    let place = match config::secrets_place(file, flags) {
+        Ok(place) => place,
+        Err(error) => return Lacking(error.to_string(), "then keys can be kept".into()),
+    };
+    let in_file = format!("the file {}", place.file().display());
+    let store = place.store();
+    let asked = tokio::task::spawn_blocking(move || place.next()).await;
+    match asked {
+        Ok(Ok(Place::File)) => Fine(format!("new ones are kept in {in_file}")),
+        Ok(Ok(Place::Keyring)) => Fine("new ones are kept in the keyring".to_owned()),
+        Ok(Err(error)) if store == Store::Auto && error.is_absent() => Fine(format!(
+            "new ones are kept in {in_file} (the keyring cannot be used: {error})"
+        )),
+        Ok(Err(error)) if store == Store::Auto => Lacking(
+            format!("the keyring cannot be used: {error}; new ones are kept in {in_file}"),
+            "unlock or repair it, or set secrets.store to \"file\"".into(),
+        ),
+        Ok(Err(error)) => Broken(
+            format!("the keyring cannot be used: {error}"),
+            "unlock or repair it, or set secrets.store to \"auto\" or \"file\"".into(),
+        ),
+        Err(error) => Broken(error.to_string(), "ask the keyring again".into()),
+    }
 }
 
 async fn modules(config: &Configuration) -> Vec<Finding> {

@@ -271,13 +271,19 @@ async fn more_ready(ready: &mut watch::Receiver<()>) {
 /// Returns what to read again: the configuration, if it takes something back, whatever was reported first.
 async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) -> Changed {
     let mut due = changed;
-    if let Ok(now) = held.again()
+    if let Ok(now) = again(held).await
         && registry.withdraw(&now.configuration.policy()).await
     {
         due = Changed::Configuration;
     }
     registry.reconsider().await;
     due
+}
+
+/// Reads the configuration again. It may wait for the keyring, and nothing else waits for that.
+async fn again(held: &Loaded) -> Result<Loaded> {
+    let held = held.clone();
+    Ok(tokio::task::spawn_blocking(move || held.again()).await??)
 }
 
 /// Works on what changed. Returns the new configuration, if there is one.
@@ -306,7 +312,7 @@ async fn work<S: Serving>(
 async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> Option<Loaded> {
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
-        let mut now = held.again()?;
+        let mut now = again(held).await?;
         if now.configuration.keep_modules_folder(&held.configuration) {
             let text = "there is another modules folder now than when this began; it is used after a restart";
             output::note(&style::warn("modules:"), text);

@@ -25,12 +25,13 @@ pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use known::most_similar;
 pub use layers::{ConfigError, MODEL_FLAG, Setting};
-pub use secrets::StoredSecrets;
 
 use etcetera::BaseStrategy as _;
 use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
 use layers::Merged;
+use secrecy::ExposeSecret as _;
+use secrets::{SecretsPlace, SecretsTable, Store, StoredSecrets};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -38,7 +39,7 @@ use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
-    ShippedModules, Tables, UsualModules,
+    LogFormat, ShippedModules, Tables, UsualModules,
 };
 use toolhold_runtime::trust::TrustedFiles;
 use toolhold_sandbox::CompilerProcess;
@@ -79,11 +80,7 @@ fn load_granting(
     flags: &Flags,
     grants: Option<&Path>,
 ) -> Result<Loaded, ConfigError> {
-    let mut files = ConfigFiles::read(file)?;
-    let trusted = trusted_files(&files, flags).ok();
-    if let (Some(found), Some(trusted)) = (&mut files.found, &trusted) {
-        found.compare(trusted);
-    }
+    let (mut files, trusted) = files_with_trust(file, flags)?;
     let untrusted = layers::untrusted(&files)?;
     let mut load = || {
         // The folder of the grants is itself a setting.
@@ -108,21 +105,78 @@ fn load_granting(
     })
 }
 
-/// What the layers say, checked.
+/// The files, and what is trusted, as far as it can be read.
+fn files_with_trust(
+    file: Option<&Path>,
+    flags: &Flags,
+) -> Result<(ConfigFiles, Option<TrustedFiles>), ConfigError> {
+    let mut files = ConfigFiles::read(file)?;
+    let trusted = trusted_files(&files, flags).ok();
+    if let (Some(found), Some(trusted)) = (&mut files.found, &trusted) {
+        found.compare(trusted);
+    }
+    Ok((files, trusted))
+}
+
+/// Where secrets are kept, for the command that changes them. No secret is read.
+///
+/// # Errors
+/// A file cannot be read or parsed. There is no home folder.
+pub fn secrets_place(file: Option<&Path>, flags: &Flags) -> Result<SecretsPlace, ConfigError> {
+    let (files, _) = files_with_trust(file, flags)?;
+    let store = secrets_store(&layers::merge(&files, flags, variables())?)?;
+    let file = secrets::path().ok_or(ConfigError::NoHome {
+        what: "secrets",
+        variable: "HOME or XDG_CONFIG_HOME",
+    })?;
+    Ok(SecretsPlace::new(store, file))
+}
+
+fn secrets_store(merged: &Merged) -> Result<Store, ConfigError> {
+    let table: SecretsTable = section(merged, &merged.table(), "secrets")?;
+    Ok(table.store)
+}
+
+/// The format of logs. It is needed before anything is checked: no secret is read for it, and errors are told later.
+pub fn log_format(file: Option<&Path>) -> Option<LogFormat> {
+    let flags = Flags::default();
+    let (files, _) = files_with_trust(file, &flags).ok()?;
+    let merged = layers::merge(&files, &flags, variables()).ok()?;
+    let named = merged.text("telemetry.log_format")?;
+    Value::from(named).try_into().ok()
+}
+
+/// What the layers say, checked, with the secrets that it refers to.
 fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loaded, ConfigError> {
+    let secrets = StoredSecrets::read(secrets_store(merged)?, files.is_named)?;
+    let loaded = resolved_with(merged, files, flags, &secrets);
+    // It may be why something else is wrong.
+    match secrets.fault() {
+        Some(fault) => Err(fault),
+        None => loaded,
+    }
+}
+
+fn resolved_with(
+    merged: &Merged,
+    files: &ConfigFiles,
+    flags: &Flags,
+    secrets: &StoredSecrets,
+) -> Result<Loaded, ConfigError> {
     let table = merged.table();
     let serve: serve::Settings = section(merged, &table, "serve")?;
     if let Some((leaf, reason)) = serve.fault() {
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
     let mut mcp_server: mcp_server::Settings = section(merged, &table, "mcp_server")?;
-    let mut configuration = configuration(merged, files, table.clone(), &mcp_server.token_env)?;
+    let mut configuration = configuration(merged, secrets, table.clone(), &mcp_server.token_env)?;
     if let Some((leaf, reason)) = mcp_server.fault() {
         return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
     }
-    mcp_server.token = files.secret(&mcp_server.token_env).map(Into::into);
+    mcp_server.token = secret(secrets, &mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
-        let resolved = resolve_agent(files, flags, &name, &agent, table.get("agents"));
+        let tables = table.get("agents");
+        let resolved = resolve_agent(files, flags, secrets, (&name, &agent, tables));
         configuration.add_agent(name, resolved);
     }
     Ok(Loaded {
@@ -275,13 +329,14 @@ fn grants_file(state_folder: &Path) -> PathBuf {
 /// The tables of one merge of the layers, checked.
 fn configuration(
     merged: &Merged,
-    files: &ConfigFiles,
+    secrets: &StoredSecrets,
     mut table: Table,
     mcp_token_env: &str,
 ) -> Result<Configuration, ConfigError> {
-    // They belong to the server: see `Loaded`.
-    table.remove("serve");
-    table.remove("mcp_server");
+    // They belong to the server: see `Loaded`. Where secrets lie is known by now.
+    for known in ["serve", "mcp_server", "secrets"] {
+        table.remove(known);
+    }
     let tables: Tables = read(merged, "", Value::Table(table))?;
     let compiler = std::env::current_exe().ok().map(|program| CompilerProcess {
         program,
@@ -290,7 +345,7 @@ fn configuration(
     });
     let cache = cache_folder(merged)?;
     let surroundings = ConfigContext {
-        variable: &|name| files.secret(name),
+        variable: &|name| secret(secrets, name),
         // Mounted secrets are often links.
         secret_file: &|path| toolhold_files::read_text(path, MAX_CONFIG_BYTES, Links::Follow),
         state_folder: state_folder(merged)?,
@@ -311,9 +366,8 @@ fn configuration(
 fn resolve_agent(
     files: &ConfigFiles,
     flags: &Flags,
-    name: &str,
-    agent: &AgentTable,
-    tables: Option<&Value>,
+    secrets: &StoredSecrets,
+    (name, agent, tables): (&str, &AgentTable, Option<&Value>),
 ) -> Result<AgentConfiguration, InvalidAgent> {
     let origin = format!("[agents.{name}]");
     let mut all = flags.clone();
@@ -330,7 +384,7 @@ fn resolve_agent(
         let table = merged.table();
         let token_env = table.get("mcp_server").and_then(|it| it.get("token_env"));
         let token_env = token_env.and_then(Value::as_str).unwrap_or_default();
-        configuration(&merged, files, table.clone(), token_env)
+        configuration(&merged, secrets, table.clone(), token_env)
     };
     let invalid = |error: ConfigError| InvalidAgent(error.to_string());
     let configuration = resolved().map_err(invalid)?;
@@ -423,14 +477,15 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-impl ConfigFiles {
-    /// The value of a variable that is set, or of the stored secret of its name.
-    fn secret(&self, name: &str) -> Option<String> {
-        let set = variable(name);
-        let is_blank = set.as_ref().is_none_or(|value| value.trim().is_empty());
-        let stored = self.secrets.get(name).filter(|_| is_blank);
-        stored.map(str::to_owned).or(set)
+/// The value of a variable that is set, or of the stored secret of its name.
+fn secret(stored: &StoredSecrets, name: &str) -> Option<String> {
+    let set = variable(name);
+    let is_blank = set.as_ref().is_none_or(|value| value.trim().is_empty());
+    if !is_blank {
+        return set;
     }
+    let stored = stored.get(name);
+    stored.map(|value| value.expose_secret().to_owned()).or(set)
 }
 
 /// The configured folder, or the user's.

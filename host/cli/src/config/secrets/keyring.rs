@@ -1,0 +1,178 @@
+//! The system's keyring, on a thread of its own: whatever it does, the caller has an answer when its time is over.
+//!
+//! On Linux it is what answers as a Secret Service on the session bus (GNOME's keyring, KWallet, KeePassXC), on macOS
+//! the login keychain. Reading never asks the person at the desktop for anything.
+
+#[cfg(not(target_os = "macos"))]
+mod bus;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(not(target_os = "macos"))]
+mod service;
+
+#[cfg(target_os = "macos")]
+use macos::Backend;
+#[cfg(not(target_os = "macos"))]
+use service::Backend;
+
+use super::MAX_SECRET_BYTES;
+use secrecy::SecretString;
+use std::cell::OnceCell;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What a secret is found by: this as its service, and its name as the variable (Linux) or the account (macOS).
+const SERVICE: &str = "toolhold";
+/// For one question: a keyring that is unlocked answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// For a person who is asked to unlock it.
+pub const PROMPT_PATIENCE: Duration = Duration::from_mins(1);
+/// What an answer may come later than the thread that waits for it gives up.
+const GRACE: Duration = Duration::from_millis(250);
+/// Most secrets of ours that are listed, and that one name may have.
+#[cfg(not(target_os = "macos"))]
+const MAX_ITEMS: usize = 256;
+
+/// Why the keyring could not be used.
+#[derive(Debug, Error)]
+pub enum KeyringError {
+    #[error("there is no session bus to reach it over ({0})")]
+    NoBus(String),
+    #[error("no keyring answers on the session bus")]
+    NoService,
+    #[error("it has no default collection; make one in the settings of your desktop")]
+    NoCollection,
+    #[error("it is locked")]
+    Locked,
+    #[error("its question was not answered with a password")]
+    Dismissed,
+    #[error("it did not answer within {} s", .0.as_secs())]
+    Silent(Duration),
+    #[error("it answers with more than {0} bytes")]
+    TooLarge(usize),
+    #[error("it has {0} secrets of this name")]
+    Several(usize),
+    #[error("what it has is no text of at most {} KiB", MAX_SECRET_BYTES >> 10)]
+    NotText,
+    #[error("it has no secret of this name any more")]
+    Gone,
+    #[error("it failed: {0}")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl KeyringError {
+    /// Whether there is no keyring at all, as on a server.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::NoBus(_) | Self::NoService)
+    }
+}
+
+impl From<std::io::Error> for KeyringError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+type Job = Box<dyn FnOnce(&mut Backend) + Send>;
+
+/// A way to the keyring. It is opened with the first question and closed when this is dropped.
+#[derive(Debug, Default)]
+pub struct Keyring {
+    thread: OnceCell<SyncSender<Job>>,
+    /// It did not answer once, so nothing is waited for again.
+    silent: OnceCell<Duration>,
+}
+
+impl Keyring {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The secret of this name.
+    pub fn get(&self, name: &str) -> Result<Option<SecretString>, KeyringError> {
+        let name = name.to_owned();
+        self.ask(PATIENCE, move |backend| backend.get(&name, PATIENCE))
+    }
+
+    /// Keeps it, in place of all that have its name.
+    pub fn set(&self, name: &str, value: &SecretString) -> Result<(), KeyringError> {
+        let (name, value) = (name.to_owned(), value.clone());
+        self.ask(PATIENCE, move |backend| {
+            backend.set(&name, &value, PATIENCE)
+        })
+    }
+
+    /// Forgets it. Returns whether it was there.
+    pub fn remove(&self, name: &str) -> Result<bool, KeyringError> {
+        let name = name.to_owned();
+        self.ask(PATIENCE, move |backend| backend.remove(&name, PATIENCE))
+    }
+
+    /// The names of all secrets of ours, as far as the system can list them.
+    pub fn names(&self) -> Result<Vec<String>, KeyringError> {
+        self.ask(PATIENCE, |backend| backend.names(PATIENCE))
+    }
+
+    /// Whether new secrets could not be kept in it without asking for a password.
+    pub fn is_locked(&self) -> Result<bool, KeyringError> {
+        self.ask(PATIENCE, |backend| backend.is_locked(PATIENCE))
+    }
+
+    /// Has it ask for its password.
+    pub fn unlock(&self) -> Result<(), KeyringError> {
+        self.ask(PROMPT_PATIENCE, |backend| backend.unlock(PROMPT_PATIENCE))
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        within: Duration,
+        work: impl FnOnce(&mut Backend) -> Result<T, KeyringError> + Send + 'static,
+    ) -> Result<T, KeyringError> {
+        if let Some(waited) = self.silent.get() {
+            return Err(KeyringError::Silent(*waited));
+        }
+        let (tell, told) = sync_channel(1);
+        let job: Job = Box::new(move |backend| {
+            // Nobody listens for an answer that comes too late.
+            let _ = tell.send(work(backend));
+        });
+        let silent = || {
+            let _ = self.silent.set(within);
+            KeyringError::Silent(within)
+        };
+        let ended = || KeyringError::Failed("its thread ended".into());
+        self.thread()?.send(job).map_err(|_| ended())?;
+        match told.recv_timeout(within + GRACE) {
+            Ok(Err(KeyringError::Silent(_))) | Err(RecvTimeoutError::Timeout) => Err(silent()),
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+        }
+    }
+
+    /// The thread, which ends with this, or with what it is at when this is dropped.
+    fn thread(&self) -> Result<&SyncSender<Job>, KeyringError> {
+        if let Some(thread) = self.thread.get() {
+            return Ok(thread);
+        }
+        // One question at a time, and none behind one that is not answered.
+        let (sender, jobs) = sync_channel::<Job>(1);
+        let thread = std::thread::Builder::new().name("keyring".into());
+        thread.spawn(move || {
+            let mut backend = Backend::default();
+            for job in jobs {
+                job(&mut backend);
+            }
+        })?;
+        Ok(self.thread.get_or_init(|| sender))
+    }
+}
+
+/// A secret as the keyring has it.
+fn secret(bytes: Vec<u8>) -> Result<SecretString, KeyringError> {
+    if bytes.len() as u64 > MAX_SECRET_BYTES {
+        return Err(KeyringError::NotText);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| KeyringError::NotText)?;
+    Ok(text.into())
+}

@@ -1,0 +1,63 @@
+use super::*;
+use secrecy::ExposeSecret as _;
+
+#[test]
+fn names_are_those_of_variables() {
+    for (name, is_valid) in [
+        ("OPENAI_API_KEY", true),
+        ("_a1", true),
+        ("", false),
+        ("1A", false),
+        ("A-B", false),
+        ("A=B", false),
+        (&"A".repeat(129), false),
+    ] {
+        assert_eq!(is_valid_name(name), is_valid, "{name}");
+    }
+}
+
+/// What each choice makes of each entry, without any keyring being asked.
+#[test]
+fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("secrets.toml");
+    file::change(&path, "VALUE", Some(Entry::Value("one".into()))).unwrap();
+    file::change(&path, "MARKED", Some(Entry::InKeyring)).unwrap();
+    let read = |store, name: &str| {
+        let stored = StoredSecrets::of(store, SecretsFile::read(&path).unwrap());
+        let found = stored.get(name).map(|it| it.expose_secret().to_owned());
+        let is_unasked = stored.keyring.get().is_none();
+        assert!(is_unasked, "the keyring is asked: {store:?}, {name}");
+        (found, stored.fault().map(|fault| fault.to_string()))
+    };
+    for store in [Store::Auto, Store::File] {
+        assert_eq!(read(store, "VALUE"), (Some("one".to_owned()), None));
+        assert_eq!(read(store, "OTHER"), (None, None));
+    }
+    for (store, name, place) in [
+        (Store::Keyring, "VALUE", "file"),
+        (Store::File, "MARKED", "keyring"),
+    ] {
+        let (found, fault) = read(store, name);
+        let fault = fault.unwrap();
+        assert_eq!(found, None);
+        assert!(
+            fault.contains(&format!("is kept in the {place}"))
+                && fault.contains(&format!("toolhold secrets set {name}")),
+            "{fault}"
+        );
+    }
+    // No name of a secret, so it is none.
+    assert_eq!(read(Store::Keyring, "no-name"), (None, None));
+}
+
+#[test]
+fn the_choice_is_one_of_three_words() {
+    let read = |text: &str| toml::from_str::<SecretsTable>(text).map(|table| table.store);
+    assert_eq!(read("store = \"auto\"").unwrap(), Store::Auto);
+    assert_eq!(read("store = \"keyring\"").unwrap(), Store::Keyring);
+    assert_eq!(read("store = \"file\"").unwrap(), Store::File);
+    for wrong in ["store = \"Keyring\"", "store = 1", "", "stores = \"file\""] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+}
