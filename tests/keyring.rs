@@ -5,11 +5,14 @@ mod service;
 use crate::new_module::skipped;
 use crate::secrets::{KEY, endpoint, run, set_with};
 use crate::terminal::at_terminal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use service::{Answer, Bus, Keyring};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::host::{Finished, Host, finish};
+use support::sandbox::repository;
+use support::server::Server;
+use support::until;
 
 /// What a question to a keyring that does not answer may take, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -218,6 +221,84 @@ fn a_locked_keyring_is_told_and_asks_nobody_who_is_not_there() {
     assert_eq!(user.ask(&[]).code, Some(0));
     let doctor = user.run(&["doctor"], &[]);
     assert!(doctor.stdout.contains("it is locked"), "{doctor:?}");
+    assert_eq!(keyring.state().asked, 0);
+}
+
+/// Has the probe remember something: whether it may.
+fn remembers(server: &Server) -> bool {
+    let arguments = json!({"key": "a", "value": "1"});
+    let body = json!({"arguments": arguments});
+    let answered = server.post("/v1/tools/probe.remember", &body);
+    answered.status == 200 && answered.json()["result"] == json!(["a"])
+}
+
+#[test]
+fn a_keyring_that_cannot_be_used_keeps_nothing_from_being_taken_back() {
+    let Some(user) = User::new() else { return };
+    let keyring = Keyring::start(&user.bus);
+    user.set("OPENAI_API_KEY", &[]);
+    user.set("A_KEY", &[]);
+    let probe = std::fs::read(repository().join("modules/sdk/probe/probe.wasm")).unwrap();
+    user.host.write("modules/probe.wasm", probe);
+    // One for requests, and one for the module itself.
+    let config = |steps: u32| {
+        format!(
+            "[endpoints.default]\napi_key_env = \"OPENAI_API_KEY\"\n[run]\nmax_steps = {steps}\n\
+             [module.probe]\nsecrets = [{{ name = \"key\", origin = \"https://api.example.com\", \
+             place = {{ header = {{ name = \"X-Key\" }} }}, env = \"A_KEY\" }}]\n"
+        )
+    };
+    user.host.write("toolhold.toml", config(7));
+    let endpoint = endpoint();
+    let url = endpoint.base_url();
+    let arguments = ["--base-url", &url, "--model", "m"];
+    let address = ("DBUS_SESSION_BUS_ADDRESS", user.bus.address());
+    let server = Server::start_with(&user.host, &arguments, &[address]);
+    let reloaded = |why: &dyn Fn()| {
+        let before = server.said().len();
+        why();
+        until("the configuration", || {
+            let said = server.said();
+            said[before..].contains("reloaded:").then_some(())
+        });
+    };
+    for is_silent in [false, true] {
+        let granted = user.run(&["modules", "grant", "probe", "--key-value"], &[]);
+        assert_eq!(granted.code, Some(0), "{granted:?}");
+        until("the grant", || remembers(&server).then_some(()));
+        keyring.state().is_locked = !is_silent;
+        keyring.state().is_silent = is_silent;
+        // What the server has read stays in use.
+        reloaded(&|| {
+            user.host
+                .write("toolhold.toml", config(8 + u32::from(is_silent)));
+        });
+        assert!(remembers(&server), "{}", server.said());
+        reloaded(&|| {
+            let revoked = user.run(&["modules", "revoke", "probe"], &[]);
+            assert_eq!(revoked.code, Some(0), "{revoked:?}");
+            until("its end", || (!remembers(&server)).then_some(()));
+        });
+        assert!(!remembers(&server), "{}", server.said());
+        // Nothing else that needs no secret waits for a person either, and it is said what is missing.
+        for arguments in [
+            &["modules", "list"][..],
+            &["approvals", "list"],
+            &["runs"],
+            &["audit", "verify"],
+            &["policy"],
+            &["keys", "list"],
+        ] {
+            let done = user.run(arguments, &[]);
+            assert_eq!(done.code, Some(0), "{arguments:?}: {done:?}");
+            let told = done.stderr.contains("cannot be read from the keyring");
+            assert!(told, "{arguments:?}: {done:?}");
+        }
+        let refused = user.run(&["run", "t", "--model", "m"], &[]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        keyring.state().is_locked = false;
+        keyring.state().is_silent = false;
+    }
     assert_eq!(keyring.state().asked, 0);
 }
 

@@ -5,6 +5,7 @@ use crate::commands::{
     approvals, audit, build, cache, chat, demo, eval, generate, keys, mcp, modules, plan,
     plan_capacity, policy, probe, run, runs, secrets, selftest, serve, stats, trust,
 };
+use crate::config::secrets::Needs;
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -201,6 +202,32 @@ impl Command {
             | Self::Plan(plan::PlanCommand::Run(_))
             | Self::Modules(modules::ModulesCommand::Call { .. }) => Loaded::protected,
             _ => |_| Ok(()),
+        }
+    }
+
+    /// What it does with secrets. One that is not looked at here uses them.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::Build { .. }
+            | Self::NewModule { .. }
+            | Self::Cache(_)
+            | Self::Selftest(_)
+            | Self::Config { .. } => Needs::None,
+            Self::Request(RequestCommand::List)
+            | Self::Show { .. }
+            | Self::Stats(_)
+            | Self::Replay { .. }
+            | Self::Diff { .. }
+            | Self::Approvals(_)
+            | Self::Audit(_)
+            | Self::Keys(_)
+            | Self::Policy(_) => Needs::Database,
+            Self::Runs { command, .. } => command
+                .as_ref()
+                .map_or(Needs::Database, runs::RunsCommand::needs),
+            Self::Modules(command) => command.needs(),
+            Self::Mcp(args) => args.needs(),
+            _ => Needs::All,
         }
     }
 

@@ -83,10 +83,12 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     cli.command.put(&mut flags);
     let file = cli.file();
     let check_trust = cli.command.trust_check();
+    let needs = cli.command.needs();
     let load = |flags: &Flags| {
-        let loaded = config::load(file.as_deref(), flags)?;
+        let loaded = config::load(file.as_deref(), flags, needs)?;
         check_trust(&loaded)?;
         trust::note(&loaded);
+        secrets::note(&loaded, needs);
         Ok::<_, ConfigError>(loaded)
     };
     match cli.command {

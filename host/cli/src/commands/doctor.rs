@@ -6,7 +6,7 @@ mod toolchains;
 
 use crate::config;
 use crate::config::Flags;
-use crate::config::secrets::{Place, Store};
+use crate::config::secrets::{Needs, Place, Store};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
@@ -48,7 +48,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
             ));
         }
     };
-    let config = match config::load(file, flags) {
+    let config = match config::load(file, flags, Needs::All) {
         Ok(loaded) => {
             let settings = &loaded.settings;
             let own = settings.iter().filter(|s| s.origin != "default").count();

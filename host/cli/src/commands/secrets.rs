@@ -1,7 +1,7 @@
 //! `toolhold secrets`: keys and passwords that the configuration refers to by the name of a variable.
 
-use crate::config::secrets::{self as store, Asks, KeyringError, Place, SecretsPlace};
-use crate::config::{ConfigError, presets};
+use crate::config::secrets::{self as store, Asks, KeyringError, Needs, Place, SecretsPlace};
+use crate::config::{ConfigError, Loaded, presets};
 use crate::exit::Exit;
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, bail};
@@ -31,6 +31,13 @@ pub enum SecretsCommand {
         /// Name of the variable, or of a preset.
         name: String,
     },
+}
+
+/// Says that a secret could not be read, to a command that goes on without it.
+pub fn note(loaded: &Loaded, needs: Needs) {
+    if let Some(unread) = loaded.secrets.unread().filter(|_| needs == Needs::Database) {
+        output::note(&style::warn("secrets:"), &unread.to_string());
+    }
 }
 
 pub async fn secrets(place: &SecretsPlace, command: SecretsCommand) -> Result<Exit> {

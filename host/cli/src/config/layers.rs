@@ -5,7 +5,7 @@ mod endpoints;
 use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
 use super::found::{FOUND, FoundLayer, Untrusted};
-use super::secrets::KeyringError;
+use super::secrets::{KeyringError, Unread};
 use super::{harmless, known};
 use endpoints::{endpoint, preset_of_variable};
 use serde::Serialize;
@@ -82,15 +82,8 @@ pub enum ConfigError {
         untrusted: Untrusted,
         needed_by: &'static str,
     },
-    #[error(
-        "the secret {name} cannot be read from the keyring: {source}. Unlock or repair it, set the variable {name}, or \
-         keep the secret anew: toolhold secrets set {name}"
-    )]
-    Keyring {
-        name: String,
-        #[source]
-        source: KeyringError,
-    },
+    #[error(transparent)]
+    Secret(#[from] Unread),
     #[error(
         "the keyring cannot be used: {source}. Unlock or repair it, or use the file alone: secrets.store = \"file\", or \
          TOOLHOLD_SECRETS__STORE=file"
@@ -98,15 +91,6 @@ pub enum ConfigError {
     KeyringUnusable {
         #[source]
         source: KeyringError,
-    },
-    #[error(
-        "the secret {name} is kept in the {place}, and secrets.store is {other:?}: it is not read from there. Keep it \
-         anew, which moves it: toolhold secrets set {name}"
-    )]
-    SecretMisplaced {
-        name: String,
-        place: &'static str,
-        other: &'static str,
     },
     #[error(
         "there is no home folder to keep {what} in, and a folder in the working folder could be anybody's; \

@@ -31,8 +31,9 @@ use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
 use layers::Merged;
 use secrecy::ExposeSecret as _;
-use secrets::{SecretsPlace, SecretsTable, Store, StoredSecrets};
+use secrets::{Needs, ReadSecrets, SecretsPlace, SecretsTable, Store, StoredSecrets};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
@@ -42,7 +43,7 @@ use toolhold_runtime::config::{
     LogFormat, ShippedModules, Tables, UsualModules,
 };
 use toolhold_runtime::trust::TrustedFiles;
-use toolhold_sandbox::CompilerProcess;
+use toolhold_sandbox::{CompilerProcess, Policy};
 use toolhold_server::settings as serve;
 
 /// The command that makes this binary the compiler's process.
@@ -58,6 +59,9 @@ pub struct Loaded {
     pub settings: Vec<Setting>,
     /// The found file, if it is not trusted and sets what only a trusted file may.
     pub untrusted: Option<Untrusted>,
+    /// What became of the secrets that the configuration names.
+    pub secrets: ReadSecrets,
+    needs: Needs,
     /// The record of the trust in the file that is found, whether there is one or not.
     record: Option<PathBuf>,
     file: Option<PathBuf>,
@@ -69,9 +73,20 @@ pub struct Loaded {
 /// Merges the layers and checks the result. `file` is read in place of the user's and the folder's file.
 ///
 /// # Errors
-/// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type.
-pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, ConfigError> {
-    load_granting(file, flags, None)
+/// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type, a secret that is needed
+/// and cannot be read.
+pub fn load(file: Option<&Path>, flags: &Flags, needs: Needs) -> Result<Loaded, ConfigError> {
+    let secrets = Secrets {
+        needs,
+        before: ReadSecrets::default(),
+    };
+    load_granting(file, flags, None, &secrets)
+}
+
+/// How secrets are read.
+struct Secrets {
+    needs: Needs,
+    before: ReadSecrets,
 }
 
 /// As [`load`], with another grants file than the one in the state folder.
@@ -79,6 +94,7 @@ fn load_granting(
     file: Option<&Path>,
     flags: &Flags,
     grants: Option<&Path>,
+    secrets: &Secrets,
 ) -> Result<Loaded, ConfigError> {
     let (mut files, trusted) = files_with_trust(file, flags)?;
     let untrusted = layers::untrusted(&files)?;
@@ -88,7 +104,7 @@ fn load_granting(
         let usual = grants_file(&state_folder(&merged)?);
         files.read_grants(grants.unwrap_or(&usual))?;
         let merged = layers::merge(&files, flags, variables())?.known()?;
-        resolved(&merged, &files, flags)
+        resolved(&merged, &files, flags, secrets)
     };
     let loaded = load().map_err(|error| match &untrusted {
         Some(untrusted) => error.beside(untrusted),
@@ -147,14 +163,38 @@ pub fn log_format(file: Option<&Path>) -> Option<LogFormat> {
 }
 
 /// What the layers say, checked, with the secrets that it refers to.
-fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loaded, ConfigError> {
-    let secrets = StoredSecrets::read(secrets_store(merged)?, files.is_named)?;
+fn resolved(
+    merged: &Merged,
+    files: &ConfigFiles,
+    flags: &Flags,
+    Secrets { needs, before }: &Secrets,
+) -> Result<Loaded, ConfigError> {
+    let secrets = StoredSecrets::read(secrets_store(merged)?, *needs, files.is_named)?
+        .of_modules(variables_of_modules(&merged.table()))
+        .after(before.clone());
     let loaded = resolved_with(merged, files, flags, &secrets);
+    let read = secrets.outcome();
     // It may be why something else is wrong.
-    match secrets.fault() {
-        Some(fault) => Err(fault),
-        None => loaded,
+    let database = merged.text("storage.url_env").unwrap_or_default();
+    if let Some(lacking) = read.lacking(*needs, database) {
+        return Err(lacking.clone().into());
     }
+    Ok(Loaded {
+        secrets: read,
+        needs: *needs,
+        ..loaded?
+    })
+}
+
+/// The variables of the secrets that modules are granted.
+fn variables_of_modules(table: &Table) -> BTreeSet<String> {
+    let modules = table.get("module").and_then(Value::as_table);
+    let modules = modules.into_iter().flat_map(Table::values);
+    let secrets = modules.filter_map(|module| module.get("secrets")?.as_array());
+    let named = secrets
+        .flatten()
+        .filter_map(|secret| secret.get("env")?.as_str());
+    named.map(str::to_owned).collect()
 }
 
 fn resolved_with(
@@ -185,6 +225,8 @@ fn resolved_with(
         mcp_server,
         settings: merged.settings(),
         untrusted: None,
+        secrets: ReadSecrets::default(),
+        needs: Needs::default(),
         record: None,
         file: None,
         flags: flags.clone(),
@@ -193,16 +235,32 @@ fn resolved_with(
 }
 
 impl Loaded {
-    /// Loads the present files and variables, with the same flags.
+    /// Loads the present files and variables, with the same flags. Secrets that were read before hold on while the
+    /// keyring cannot be used.
     ///
     /// # Errors
     /// As [`load`].
     pub fn again(&self) -> Result<Self, ConfigError> {
-        let now = load(self.file.as_deref(), &self.flags)?;
+        let now = load_granting(
+            self.file.as_deref(),
+            &self.flags,
+            None,
+            &self.secrets_again(),
+        )?;
         Ok(Self {
             only: self.only.clone(),
             ..now
         })
+    }
+
+    /// What the present files and variables grant. No keyring is asked for that: one that is locked or does not answer
+    /// neither prevents nor delays that something is taken back.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn policy_again(&self) -> Result<Policy, ConfigError> {
+        let now = load(self.file.as_deref(), &self.flags, Needs::None)?;
+        Ok(now.configuration.policy())
     }
 
     /// Loads the configuration with this grants file.
@@ -210,7 +268,15 @@ impl Loaded {
     /// # Errors
     /// As [`load`].
     pub fn granting(&self, grants: &Path) -> Result<Self, ConfigError> {
-        load_granting(self.file.as_deref(), &self.flags, Some(grants))
+        let secrets = self.secrets_again();
+        load_granting(self.file.as_deref(), &self.flags, Some(grants), &secrets)
+    }
+
+    fn secrets_again(&self) -> Secrets {
+        Secrets {
+            needs: self.needs,
+            before: self.secrets.clone(),
+        }
     }
 
     /// The file that `toolhold modules grant` writes.
@@ -306,7 +372,11 @@ pub fn trusted(flags: &Flags) -> Result<TrustedFiles, ConfigError> {
 pub fn of_user(flags: &Flags) -> Result<Configuration, ConfigError> {
     let files = ConfigFiles::users_alone()?;
     let merged = layers::merge(&files, flags, variables())?.known()?;
-    Ok(resolved(&merged, &files, flags)?.configuration)
+    let secrets = Secrets {
+        needs: Needs::Database,
+        before: ReadSecrets::default(),
+    };
+    Ok(resolved(&merged, &files, flags, &secrets)?.configuration)
 }
 
 /// What of this file would not hold if it were found and not trusted.

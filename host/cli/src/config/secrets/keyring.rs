@@ -66,6 +66,14 @@ impl KeyringError {
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::NoBus(_) | Self::NoService)
     }
+
+    /// Whether it says something of the secret that was asked for, and not of the keyring.
+    pub fn is_of_secret(&self) -> bool {
+        matches!(
+            self,
+            Self::TooLarge(_) | Self::Several(_) | Self::NotText | Self::Gone
+        )
+    }
 }
 
 impl From<std::io::Error> for KeyringError {

@@ -21,7 +21,10 @@ use keyring::Keyring;
 use secrecy::SecretString;
 use serde::Deserialize;
 use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
+use thiserror::Error;
 
 /// Most bytes of one secret: a key has a hundred, a certificate some thousands.
 pub const MAX_SECRET_BYTES: u64 = 64 << 10;
@@ -64,14 +67,96 @@ impl Place {
     }
 }
 
+/// What a command does with secrets, and so what becomes of one that cannot be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Needs {
+    /// It uses them: nothing is done without one. Where a server's token is missing, everybody would be let in.
+    #[default]
+    All,
+    /// It uses that of the database alone. Others are looked for, because records must not have them, and may be
+    /// missing.
+    Database,
+    /// It uses none, so the keyring is not asked.
+    None,
+}
+
+/// Why a secret could not be read.
+#[derive(Debug, Clone, Error)]
+pub enum Unread {
+    #[error(
+        "the secret {name} cannot be read from the keyring: {source}. Unlock or repair it, set the variable {name}, or \
+         keep the secret anew: toolhold secrets set {name}"
+    )]
+    InKeyring {
+        name: String,
+        #[source]
+        source: Arc<KeyringError>,
+    },
+    /// No secret is known to lie there, and with this store each may.
+    #[error(
+        "the keyring cannot be used: {source}, and secrets.store = \"keyring\" has every secret read from it. Choose \
+         another store, such as TOOLHOLD_SECRETS__STORE=auto, or set the variables that hold the secrets"
+    )]
+    NoKeyring {
+        #[source]
+        source: Arc<KeyringError>,
+    },
+    #[error("the secret {name} may lie in the keyring, which was not asked")]
+    Unasked { name: String },
+    #[error(
+        "the secret {name} is kept in the {place}, and secrets.store is {other:?}: it is not read from there. Keep it \
+         anew, which moves it: toolhold secrets set {name}"
+    )]
+    Misplaced {
+        name: String,
+        place: &'static str,
+        other: &'static str,
+    },
+}
+
+type Answer = Result<Option<SecretString>, Unread>;
+
+/// Stands for a module's secret that was not read, where only what modules are granted counts: nobody gets it. A grant
+/// without its secrets would be another grant, as if a person had taken it back.
+const STAND_IN: &str = "a-secret-that-was-not-read";
+
+/// What became of the secrets of one configuration.
+#[derive(Debug, Clone, Default)]
+pub struct ReadSecrets {
+    /// Those that the keyring gave.
+    of_keyring: BTreeMap<String, SecretString>,
+    unread: BTreeMap<String, Unread>,
+}
+
+impl ReadSecrets {
+    /// One that could not be read and without which a command cannot begin. `database`: the variable of its URL.
+    pub fn lacking(&self, needs: Needs, database: &str) -> Option<&Unread> {
+        match needs {
+            Needs::All => self.unread(),
+            Needs::Database => self.unread.get(database),
+            Needs::None => None,
+        }
+    }
+
+    /// One that could not be read.
+    pub fn unread(&self) -> Option<&Unread> {
+        self.unread.values().next()
+    }
+}
+
 /// The secrets as they are read for one configuration. The keyring is asked when the first one of it is needed.
 #[derive(Debug, Default)]
 pub struct StoredSecrets {
     store: Store,
+    needs: Needs,
+    /// The variables of modules' secrets.
+    of_modules: BTreeSet<String>,
+    /// What the process read before, if this is not the first time.
+    before: ReadSecrets,
     file: SecretsFile,
     keyring: OnceCell<Keyring>,
-    /// The first secret that could not be read.
-    fault: RefCell<Option<ConfigError>>,
+    /// Those that were asked for.
+    answers: RefCell<BTreeMap<String, Answer>>,
 }
 
 impl StoredSecrets {
@@ -80,7 +165,7 @@ impl StoredSecrets {
     ///
     /// # Errors
     /// It cannot be read, is damaged, or others may read it.
-    pub fn read(store: Store, is_named: bool) -> Result<Self, ConfigError> {
+    pub fn read(store: Store, needs: Needs, is_named: bool) -> Result<Self, ConfigError> {
         let file = match path() {
             Some(path) => match SecretsFile::read(&path) {
                 Err(ConfigError::Read { source, .. })
@@ -92,36 +177,66 @@ impl StoredSecrets {
             },
             None => SecretsFile::default(),
         };
-        Ok(Self::of(store, file))
+        Ok(Self::of(store, needs, file))
     }
 
-    fn of(store: Store, file: SecretsFile) -> Self {
+    fn of(store: Store, needs: Needs, file: SecretsFile) -> Self {
         Self {
             store,
+            needs,
             file,
             ..Self::default()
         }
     }
 
-    /// The secret of this name. One that cannot be read is none, and is told by [`fault`](Self::fault).
+    /// The same, knowing the variables of modules' secrets.
+    #[must_use]
+    pub fn of_modules(self, of_modules: BTreeSet<String>) -> Self {
+        Self { of_modules, ..self }
+    }
+
+    /// The same, for a process that read them before. What it has holds on while the keyring cannot be used.
+    #[must_use]
+    pub fn after(self, before: ReadSecrets) -> Self {
+        Self { before, ..self }
+    }
+
+    /// The secret of this name. One that cannot be read is none, and is among the [outcomes](Self::outcome).
     pub fn get(&self, name: &str) -> Option<SecretString> {
-        match self.look_up(name) {
-            Ok(found) => found,
-            Err(error) => {
-                self.fault.borrow_mut().get_or_insert(error);
-                None
+        let known = self.answers.borrow().get(name).cloned();
+        let answer = known.unwrap_or_else(|| {
+            let found = self.look_up(name);
+            let mut answers = self.answers.borrow_mut();
+            answers.insert(name.to_owned(), found.clone());
+            found
+        });
+        let stands_in = || self.needs != Needs::All && self.of_modules.contains(name);
+        answer.unwrap_or_else(|_| stands_in().then(|| STAND_IN.into()))
+    }
+
+    /// What became of those that were asked for.
+    pub fn outcome(&self) -> ReadSecrets {
+        let mut outcome = ReadSecrets::default();
+        for (name, answer) in &*self.answers.borrow() {
+            match answer {
+                Ok(Some(value)) if self.is_marked(name) => {
+                    outcome.of_keyring.insert(name.clone(), value.clone());
+                }
+                Ok(_) => {}
+                Err(unread) => {
+                    outcome.unread.insert(name.clone(), unread.clone());
+                }
             }
         }
+        outcome
     }
 
-    /// Why a secret that was asked for could not be read. Nothing may be done without it: where a server's token is
-    /// missing, everybody would be let in.
-    pub fn fault(&self) -> Option<ConfigError> {
-        self.fault.take()
+    fn is_marked(&self, name: &str) -> bool {
+        matches!(self.file.get(name), Some(Entry::InKeyring))
     }
 
-    fn look_up(&self, name: &str) -> Result<Option<SecretString>, ConfigError> {
-        let misplaced = |place: Place, other: Place| ConfigError::SecretMisplaced {
+    fn look_up(&self, name: &str) -> Answer {
+        let misplaced = |place: Place, other: Place| Unread::Misplaced {
             name: name.to_owned(),
             place: place.name(),
             other: other.name(),
@@ -138,17 +253,28 @@ impl StoredSecrets {
         }
     }
 
-    fn of_keyring(&self, name: &str) -> Result<Option<SecretString>, ConfigError> {
-        let is_marked = self.file.get(name).is_some();
-        let found = self.keyring.get_or_init(Keyring::new).get(name);
-        let found = match found {
-            Ok(None) if is_marked => Err(KeyringError::Gone),
-            found => found,
+    fn of_keyring(&self, name: &str) -> Answer {
+        let name = name.to_owned();
+        if self.needs == Needs::None {
+            return Err(Unread::Unasked { name });
+        }
+        let is_marked = self.is_marked(&name);
+        let error = match self.keyring.get_or_init(Keyring::new).get(&name) {
+            Ok(None) if is_marked => KeyringError::Gone,
+            Ok(found) => return Ok(found),
+            Err(error) => error,
         };
-        found.map_err(|source| ConfigError::Keyring {
-            name: name.to_owned(),
-            source,
-        })
+        // Only what is still said to lie there: a person may have had it forgotten.
+        let before = self.before.of_keyring.get(&name);
+        if let Some(before) = before.filter(|_| is_marked && !error.is_of_secret()) {
+            tracing::warn!(secret = %name, %error, "the keyring cannot be used: the secret that was read before stays in use");
+            return Ok(Some(before.clone()));
+        }
+        let source = Arc::new(error);
+        if !is_marked && source.is_absent() {
+            return Err(Unread::NoKeyring { source });
+        }
+        Err(Unread::InKeyring { name, source })
     }
 }
 

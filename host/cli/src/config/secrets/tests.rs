@@ -24,11 +24,12 @@ fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
     file::change(&path, "VALUE", Some(Entry::Value("one".into()))).unwrap();
     file::change(&path, "MARKED", Some(Entry::InKeyring)).unwrap();
     let read = |store, name: &str| {
-        let stored = StoredSecrets::of(store, SecretsFile::read(&path).unwrap());
+        let stored = StoredSecrets::of(store, Needs::All, SecretsFile::read(&path).unwrap());
         let found = stored.get(name).map(|it| it.expose_secret().to_owned());
         let is_unasked = stored.keyring.get().is_none();
         assert!(is_unasked, "the keyring is asked: {store:?}, {name}");
-        (found, stored.fault().map(|fault| fault.to_string()))
+        let unread = stored.outcome().unread().map(ToString::to_string);
+        (found, unread)
     };
     for store in [Store::Auto, Store::File] {
         assert_eq!(read(store, "VALUE"), (Some("one".to_owned()), None));
@@ -49,6 +50,31 @@ fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
     }
     // No name of a secret, so it is none.
     assert_eq!(read(Store::Keyring, "no-name"), (None, None));
+}
+
+/// Whoever needs no secret waits for no keyring, and sees grants as they are.
+#[test]
+fn without_need_the_keyring_is_not_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("secrets.toml");
+    file::change(&path, "VALUE", Some(Entry::Value("one".into()))).unwrap();
+    file::change(&path, "MARKED", Some(Entry::InKeyring)).unwrap();
+    for store in [Store::Auto, Store::Keyring] {
+        let file = SecretsFile::read(&path).unwrap();
+        let stored = StoredSecrets::of(store, Needs::None, file);
+        let stored = stored.of_modules(["MODULES".to_owned(), "MARKED".to_owned()].into());
+        assert!(stored.get("MARKED").is_some(), "the grant stays what it is");
+        assert_eq!(stored.get("MODULES").is_some(), store == Store::Keyring);
+        assert!(stored.get("OTHER").is_none());
+        assert_eq!(stored.get("VALUE").is_some(), store == Store::Auto);
+        assert!(stored.keyring.get().is_none());
+        let read = stored.outcome();
+        assert!(read.of_keyring.is_empty(), "no stand-in is taken for one");
+        assert!(read.lacking(Needs::None, "MARKED").is_none());
+        assert!(read.lacking(Needs::Database, "VALUE_OF_NONE").is_none());
+        assert!(read.lacking(Needs::Database, "MARKED").is_some());
+        assert!(read.lacking(Needs::All, "").is_some());
+    }
 }
 
 #[test]
