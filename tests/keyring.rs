@@ -224,6 +224,33 @@ fn a_locked_keyring_is_told_and_asks_nobody_who_is_not_there() {
     assert_eq!(keyring.state().asked, 0);
 }
 
+/// As KeePassXC does with a database that is locked.
+#[test]
+fn what_a_locked_keyring_hides_is_not_taken_for_gone() {
+    let Some(user) = User::new() else { return };
+    let keyring = Keyring::start(&user.bus);
+    user.set("OPENAI_API_KEY", &[]);
+    keyring.state().hides = true;
+    keyring.state().is_locked = true;
+    for variables in [&[][..], &[KEYRING]] {
+        let refused = user.ask(variables);
+        assert!(refused.stderr.contains("it is locked"), "{refused:?}");
+        let refused = user.run(&["secrets", "remove", "openai"], variables);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("it is locked"), "{refused:?}");
+    }
+    assert!(user.file().contains("OPENAI_API_KEY"), "{}", user.file());
+    let listed = user.run(&["secrets", "list"], &[KEYRING]);
+    assert!(listed.stderr.contains("it is locked"), "{listed:?}");
+    // Nobody knows of it, but it may be there.
+    let unknown = user.run(&["secrets", "remove", "B_KEY"], &[]);
+    assert!(unknown.stderr.contains("a copy of B_KEY"), "{unknown:?}");
+    let removed = user.run(&["secrets", "remove", "openai"], &[FILE]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.stderr.contains("a copy of OPENAI"), "{removed:?}");
+    assert_eq!(keyring.secrets().len(), 1);
+}
+
 /// Has the probe remember something: whether it may.
 fn remembers(server: &Server) -> bool {
     let arguments = json!({"key": "a", "value": "1"});

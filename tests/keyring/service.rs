@@ -83,6 +83,8 @@ pub struct State {
     /// Attributes and secrets.
     pub items: BTreeMap<u64, (HashMap<String, String>, Vec<u8>)>,
     pub is_locked: bool,
+    /// What is locked is not found.
+    pub hides: bool,
     pub answer: Answer,
     /// How often it asked for its password.
     pub asked: usize,
@@ -109,6 +111,7 @@ impl Keyring {
         let state = State {
             items: BTreeMap::new(),
             is_locked: false,
+            hides: false,
             answer: Answer::Password,
             asked: 0,
             is_silent: false,
@@ -262,7 +265,9 @@ impl Service {
         };
         let found = state.items.iter().filter(|(_, (own, _))| is_meant(own));
         let found = found.map(|(number, _)| item(*number)).collect();
-        if state.is_locked {
+        if state.is_locked && state.hides {
+            (Vec::new(), Vec::new())
+        } else if state.is_locked {
             (Vec::new(), found)
         } else {
             (found, Vec::new())

@@ -40,7 +40,7 @@ impl Backend {
         self.with(within, async |service| {
             let found = find(service, attributes(name)).await?;
             match (found.unlocked.as_slice(), found.locked.as_slice()) {
-                ([], []) => Ok(None),
+                ([], []) => finds_all(service).await.map(|()| None),
                 ([one], []) => secret(one.get_secret().await.map_err(failed)?).map(Some),
                 (_, []) => Err(KeyringError::Several(found.unlocked.len())),
                 (_, [_, ..]) => Err(KeyringError::Locked),
@@ -82,8 +82,11 @@ impl Backend {
             if !found.locked.is_empty() {
                 return Err(KeyringError::Locked);
             }
+            if found.unlocked.is_empty() {
+                return finds_all(service).await.map(|()| false);
+            }
             delete(&found.unlocked).await?;
-            Ok(!found.unlocked.is_empty())
+            Ok(true)
         })
     }
 
@@ -91,6 +94,9 @@ impl Backend {
         self.with(within, async |service| {
             let all = HashMap::from([(SERVICE_KEY, SERVICE)]);
             let found = find(service, all).await?;
+            if found.unlocked.is_empty() && found.locked.is_empty() {
+                finds_all(service).await?;
+            }
             let mut names = Vec::new();
             for item in found.unlocked.iter().chain(&found.locked) {
                 let attributes = item.get_attributes().await.map_err(failed)?;
@@ -174,6 +180,12 @@ async fn find<'s>(
 
 async fn usual<'s>(service: &'s SecretService<'static>) -> Result<Collection<'s>, KeyringError> {
     service.get_default_collection().await.map_err(failed)
+}
+
+/// Whether nothing was found because there is nothing: some keyrings do not find what is in them while they are locked.
+async fn finds_all(service: &SecretService<'static>) -> Result<(), KeyringError> {
+    let collection = usual(service).await?;
+    collection.ensure_unlocked().await.map_err(failed)
 }
 
 async fn delete(items: &[Item<'_>]) -> Result<(), KeyringError> {
