@@ -366,6 +366,34 @@ fn at_a_terminal_the_keyring_may_ask_for_its_password() {
     );
 }
 
+/// As KeePassXC does where it asks before it gives a secret to a program.
+#[test]
+fn a_secret_that_is_locked_for_each_program_is_told() {
+    let Some(user) = User::new() else { return };
+    let keyring = Keyring::start(&user.bus);
+    user.set("A_KEY", &[]);
+    keyring.state().locks_items = true;
+    let refused = user.set("A_KEY", &[KEYRING]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("it is locked"), "{refused:?}");
+    let line = format!("{KEY}\n");
+    let dialogue = [("A_KEY: ", line.as_str())];
+    let kept = at_terminal(&user.command(&["secrets", "set", "A_KEY"]), &dialogue);
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    assert_eq!(keyring.state().asked, 1);
+    assert!(
+        kept.stdout.contains("replaced A_KEY in the keyring")
+            && kept
+                .stdout
+                .contains("cannot read it from there: it is locked")
+            && kept.stdout.contains("TOOLHOLD_SECRETS__STORE=file"),
+        "{kept:?}"
+    );
+    let removed = at_terminal(&user.command(&["secrets", "remove", "A_KEY"]), &[]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(keyring.secrets().is_empty());
+}
+
 #[test]
 fn a_keyring_that_does_not_answer_is_given_up_in_time() {
     let Some(user) = User::new() else { return };

@@ -6,12 +6,13 @@ use aes::cipher::{BlockModeDecrypt as _, BlockModeEncrypt as _, KeyIvInit as _};
 use hkdf::Hkdf;
 use serde::{Serialize, Serializer};
 use sha2::Sha256;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Signature, Type, Value};
 use zbus::{ObjectServer, fdo};
@@ -85,6 +86,12 @@ pub struct State {
     pub is_locked: bool,
     /// What is locked is not found.
     pub hides: bool,
+    /// Each secret is locked for each program.
+    pub locks_items: bool,
+    /// The connections that they are not locked for.
+    allowed: HashSet<String>,
+    /// The one that asked last for that.
+    asking: Option<String>,
     pub answer: Answer,
     /// How often it asked for its password.
     pub asked: usize,
@@ -112,6 +119,9 @@ impl Keyring {
             items: BTreeMap::new(),
             is_locked: false,
             hides: false,
+            locks_items: false,
+            allowed: HashSet::new(),
+            asking: None,
             answer: Answer::Password,
             asked: 0,
             is_silent: false,
@@ -199,12 +209,20 @@ fn locked() -> fdo::Error {
     fdo::Error::AccessDenied("locked".to_owned())
 }
 
+fn sender(header: &Header<'_>) -> String {
+    header.sender().unwrap().to_string()
+}
+
 impl State {
     fn added(&mut self, attributes: HashMap<String, String>, secret: Vec<u8>) -> u64 {
         let number = self.next;
         self.next += 1;
         self.items.insert(number, (attributes, secret));
         number
+    }
+
+    fn is_locked_for(&self, sender: &str) -> bool {
+        self.locks_items && !self.allowed.contains(sender)
     }
 
     fn decrypted(&self, (session, vector, secret, _): &Secret) -> Vec<u8> {
@@ -254,6 +272,7 @@ impl Service {
     async fn search_items(
         &self,
         attributes: HashMap<String, String>,
+        #[zbus(header)] header: Header<'_>,
     ) -> (Vec<OwnedObjectPath>, Vec<OwnedObjectPath>) {
         if self.0.lock().unwrap().is_silent {
             std::future::pending::<()>().await;
@@ -267,15 +286,23 @@ impl Service {
         let found = found.map(|(number, _)| item(*number)).collect();
         if state.is_locked && state.hides {
             (Vec::new(), Vec::new())
-        } else if state.is_locked {
+        } else if state.is_locked || state.is_locked_for(&sender(&header)) {
             (Vec::new(), found)
         } else {
             (found, Vec::new())
         }
     }
 
-    fn unlock(&self, objects: Vec<OwnedObjectPath>) -> (Vec<OwnedObjectPath>, OwnedObjectPath) {
-        if self.0.lock().unwrap().is_locked {
+    fn unlock(
+        &self,
+        objects: Vec<OwnedObjectPath>,
+        #[zbus(header)] header: Header<'_>,
+    ) -> (Vec<OwnedObjectPath>, OwnedObjectPath) {
+        let mut state = self.0.lock().unwrap();
+        let sender = sender(&header);
+        let are_items = objects.iter().any(|object| object.as_str() != COLLECTION);
+        if state.is_locked || are_items && state.is_locked_for(&sender) {
+            state.asking = Some(sender);
             return (Vec::new(), path(PROMPT));
         }
         (objects, path(NONE))
@@ -376,6 +403,8 @@ impl Prompt {
             state.asked += 1;
             if state.answer == Answer::Password {
                 state.is_locked = false;
+                let asking = state.asking.take();
+                state.allowed.extend(asking);
             }
             state.answer
         };

@@ -88,6 +88,13 @@ async fn set(place: &SecretsPlace, name: &str) -> Result<Exit> {
         let text = format!("it is not in the keyring, which cannot be used: {error}");
         output::note(&style::warn("note:"), &text);
     }
+    if let Some(error) = kept.unreadable {
+        let text = format!(
+            "commands cannot read it from there: {error}. Have the keyring give it to programs without asking you, or \
+             keep it in the file: TOOLHOLD_SECRETS__STORE=file toolhold secrets set {name}"
+        );
+        output::note(&style::warn("note:"), &text);
+    }
     note_left_over(name, kept.left_over.as_ref());
     if is_set(name) {
         let text = format!("the environment variable {name} is set here, and is used in its place");

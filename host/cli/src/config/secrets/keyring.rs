@@ -1,7 +1,8 @@
 //! The system's keyring, on a thread of its own: whatever it does, the caller has an answer when its time is over.
 //!
-//! On Linux it is what answers as a Secret Service on the session bus (GNOME's keyring, KWallet, KeePassXC), on macOS
-//! the login keychain. Reading never asks the person at the desktop for anything.
+//! On Linux it is what answers as a Secret Service on the session bus (GNOME's keyring, KWallet), on macOS the login
+//! keychain. Reading never has it ask for its password. Some keyrings ask a person by themselves before they give a
+//! secret to a program: reading does not wait for that.
 
 #[cfg(not(target_os = "macos"))]
 mod bus;
@@ -127,9 +128,12 @@ impl Keyring {
         self.ask(PATIENCE, |backend| backend.is_locked(PATIENCE))
     }
 
-    /// Has it ask for its password.
-    pub fn unlock(&self) -> Result<(), KeyringError> {
-        self.ask(PROMPT_PATIENCE, |backend| backend.unlock(PROMPT_PATIENCE))
+    /// Has it ask for its password, and for leave to use the secret of this name.
+    pub fn unlock(&self, name: &str) -> Result<(), KeyringError> {
+        let name = name.to_owned();
+        self.ask(PROMPT_PATIENCE, move |backend| {
+            backend.unlock(&name, PROMPT_PATIENCE)
+        })
     }
 
     fn ask<T: Send + 'static>(

@@ -2,7 +2,7 @@
 
 use super::file::{self, Entry, SecretsFile};
 use super::{ConfigError, Keyring, KeyringError, Place, Store};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,8 @@ pub struct Kept {
     pub instead: Option<KeyringError>,
     /// Why an older copy may still be in the keyring. It is not used.
     pub left_over: Option<KeyringError>,
+    /// Why it is in the keyring and cannot be read from there as commands read it.
+    pub unreadable: Option<KeyringError>,
 }
 
 /// What became of a secret that was to be forgotten.
@@ -58,9 +60,9 @@ impl SecretsPlace {
         self.entry(name)?;
         let put = match self.store {
             Store::File => None,
-            Store::Auto | Store::Keyring => {
-                Some(unlocked(&keyring, asks, |keyring| keyring.set(name, value)))
-            }
+            Store::Auto | Store::Keyring => Some(unlocked(&keyring, name, asks, |keyring| {
+                keyring.set(name, value)
+            })),
         };
         let instead = match put {
             None => None,
@@ -71,6 +73,7 @@ impl SecretsPlace {
                     is_replaced: before.is_some(),
                     instead: None,
                     left_over: None,
+                    unreadable: read_back(name, value).err(),
                 });
             }
             Some(Err(source)) if self.store == Store::Keyring => {
@@ -86,6 +89,7 @@ impl SecretsPlace {
             is_replaced: before.is_some(),
             instead,
             left_over: is_marked.then(|| keyring.remove(name).err()).flatten(),
+            unreadable: None,
         })
     }
 
@@ -98,7 +102,7 @@ impl SecretsPlace {
         let mut left_over = None;
         let mut was_kept = false;
         if is_marked || self.store != Store::File {
-            match unlocked(&Keyring::new(), asks, |keyring| keyring.remove(name)) {
+            match unlocked(&Keyring::new(), name, asks, |keyring| keyring.remove(name)) {
                 Ok(was_there) => was_kept = was_there,
                 Err(source) if is_needed(self.store, is_marked) => {
                     return Err(ConfigError::KeyringUnusable { source });
@@ -172,16 +176,25 @@ fn is_needed(store: Store, is_marked: bool) -> bool {
     }
 }
 
+/// Reads it as a command does that begins now: some keyrings give a secret only to the connection that put it there.
+fn read_back(name: &str, value: &SecretString) -> Result<(), KeyringError> {
+    match Keyring::new().get(name)? {
+        Some(found) if found.expose_secret() == value.expose_secret() => Ok(()),
+        _ => Err(KeyringError::Gone),
+    }
+}
+
 /// Does it, again after the keyring was unlocked if it is locked and somebody is there.
 fn unlocked<T>(
     keyring: &Keyring,
+    name: &str,
     asks: Asks,
     work: impl Fn(&Keyring) -> Result<T, KeyringError>,
 ) -> Result<T, KeyringError> {
     match (work(keyring), asks) {
         (Err(KeyringError::Locked), Some(waiting)) => {
             waiting();
-            keyring.unlock()?;
+            keyring.unlock(name)?;
             work(keyring)
         }
         (done, _) => done,

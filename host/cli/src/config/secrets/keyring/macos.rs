@@ -56,7 +56,7 @@ impl Backend {
     }
 
     /// The system asks by itself.
-    pub fn unlock(&mut self, _: Duration) -> Result<(), KeyringError> {
+    pub fn unlock(&mut self, _: &str, _: Duration) -> Result<(), KeyringError> {
         let mut keychain = SecKeychain::default().map_err(failed)?;
         keychain.unlock(None).map_err(failed)
     }

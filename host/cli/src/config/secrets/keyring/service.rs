@@ -117,11 +117,20 @@ impl Backend {
         })
     }
 
-    pub fn unlock(&mut self, within: Duration) -> Result<(), KeyringError> {
+    /// Also the secret itself, which some keyrings lock for each program.
+    pub fn unlock(&mut self, name: &str, within: Duration) -> Result<(), KeyringError> {
         self.with(within, async |service| {
             let collection = usual(service).await?;
-            collection.unlock().await.map_err(failed)?;
-            collection.ensure_unlocked().await.map_err(failed)
+            if collection.is_locked().await.map_err(failed)? {
+                collection.unlock().await.map_err(failed)?;
+                collection.ensure_unlocked().await.map_err(failed)?;
+            }
+            let found = find(service, attributes(name)).await?;
+            if found.locked.is_empty() {
+                return Ok(());
+            }
+            let locked: Vec<_> = found.locked.iter().collect();
+            service.unlock_all(&locked).await.map_err(failed)
         })
     }
 
