@@ -215,8 +215,12 @@ fn a_locked_keyring_is_told_and_asks_nobody_who_is_not_there() {
         kept.stdout.contains("secrets.toml") && kept.stderr.contains("it is locked"),
         "{kept:?}"
     );
-    // One that is taken over by the file, and cannot be taken out of the keyring.
-    let kept = user.set("OPENAI_API_KEY", &[]);
+    // One that the keyring has gets no copy that is not encrypted, unless that is asked for.
+    let refused = user.set("OPENAI_API_KEY", &[]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("STORE=file"), "{refused:?}");
+    assert!(!user.file().contains(&format!("OPENAI_API_KEY = \"{KEY}")));
+    let kept = user.set("OPENAI_API_KEY", &[FILE]);
     assert!(kept.stderr.contains("a copy of OPENAI_API_KEY"), "{kept:?}");
     assert_eq!(user.ask(&[]).code, Some(0));
     let doctor = user.run(&["doctor"], &[]);
@@ -349,21 +353,19 @@ fn at_a_terminal_the_keyring_may_ask_for_its_password() {
             && kept.stdout.contains("kept A_KEY in the keyring"),
         "{kept:?}"
     );
-    let kept = set("B_KEY", Answer::Dismissed, &[]);
-    assert_eq!(kept.code, Some(0), "{kept:?}");
+    let refused = set("B_KEY", Answer::Dismissed, &[]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
-        kept.stdout.contains("secrets.toml")
-            && kept.stdout.contains("not answered with a password"),
-        "{kept:?}"
+        refused.stdout.contains("STORE=file")
+            && refused.stdout.contains("not answered with a password"),
+        "{refused:?}"
     );
+    assert!(!user.file().contains(KEY), "{}", user.file());
     let stopped = set("C_KEY", Answer::None, &[("waits for 60 s", "\u{3}")]);
     assert_eq!(stopped.code, Some(130), "{stopped:?}");
     assert_eq!(keyring.state().asked, 3);
     assert_eq!(keyring.secrets().len(), 1);
-    assert_eq!(
-        user.list(),
-        "A_KEY  (in the keyring)\nB_KEY  (in the file)\n"
-    );
+    assert_eq!(user.list(), "A_KEY  (in the keyring)\n");
 }
 
 /// As KeePassXC does where it asks before it gives a secret to a program.
@@ -436,6 +438,15 @@ fn what_is_no_secret_is_not_taken_for_one() {
         assert!(refused.stderr.contains(expect), "{refused:?}");
     }
     keyring.state().flood = None;
+    // A keyring that fails is no reason to keep a key unencrypted.
+    keyring.state().fails = true;
+    for name in ["OPENAI_API_KEY", "B_KEY"] {
+        let refused = user.set(name, &[]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("STORE=file"), "{refused:?}");
+    }
+    assert!(!user.file().contains(KEY), "{}", user.file());
+    keyring.state().fails = false;
     let long = vec![b'x'; 70_000];
     for secret in [&[0xff, 0xfe][..], &long] {
         let mut state = keyring.state();

@@ -97,6 +97,8 @@ pub struct State {
     pub asked: usize,
     /// Nothing is answered.
     pub is_silent: bool,
+    /// Nothing is kept.
+    pub fails: bool,
     /// So many bytes are said to be the secret.
     pub flood: Option<usize>,
     next: u64,
@@ -125,6 +127,7 @@ impl Keyring {
             answer: Answer::Password,
             asked: 0,
             is_silent: false,
+            fails: false,
             flood: None,
             next: 1,
             keys: HashMap::new(),
@@ -331,6 +334,9 @@ impl Collection {
             if state.is_locked {
                 return Err(locked());
             }
+            if state.fails {
+                return Err(fdo::Error::Failed("the disk is full".to_owned()));
+            }
             let mut properties = properties;
             let attributes = properties.remove("org.freedesktop.Secret.Item.Attributes");
             let attributes: HashMap<String, String> = attributes.unwrap().try_into().unwrap();
@@ -364,6 +370,9 @@ impl Item {
         let mut state = self.0.lock().unwrap();
         if state.is_locked {
             return Err(locked());
+        }
+        if state.fails {
+            return Err(fdo::Error::Failed("the disk is full".to_owned()));
         }
         let secret = state.decrypted(&secret);
         state.items.get_mut(&self.1).unwrap().1 = secret;

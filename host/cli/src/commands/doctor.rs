@@ -108,13 +108,13 @@ async fn secrets(file: Option<&Path>, flags: &Flags) -> Finding {
         Ok(Err(error)) if store == Store::Auto && error.is_absent() => Fine(format!(
             "new ones are kept in {in_file} (the keyring cannot be used: {error})"
         )),
-        Ok(Err(error)) if store == Store::Auto => Lacking(
+        Ok(Err(error)) if store == Store::Auto && error.leaves_the_file(false) => Lacking(
             format!("the keyring cannot be used: {error}; new ones are kept in {in_file}"),
             "unlock or repair it, or set secrets.store to \"file\"".into(),
         ),
         Ok(Err(error)) => Broken(
             format!("the keyring cannot be used: {error}"),
-            "unlock or repair it, or set secrets.store to \"auto\" or \"file\"".into(),
+            "unlock or repair it, or set secrets.store to \"file\"".into(),
         ),
         Err(error) => Broken(error.to_string(), "ask the keyring again".into()),
     }

@@ -68,6 +68,12 @@ impl KeyringError {
         matches!(self, Self::NoBus(_) | Self::NoService)
     }
 
+    /// Whether a new secret may be kept in the file instead, unencrypted: there is no keyring, or it cannot be used now and
+    /// does not have the secret either. What else is wrong with it, a person has to know.
+    pub fn leaves_the_file(&self, is_marked: bool) -> bool {
+        self.is_absent() || !is_marked && matches!(self, Self::Silent(_) | Self::Locked)
+    }
+
     /// Whether it says something of the secret that was asked for, and not of the keyring.
     pub fn is_of_secret(&self) -> bool {
         matches!(

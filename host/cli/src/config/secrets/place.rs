@@ -57,7 +57,7 @@ impl SecretsPlace {
     pub fn keep(&self, name: &str, value: &SecretString, asks: Asks) -> Result<Kept, ConfigError> {
         let keyring = Keyring::new();
         // A damaged file is told before anything is put anywhere.
-        self.entry(name)?;
+        let is_marked = matches!(self.entry(name)?, Some(Entry::InKeyring));
         let put = match self.store {
             Store::File => None,
             Store::Auto | Store::Keyring => Some(unlocked(&keyring, name, asks, |keyring| {
@@ -76,10 +76,10 @@ impl SecretsPlace {
                     unreadable: read_back(name, value).err(),
                 });
             }
-            Some(Err(source)) if self.store == Store::Keyring => {
-                return Err(ConfigError::KeyringUnusable { source });
+            Some(Err(error)) if self.store == Store::Auto && error.leaves_the_file(is_marked) => {
+                Some(error)
             }
-            Some(Err(error)) => Some(error),
+            Some(Err(source)) => return Err(ConfigError::KeyringUnusable { source }),
         };
         let entry = Entry::Value(value.clone());
         let before = file::change(&self.file, name, Some(entry))?;
