@@ -83,12 +83,14 @@ impl SecretsPlace {
         };
         let entry = Entry::Value(value.clone());
         let before = file::change(&self.file, name, Some(entry))?;
-        let is_marked = matches!(before, Some(Entry::InKeyring));
+        // One that failed late has the new value, too.
+        let was_asked = instead.as_ref().is_some_and(|error| !error.is_absent());
+        let may_be_there = was_asked || matches!(before, Some(Entry::InKeyring));
         Ok(Kept {
             place: Place::File,
             is_replaced: before.is_some(),
             instead,
-            left_over: is_marked.then(|| keyring.remove(name).err()).flatten(),
+            left_over: may_be_there.then(|| keyring.remove(name).err()).flatten(),
             unreadable: None,
         })
     }
