@@ -491,16 +491,21 @@ fn without_a_keyring_the_file_is_used_unless_only_a_keyring_may_be() {
             kept.stdout.contains("secrets.toml") && kept.stderr.contains(expect),
             "{kept:?}"
         );
-        // A key in the file needs no bus.
-        assert_eq!(user.run(&["config"], &bus).code, Some(0));
+        // A key in the file needs no bus, and what needs no key does not either.
+        assert_eq!(user.run(&["runs"], &bus).code, Some(0));
         let only = [&bus[..], &[KEYRING]].concat();
+        assert_eq!(user.run(&["config"], &only).code, Some(0));
         for refused in [
             user.set("A_KEY", &only),
-            user.run(&["config"], &only),
+            user.run(&["run", "t", "--model", "m"], &only),
+            user.run(&["runs"], &only),
             user.run(&["secrets", "remove", "A_KEY"], &only),
         ] {
             assert_eq!(refused.code, Some(1), "{refused:?}");
             assert!(refused.stderr.contains(expect), "{refused:?}");
+            // What else to choose, and no variable that nobody named.
+            assert!(refused.stderr.contains("SECRETS__STORE="), "{refused:?}");
+            assert!(!refused.stderr.contains("DATABASE_URL"), "{refused:?}");
             assert!(!refused.stdout.contains("A_KEY"), "{refused:?}");
         }
         let listed = user.run(&["secrets", "list"], &only);

@@ -95,7 +95,7 @@ pub enum Unread {
     /// No secret is known to lie there, and with this store each may.
     #[error(
         "the keyring cannot be used: {source}, and secrets.store = \"keyring\" has every secret read from it. Choose \
-         another store, such as TOOLHOLD_SECRETS__STORE=auto, or set the variables that hold the secrets"
+         another store, such as TOOLHOLD_SECRETS__STORE=auto, unlock or repair it, or set the variables"
     )]
     NoKeyring {
         #[source]
@@ -138,9 +138,11 @@ impl ReadSecrets {
         }
     }
 
-    /// One that could not be read.
+    /// One that could not be read: of those that are known to be there, if it is not the keyring alone that is known.
     pub fn unread(&self) -> Option<&Unread> {
-        self.unread.values().next()
+        let is_known = |unread: &&Unread| !matches!(unread, Unread::NoKeyring { .. });
+        let mut all = self.unread.values();
+        all.clone().find(is_known).or_else(|| all.next())
     }
 }
 
@@ -271,7 +273,7 @@ impl StoredSecrets {
             return Ok(Some(before.clone()));
         }
         let source = Arc::new(error);
-        if !is_marked && source.is_absent() {
+        if !is_marked && !source.is_of_secret() {
             return Err(Unread::NoKeyring { source });
         }
         Err(Unread::InKeyring { name, source })
