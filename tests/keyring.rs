@@ -396,6 +396,24 @@ fn a_secret_that_is_locked_for_each_program_is_told() {
     assert!(keyring.secrets().is_empty());
 }
 
+/// A keyring that has a person confirm what is deleted is given up soon where nobody is, and not where somebody is.
+#[test]
+fn a_person_has_time_to_confirm() {
+    let Some(user) = User::new() else { return };
+    let keyring = Keyring::start(&user.bus);
+    user.set("A_KEY", &[]);
+    keyring.state().confirms = Some(Duration::from_secs(4));
+    let removed = at_terminal(&user.command(&["secrets", "remove", "A_KEY"]), &[]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.stdout.contains("may be asking you"), "{removed:?}");
+    assert!(keyring.secrets().is_empty());
+    user.set("A_KEY", &[]);
+    let refused = user.run(&["secrets", "remove", "A_KEY"], &[]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("within 2 s"), "{refused:?}");
+    assert!(user.file().contains("A_KEY"), "{}", user.file());
+}
+
 #[test]
 fn a_keyring_that_does_not_answer_is_given_up_in_time() {
     let Some(user) = User::new() else { return };

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use zbus::message::Header;
@@ -97,6 +98,10 @@ pub struct State {
     pub asked: usize,
     /// Nothing is answered.
     pub is_silent: bool,
+    /// How long a person thinks about it when something is to be deleted.
+    pub confirms: Option<Duration>,
+    /// What is to be deleted then.
+    doomed: Option<u64>,
     /// Nothing is kept.
     pub fails: bool,
     /// So many bytes are said to be the secret.
@@ -127,6 +132,8 @@ impl Keyring {
             answer: Answer::Password,
             asked: 0,
             is_silent: false,
+            confirms: None,
+            doomed: None,
             fails: false,
             flood: None,
             next: 1,
@@ -380,7 +387,12 @@ impl Item {
     }
 
     fn delete(&self) -> OwnedObjectPath {
-        self.0.lock().unwrap().items.remove(&self.1);
+        let mut state = self.0.lock().unwrap();
+        if state.confirms.is_some() {
+            state.doomed = Some(self.1);
+            return path(PROMPT);
+        }
+        state.items.remove(&self.1);
         path(NONE)
     }
 
@@ -407,6 +419,8 @@ impl Prompt {
         #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
     ) -> fdo::Result<()> {
         assert_eq!(window, "");
+        let thinks = self.0.lock().unwrap().confirms;
+        tokio::time::sleep(thinks.unwrap_or_default()).await;
         let answer = {
             let mut state = self.0.lock().unwrap();
             state.asked += 1;
@@ -414,6 +428,9 @@ impl Prompt {
                 state.is_locked = false;
                 let asking = state.asking.take();
                 state.allowed.extend(asking);
+                if let Some(doomed) = state.doomed.take() {
+                    state.items.remove(&doomed);
+                }
             }
             state.answer
         };

@@ -1,6 +1,8 @@
 //! `toolhold secrets`: keys and passwords that the configuration refers to by the name of a variable.
 
-use crate::config::secrets::{self as store, Asks, KeyringError, Needs, Place, SecretsPlace};
+use crate::config::secrets::{
+    self as store, Asks, KeyringError, Needs, Place, Question, SecretsPlace,
+};
 use crate::config::{ConfigError, Loaded, presets};
 use crate::exit::Exit;
 use crate::terminal::{input, output, style};
@@ -129,10 +131,13 @@ fn note_left_over(name: &str, left_over: Option<&KeyringError>) {
 
 /// What is said before the keyring asks, where somebody is there to answer.
 fn asks(is_at_terminal: bool) -> Asks<'static> {
-    is_at_terminal.then_some(&|| {
+    is_at_terminal.then_some(&|question| {
+        let does = match question {
+            Question::Password => "is locked and asks for its password",
+            Question::Leave => "may be asking you whether it should do that",
+        };
         let seconds = store::PROMPT_PATIENCE.as_secs();
-        let text =
-            format!("the keyring is locked and asks for its password; this waits for {seconds} s");
+        let text = format!("the keyring {does}; this waits for {seconds} s");
         output::note(&style::warn("waiting:"), &text);
     })
 }

@@ -27,7 +27,7 @@ use thiserror::Error;
 const SERVICE: &str = "toolhold";
 /// For one question: a keyring that is unlocked answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For a person who is asked to unlock it.
+/// For a person who is asked to unlock it, or for leave.
 pub const PROMPT_PATIENCE: Duration = Duration::from_mins(1);
 /// What an answer may come later than the thread that waits for it gives up.
 const GRACE: Duration = Duration::from_millis(250);
@@ -89,6 +89,23 @@ impl From<std::io::Error> for KeyringError {
     }
 }
 
+/// What a person who is at the terminal is asked on the desktop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// For the password of the keyring.
+    Password,
+    /// Maybe whether we may do it: the keyring answers, and takes its time.
+    Leave,
+}
+
+/// Whether somebody is there whom the keyring may ask. It is told before that is waited for.
+pub type Asks<'a> = Option<&'a dyn Fn(Question)>;
+
+/// How long the keyring may take.
+fn patience(asks: Asks) -> Duration {
+    asks.map_or(PATIENCE, |_| PROMPT_PATIENCE)
+}
+
 type Job = Box<dyn FnOnce(&mut Backend) + Send>;
 
 /// A way to the keyring. It is opened with the first question and closed when this is dropped.
@@ -107,50 +124,54 @@ impl Keyring {
     /// The secret of this name.
     pub fn get(&self, name: &str) -> Result<Option<SecretString>, KeyringError> {
         let name = name.to_owned();
-        self.ask(PATIENCE, move |backend| backend.get(&name, PATIENCE))
+        self.ask(None, move |backend| backend.get(&name, PATIENCE))
     }
 
     /// Keeps it, in place of all that have its name.
-    pub fn set(&self, name: &str, value: &SecretString) -> Result<(), KeyringError> {
+    pub fn set(&self, name: &str, value: &SecretString, asks: Asks) -> Result<(), KeyringError> {
         let (name, value) = (name.to_owned(), value.clone());
-        self.ask(PATIENCE, move |backend| {
-            backend.set(&name, &value, PATIENCE)
-        })
+        let within = patience(asks);
+        self.ask(asks, move |backend| backend.set(&name, &value, within))
     }
 
     /// Forgets it. Returns whether it was there.
-    pub fn remove(&self, name: &str) -> Result<bool, KeyringError> {
+    pub fn remove(&self, name: &str, asks: Asks) -> Result<bool, KeyringError> {
         let name = name.to_owned();
-        self.ask(PATIENCE, move |backend| backend.remove(&name, PATIENCE))
+        let within = patience(asks);
+        self.ask(asks, move |backend| backend.remove(&name, within))
     }
 
     /// The names of all secrets of ours, as far as the system can list them.
     pub fn names(&self) -> Result<Vec<String>, KeyringError> {
-        self.ask(PATIENCE, |backend| backend.names(PATIENCE))
+        self.ask(None, |backend| backend.names(PATIENCE))
     }
 
     /// Whether new secrets could not be kept in it without asking for a password.
     pub fn is_locked(&self) -> Result<bool, KeyringError> {
-        self.ask(PATIENCE, |backend| backend.is_locked(PATIENCE))
+        self.ask(None, |backend| backend.is_locked(PATIENCE))
     }
 
     /// Has it ask for its password, and for leave to use the secret of this name.
-    pub fn unlock(&self, name: &str) -> Result<(), KeyringError> {
+    pub fn unlock(&self, name: &str, asks: &dyn Fn(Question)) -> Result<(), KeyringError> {
+        asks(Question::Password);
         let name = name.to_owned();
-        self.ask(PROMPT_PATIENCE, move |backend| {
+        // It was said already what is waited for.
+        let said = |_: Question| {};
+        self.ask(Some(&said), move |backend| {
             backend.unlock(&name, PROMPT_PATIENCE)
         })
     }
 
     fn ask<T: Send + 'static>(
         &self,
-        within: Duration,
+        asks: Asks,
         work: impl FnOnce(&mut Backend) -> Result<T, KeyringError> + Send + 'static,
     ) -> Result<T, KeyringError> {
         if let Some(waited) = self.silent.get() {
             return Err(KeyringError::Silent(*waited));
         }
-        let (tell, told) = sync_channel(1);
+        let within = patience(asks);
+        let (tell, answer) = sync_channel(1);
         let job: Job = Box::new(move |backend| {
             // Nobody listens for an answer that comes too late.
             let _ = tell.send(work(backend));
@@ -161,7 +182,12 @@ impl Keyring {
         };
         let ended = || KeyringError::Failed("its thread ended".into());
         self.thread()?.send(job).map_err(|_| ended())?;
-        match told.recv_timeout(within + GRACE) {
+        let mut told = answer.recv_timeout(PATIENCE + GRACE);
+        if let (Err(RecvTimeoutError::Timeout), Some(asks)) = (&told, asks) {
+            asks(Question::Leave);
+            told = answer.recv_timeout(within.saturating_sub(PATIENCE));
+        }
+        match told {
             Ok(Err(KeyringError::Silent(_))) | Err(RecvTimeoutError::Timeout) => Err(silent()),
             Ok(answer) => answer,
             Err(RecvTimeoutError::Disconnected) => Err(ended()),

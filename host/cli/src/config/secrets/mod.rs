@@ -11,8 +11,8 @@ mod file;
 mod keyring;
 mod place;
 
-pub use keyring::{KeyringError, PROMPT_PATIENCE};
-pub use place::{Asks, SecretsPlace};
+pub use keyring::{Asks, KeyringError, PROMPT_PATIENCE, Question};
+pub use place::SecretsPlace;
 
 use super::files;
 use super::layers::ConfigError;

@@ -1,7 +1,7 @@
 //! Changing what is kept: a secret has one place, and an older copy in the other one goes.
 
 use super::file::{self, Entry, SecretsFile};
-use super::{ConfigError, Keyring, KeyringError, Place, Store};
+use super::{Asks, ConfigError, Keyring, KeyringError, Place, Store};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,6 @@ pub struct SecretsPlace {
     store: Store,
     file: PathBuf,
 }
-
-/// Whether somebody is there to unlock the keyring. It is told before that is waited for.
-pub type Asks<'a> = Option<&'a dyn Fn()>;
 
 /// What became of a secret that was to be kept.
 #[derive(Debug)]
@@ -60,8 +57,8 @@ impl SecretsPlace {
         let is_marked = matches!(self.entry(name)?, Some(Entry::InKeyring));
         let put = match self.store {
             Store::File => None,
-            Store::Auto | Store::Keyring => Some(unlocked(&keyring, name, asks, |keyring| {
-                keyring.set(name, value)
+            Store::Auto | Store::Keyring => Some(unlocked(&keyring, name, asks, || {
+                keyring.set(name, value, asks)
             })),
         };
         let instead = match put {
@@ -84,13 +81,18 @@ impl SecretsPlace {
         let entry = Entry::Value(value.clone());
         let before = file::change(&self.file, name, Some(entry))?;
         // One that failed late has the new value, too.
-        let was_asked = instead.as_ref().is_some_and(|error| !error.is_absent());
-        let may_be_there = was_asked || matches!(before, Some(Entry::InKeyring));
+        let left_over = match &instead {
+            Some(error) if !error.is_absent() => keyring.remove(name, None).err(),
+            _ if matches!(before, Some(Entry::InKeyring)) => {
+                unlocked(&keyring, name, asks, || keyring.remove(name, asks)).err()
+            }
+            _ => None,
+        };
         Ok(Kept {
             place: Place::File,
             is_replaced: before.is_some(),
             instead,
-            left_over: may_be_there.then(|| keyring.remove(name).err()).flatten(),
+            left_over,
             unreadable: None,
         })
     }
@@ -104,7 +106,8 @@ impl SecretsPlace {
         let mut left_over = None;
         let mut was_kept = false;
         if is_marked || self.store != Store::File {
-            match unlocked(&Keyring::new(), name, asks, |keyring| keyring.remove(name)) {
+            let keyring = Keyring::new();
+            match unlocked(&keyring, name, asks, || keyring.remove(name, asks)) {
                 Ok(was_there) => was_kept = was_there,
                 Err(source) if is_needed(self.store, is_marked) => {
                     return Err(ConfigError::KeyringUnusable { source });
@@ -191,14 +194,16 @@ fn unlocked<T>(
     keyring: &Keyring,
     name: &str,
     asks: Asks,
-    work: impl Fn(&Keyring) -> Result<T, KeyringError>,
+    work: impl Fn() -> Result<T, KeyringError>,
 ) -> Result<T, KeyringError> {
-    match (work(keyring), asks) {
-        (Err(KeyringError::Locked), Some(waiting)) => {
-            waiting();
-            keyring.unlock(name)?;
-            work(keyring)
+    let Some(asks) = asks else { return work() };
+    // One that hangs is given up before a person's answer is waited for.
+    keyring.is_locked()?;
+    match work() {
+        Err(KeyringError::Locked) => {
+            keyring.unlock(name, asks)?;
+            work()
         }
-        (done, _) => done,
+        done => done,
     }
 }
