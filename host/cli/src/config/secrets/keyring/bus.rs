@@ -38,6 +38,7 @@ impl Bus {
         let path = path()?;
         let stream = UnixStream::connect(&path).await;
         let stream = stream.map_err(|error| KeyringError::NoBus(error.to_string()))?;
+        is_ours(stream.peer_cred()?.uid())?;
         Self::over(stream).await
     }
 
@@ -67,6 +68,17 @@ impl Bus {
         }
         error
     }
+}
+
+/// Whether a bus of this user's answers there, and nobody who has put a socket in its place.
+fn is_ours(user: u32) -> Result<(), KeyringError> {
+    let own = rustix::process::geteuid().as_raw();
+    if user == own {
+        return Ok(());
+    }
+    Err(KeyringError::NoBus(format!(
+        "what listens there belongs to the user {user}, and this runs as {own}"
+    )))
 }
 
 /// Where the bus listens. Only sockets of this machine: what other addresses start or reach is no session's keyring.
@@ -318,6 +330,17 @@ mod tests {
             assert!(more < 32 << 20, "{more} bytes: {is_pipelined}");
             bus.abort();
         }
+    }
+
+    #[tokio::test]
+    async fn a_bus_of_another_user_is_none() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = one.peer_cred().unwrap();
+        assert!(is_ours(peer.uid()).is_ok());
+        let other = rustix::process::geteuid().as_raw() + 1;
+        let error = is_ours(other).unwrap_err();
+        assert!(error.is_absent(), "{error}");
+        assert!(error.to_string().contains("belongs to the user"), "{error}");
     }
 
     #[test]
