@@ -156,6 +156,28 @@ fn what_cannot_be_kept_is_refused_with_words() {
     }
 }
 
+/// A folder that somebody else wrote, or a mistake of one's own, keeps nobody from forgetting a key.
+#[test]
+fn a_wrong_configuration_does_not_keep_a_secret() {
+    let host = Host::new();
+    set(&host, "A_KEY", KEY);
+    for (path, text) in [
+        ("toolhold.toml", "["),
+        (".config/toolhold/config.toml", "[secrets]\nstore = 1\n"),
+    ] {
+        host.write_untrusted(path, text);
+        let listed = host.run(&["secrets", "list"]);
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        assert_eq!(listed.stdout, "A_KEY  (in the file)\n");
+        assert!(listed.stderr.contains("secrets.store"), "{listed:?}");
+        let refused = set(&host, "B_KEY", KEY);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+    }
+    let removed = host.run(&["secrets", "remove", "A_KEY"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert_eq!(host.run(&["secrets", "list"]).stdout, "");
+}
+
 #[test]
 fn a_secret_is_typed_unseen() {
     let host = Host::new();

@@ -167,9 +167,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
         Command::Cache(args) => cache::cache(&load(&flags)?.configuration, args).await,
-        Command::Secrets(command) => {
-            secrets::secrets(&config::secrets_place(file.as_deref(), &flags)?, command).await
-        }
+        Command::Secrets(command) => secrets::secrets(file.as_deref(), &flags, command).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
         Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
     }

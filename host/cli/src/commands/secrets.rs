@@ -3,7 +3,7 @@
 use crate::config::secrets::{
     self as store, Asks, KeyringError, Needs, Place, Question, SecretsPlace,
 };
-use crate::config::{ConfigError, Loaded, presets};
+use crate::config::{self, ConfigError, Flags, Loaded, presets};
 use crate::exit::Exit;
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, bail};
@@ -12,6 +12,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {
@@ -42,17 +43,25 @@ pub fn note(loaded: &Loaded, needs: Needs) {
     }
 }
 
-pub async fn secrets(place: &SecretsPlace, command: SecretsCommand) -> Result<Exit> {
+pub async fn secrets(file: Option<&Path>, flags: &Flags, command: SecretsCommand) -> Result<Exit> {
+    let at_least = || {
+        let (place, fault) = config::secrets_place_at_least(file, flags)?;
+        if let Some(fault) = fault {
+            let text = format!("secrets.store is not known, and is taken for \"auto\": {fault}");
+            output::note(&style::warn("note:"), &text);
+        }
+        Ok::<_, ConfigError>(place)
+    };
     match command {
-        SecretsCommand::Set { name } => set(place, &name).await,
+        SecretsCommand::Set { name } => set(&config::secrets_place(file, flags)?, &name).await,
         SecretsCommand::List { json } => {
-            let place = place.clone();
+            let place = at_least()?;
             match until_stopped(move || place.list()).await? {
                 Some((places, unasked)) => list(&places, unasked.as_ref(), json),
                 None => Ok(Exit::Interrupted),
             }
         }
-        SecretsCommand::Remove { name } => remove(place, variable(&name)?).await,
+        SecretsCommand::Remove { name } => remove(&at_least()?, variable(&name)?).await,
     }
 }
 

@@ -139,8 +139,31 @@ fn files_with_trust(
 /// # Errors
 /// A file cannot be read or parsed. There is no home folder.
 pub fn secrets_place(file: Option<&Path>, flags: &Flags) -> Result<SecretsPlace, ConfigError> {
+    secrets_place_of(chosen_store(file, flags)?)
+}
+
+/// As [`secrets_place`], for a command that puts no secret anywhere. What is wrong with the configuration keeps nobody
+/// from forgetting a secret: it is returned, and both places are looked through.
+///
+/// # Errors
+/// There is no home folder.
+pub fn secrets_place_at_least(
+    file: Option<&Path>,
+    flags: &Flags,
+) -> Result<(SecretsPlace, Option<ConfigError>), ConfigError> {
+    let (store, fault) = match chosen_store(file, flags) {
+        Ok(store) => (store, None),
+        Err(fault) => (Store::Auto, Some(fault)),
+    };
+    Ok((secrets_place_of(store)?, fault))
+}
+
+fn chosen_store(file: Option<&Path>, flags: &Flags) -> Result<Store, ConfigError> {
     let (files, _) = files_with_trust(file, flags)?;
-    let store = secrets_store(&layers::merge(&files, flags, variables())?)?;
+    secrets_store(&layers::merge(&files, flags, variables())?)
+}
+
+fn secrets_place_of(store: Store) -> Result<SecretsPlace, ConfigError> {
     let file = secrets::path().ok_or(ConfigError::NoHome {
         what: "secrets",
         variable: "HOME or XDG_CONFIG_HOME",
