@@ -468,7 +468,7 @@ fn what_is_no_secret_is_not_taken_for_one() {
     assert!(!user.file().contains(KEY), "{}", user.file());
     keyring.state().fails = false;
     let long = vec![b'x'; 70_000];
-    for secret in [&[0xff, 0xfe][..], &long] {
+    for secret in [&[0xff, 0xfe][..], b"", b" \n", &long] {
         let mut state = keyring.state();
         state
             .items

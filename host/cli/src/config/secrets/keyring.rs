@@ -54,7 +54,7 @@ pub enum KeyringError {
     TooLarge(usize),
     #[error("it has {0} secrets of this name")]
     Several(usize),
-    #[error("what it has is no text of at most {} KiB", MAX_SECRET_BYTES >> 10)]
+    #[error("what it has is empty, or no text of at most {} KiB", MAX_SECRET_BYTES >> 10)]
     NotText,
     #[error("it has no secret of this name any more")]
     Gone,
@@ -218,5 +218,9 @@ fn secret(bytes: Vec<u8>) -> Result<SecretString, KeyringError> {
         return Err(KeyringError::NotText);
     }
     let text = String::from_utf8(bytes).map_err(|_| KeyringError::NotText)?;
+    // No key: as a variable that is empty is none.
+    if text.trim().is_empty() {
+        return Err(KeyringError::NotText);
+    }
     Ok(text.into())
 }
