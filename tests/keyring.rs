@@ -258,7 +258,7 @@ fn what_a_locked_keyring_hides_is_not_taken_for_gone() {
 /// Has the probe remember something: whether it may.
 fn remembers(server: &Server) -> bool {
     let arguments = json!({"key": "a", "value": "1"});
-    let body = json!({"arguments": arguments});
+    let body = json!({"agent": "default", "arguments": arguments});
     let answered = server.post("/v1/tools/probe.remember", &body);
     answered.status == 200 && answered.json()["result"] == json!(["a"])
 }
