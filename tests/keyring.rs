@@ -236,7 +236,8 @@ fn what_a_locked_keyring_hides_is_not_taken_for_gone() {
     user.set("OPENAI_API_KEY", &[]);
     keyring.state().hides = true;
     keyring.state().is_locked = true;
-    for variables in [&[][..], &[KEYRING]] {
+    for store in ["auto", "keyring"] {
+        let variables = &[("TOOLHOLD_SECRETS__STORE", store)];
         let refused = user.ask(variables);
         assert!(refused.stderr.contains("it is locked"), "{refused:?}");
         let refused = user.run(&["secrets", "remove", "openai"], variables);

@@ -310,7 +310,7 @@ mod tests {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
             let bus = tokio::spawn(async move {
                 let mut heard = [0; 512];
-                let _ = theirs.read(&mut heard).await.unwrap();
+                assert!(theirs.read(&mut heard).await.unwrap() > 0);
                 let mut said = b"OK 0123456789abcdef0123456789abcdef\r\n".to_vec();
                 let message = beginning(b'l', 100 << 20);
                 if is_pipelined {
@@ -318,7 +318,7 @@ mod tests {
                 }
                 theirs.write_all(&said).await.unwrap();
                 if !is_pipelined {
-                    let _ = theirs.read(&mut heard).await.unwrap();
+                    assert!(theirs.read(&mut heard).await.unwrap() > 0);
                     theirs.write_all(&message).await.unwrap();
                 }
                 // Until the other end is closed.
