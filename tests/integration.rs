@@ -27,6 +27,7 @@ mod http_languages;
 mod http_modules;
 mod images;
 mod interpreters;
+mod knowledge;
 mod many_runs;
 mod markdown;
 mod mcp;

@@ -1,6 +1,7 @@
 //! Rows for the audit log.
 
 use crate::column::signed;
+use crate::knowledge::{Access, Collection};
 use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -132,6 +133,60 @@ impl Draft {
         Self::now("", "pruned", details)
     }
 
+    /// `owner` created a collection of documents.
+    pub(crate) fn collection_created(owner: &str, collection: &str) -> Self {
+        Self::now(
+            owner,
+            "collection_created",
+            json!({"collection": collection}),
+        )
+    }
+
+    /// `actor` deleted a collection with its documents.
+    pub(crate) fn collection_deleted(actor: &str, collection: &Collection) -> Self {
+        Self::now(actor, "collection_deleted", told(collection))
+    }
+
+    /// The owner of a collection changed what another key may do with it; absent: nothing any more.
+    pub(crate) fn collection_shared(
+        collection: &Collection,
+        grantee: &str,
+        access: Option<Access>,
+    ) -> Self {
+        let mut details = told(collection);
+        details["grantee"] = logged_owner(grantee).into();
+        details["access"] = access.map(Access::name).into();
+        Self::now(&collection.owner, "collection_shared", details)
+    }
+
+    /// `actor` added a document, in the place of the one of the same source, if there was one.
+    pub(crate) fn document_added(
+        actor: &str,
+        collection: &Collection,
+        document: Uuid,
+        source: &str,
+        digest: &str,
+    ) -> Self {
+        let mut details = told(collection);
+        details["document"] = document.to_string().into();
+        details["source"] = source.into();
+        details["digest"] = digest.into();
+        Self::now(actor, "document_added", details)
+    }
+
+    /// `actor` deleted a document.
+    pub(crate) fn document_deleted(
+        actor: &str,
+        collection: &Collection,
+        document: Uuid,
+        source: &str,
+    ) -> Self {
+        let mut details = told(collection);
+        details["document"] = document.to_string().into();
+        details["source"] = source.into();
+        Self::now(actor, "document_deleted", details)
+    }
+
     pub(crate) fn at_ms(&self) -> i64 {
         self.at_ms
     }
@@ -170,6 +225,11 @@ impl Draft {
         }
         serde_json::to_string(&entry)
     }
+}
+
+/// A collection as the log names it: names are unique among an owner's.
+fn told(collection: &Collection) -> Value {
+    json!({"collection": collection.name, "collection_owner": logged_owner(&collection.owner)})
 }
 
 /// A member of the entry.

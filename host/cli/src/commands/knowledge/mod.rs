@@ -1,0 +1,95 @@
+//! `toolhold knowledge`: documents in collections, and passages found in them.
+//!
+//! The user of this machine's terminal has collections of their own, beside those of the server's keys.
+
+mod add;
+mod list;
+mod remove;
+mod search;
+mod walk;
+
+use crate::exit::Exit;
+use crate::terminal::output;
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use toolhold_runtime::config::Configuration;
+use toolhold_storage::{Collection, Store};
+
+/// Owner of the collections of this machine's terminal.
+const OWNER: &str = "";
+/// The collection that commands use where none is named.
+const DEFAULT_COLLECTION: &str = "documents";
+
+#[derive(Debug, Subcommand)]
+pub enum KnowledgeCommand {
+    /// Add files, and the files in folders, to a collection.
+    ///
+    /// Documents are texts in UTF-8: plain text, Markdown, CSV, source code. A file that was added before is
+    /// replaced if it changed. Other formats are refused, each with its reason.
+    Add(add::AddArgs),
+    /// List the collections, or the documents of one.
+    List(list::ListArgs),
+    /// Find passages by their words.
+    Search(search::SearchArgs),
+    /// Delete documents, or a whole collection.
+    Remove(remove::RemoveArgs),
+}
+
+pub async fn knowledge(config: &Configuration, command: KnowledgeCommand) -> Result<Exit> {
+    match command {
+        KnowledgeCommand::Add(args) => add::add(config, args).await,
+        KnowledgeCommand::List(args) => list::list(config, &args).await,
+        KnowledgeCommand::Search(args) => search::search(config, args).await,
+        KnowledgeCommand::Remove(args) => remove::remove(config, args).await,
+    }
+}
+
+/// A label as `--label` takes it.
+#[derive(Debug, Clone)]
+struct DocumentLabel {
+    name: String,
+    value: String,
+}
+
+impl FromStr for DocumentLabel {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok(Self {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            }),
+            _ => Err("a label is NAME=VALUE, such as team=support"),
+        }
+    }
+}
+
+/// Of labels with one name the last one counts.
+fn by_name(labels: Vec<DocumentLabel>) -> BTreeMap<String, String> {
+    let labels = labels.into_iter().map(|label| (label.name, label.value));
+    labels.collect()
+}
+
+/// The user's collection of this name.
+async fn collection(store: &Store, name: &str) -> Result<Collection> {
+    match store.collection(OWNER, OWNER, name).await? {
+        Some((collection, _)) => Ok(collection),
+        None => bail!("there is no collection {name:?}; `toolhold knowledge list` shows them"),
+    }
+}
+
+/// The path as documents are named by it: absolute, and as it was typed otherwise.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}
+
+/// Said where passages are made or looked for.
+fn note_words_alone() {
+    output::remark(
+        "found by words alone: no embeddings are configured, and this version takes none",
+    );
+}

@@ -1,0 +1,21 @@
+//! Knowledge: collections of documents, cut into passages that are found by their words or by their vectors.
+//!
+//! What is found changes in one small transaction: a document's passages are staged in batches that nobody finds, so
+//! that SQLite's one writer is never held for long, and then [`Store::publish_document`] makes them visible. What was
+//! replaced or deleted is invisible at once and removed in batches later ([`Store::remove_gone_passages`]).
+//!
+//! A collection belongs to the owner of a key, who may share it. All functions take the reader's name and find
+//! nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
+
+mod access;
+mod collections;
+mod documents;
+mod removal;
+mod search;
+mod staging;
+
+pub use access::{Access, SharedWith};
+pub use collections::{Collection, Vectors};
+pub use documents::{Document, NewDocument};
+pub use search::{FoundPassage, Passage, VectorRow};
+pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};
