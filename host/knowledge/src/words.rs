@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 const MAX_WORD_BYTES: usize = 64;
 
 /// Words that are looked for at most: the first of a question.
-pub const MAX_QUERY_WORDS: usize = 64;
+pub const MAX_QUERY_WORDS: usize = 256;
 
 /// Accents and other marks on letters of Latin, Greek and Cyrillic. Marks of other scripts are vowels.
 const ACCENTS: std::ops::RangeInclusive<char> = '\u{300}'..='\u{36f}';

@@ -11,8 +11,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Passages of one transaction.
-const BATCH_ROWS: i64 = 200;
-/// Wait between two transactions, in which other writers can write.
+const BATCH_ROWS: u64 = 200;
+/// Wait after so many passages, in which other writers can write.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Documents that are looked at in one round.
 const ROUND: i64 = 100;
@@ -21,12 +21,18 @@ impl Store {
     /// Removes the passages of documents that were replaced or deleted, and of those that were staged before
     /// `staged_before_ms` by a process that lives no more. Returns the number of passages that were removed.
     pub async fn remove_gone_passages(&self, staged_before_ms: u64) -> Result<u64, StoreError> {
-        let mut removed = 0;
+        let (mut removed, mut since_wait) = (0, 0);
         self.give_up_staged(staged_before_ms).await?;
         loop {
             let documents = self.gone_documents().await?;
             for document in &documents {
-                removed += self.remove_document(document).await?;
+                let passages = self.remove_document(document).await?;
+                removed += passages;
+                since_wait += passages;
+                if since_wait >= BATCH_ROWS {
+                    since_wait = 0;
+                    tokio::time::sleep(BATCH_DELAY).await;
+                }
             }
             if documents.len() < usize::try_from(ROUND).unwrap_or_default() {
                 break;
@@ -136,12 +142,12 @@ impl Store {
                  (SELECT id FROM passages WHERE document = $1 ORDER BY number LIMIT $2)",
             )
             .bind(document.to_string())
-            .bind(BATCH_ROWS)
+            .bind(signed(BATCH_ROWS))
             .execute(&mut *connection)
             .in_time(&self.database)
             .await?;
             removed += gone.rows_affected();
-            if gone.rows_affected() == 0 {
+            if gone.rows_affected() < BATCH_ROWS {
                 break;
             }
             tokio::time::sleep(BATCH_DELAY).await;

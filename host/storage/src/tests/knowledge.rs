@@ -390,6 +390,43 @@ async fn a_document_that_a_dead_process_staged_is_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_left_staged_is_removed_later() {
+    // More than are looked at in one round.
+    const LEFT: u64 = 101;
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let tales = collection(&store, "k", "tales").await;
+        let labels = BTreeMap::new();
+        let held = stage(&store, &tales, &new("held", "d", &labels)).await;
+        for number in 0..LEFT {
+            let source = number.to_string();
+            let mut staged = stage(&store, &tales, &new(&source, "d", &labels)).await;
+            store
+                .stage_passages(&mut staged, &[passage("one")])
+                .await
+                .unwrap();
+            store.release_document(&staged).await.unwrap();
+        }
+        add(&store, &tales, "whole", "d", &["one"]).await;
+        assert_eq!(store.remove_gone_passages(0).await.unwrap(), 0);
+        assert_eq!(store.remove_gone_passages(u64::MAX).await.unwrap(), LEFT);
+        assert_eq!(found(&store, &[&tales], &["one"]).await.len(), 1);
+        store
+            .publish_document("k", &tales, &held, ROOM)
+            .await
+            .unwrap();
+        // A long document goes in several transactions.
+        let long: Vec<String> = (0..450).map(|number| format!("long{number}")).collect();
+        let long: Vec<&str> = long.iter().map(String::as_str).collect();
+        let document = add(&store, &tales, "long", "d", &long).await;
+        assert!(store.delete_document("k", &tales, document).await.unwrap());
+        assert_eq!(store.remove_gone_passages(0).await.unwrap(), 450);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn words_are_no_syntax() {
     for database in databases().await {
         let store = Store::open(&database.location, OUTAGE_TIMEOUT)

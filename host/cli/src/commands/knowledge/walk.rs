@@ -348,21 +348,11 @@ mod tests {
         for number in 0..12 {
             fs::write(at(&format!("many/{number}")), "x").unwrap();
         }
-        let found = walked(folder.path(), BOUNDS);
-        assert_eq!(
-            found,
-            [
-                "1/2/3: it is deeper than 3 folders".to_owned(),
-                "many/0: x".to_owned(),
-            ]
-            .into_iter()
-            .chain(
-                (1..12)
-                    .map(|n| format!("many/{n}: x"))
-                    .collect::<std::collections::BTreeSet<_>>()
-            )
-            .collect::<Vec<_>>()
-        );
+        let mut expected = vec!["1/2/3: it is deeper than 3 folders".to_owned()];
+        expected.extend((0..12).map(|number| format!("many/{number}: x")));
+        // By their bytes: 10 comes before 2.
+        expected.sort_by_key(|line| line.replace(": x", ""));
+        assert_eq!(walked(folder.path(), BOUNDS), expected);
         let few = Bounds {
             names: 11,
             ..BOUNDS
