@@ -8,7 +8,9 @@ use crate::vectors::{WrongDimensions, encode};
 use crate::words;
 use std::collections::BTreeMap;
 use toolhold_json::hex::sha256;
-use toolhold_storage::{Begun, Collection, Document, NewDocument, NewPassage, StagedDocument};
+use toolhold_storage::{
+    Begun, Collection, CollectionDocument, NewDocument, NewPassage, StagedDocument,
+};
 
 /// Passages of one transaction, and of one request for vectors.
 const BATCH: usize = 32;
@@ -39,7 +41,7 @@ pub enum Added {
     /// It is visible.
     New { passages: u64 },
     /// It was visible already, made of the same bytes in the same way.
-    Unchanged(Document),
+    Unchanged(CollectionDocument),
 }
 
 impl TextDocument {

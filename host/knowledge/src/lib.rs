@@ -27,7 +27,7 @@ pub use embed::{EmbedError, Embedder, Embedding};
 pub use error::{AddError, SearchError};
 pub use knowledge::{Knowledge, Settings};
 pub use read::NoText;
-pub use search::{By, Found, FoundPassage, Question, WithoutVectors};
+pub use search::{By, Found, FoundPassage, SearchQuery, WithoutVectors};
 pub use split::{PassageSize, Structure};
 pub use vectors::WrongDimensions;
 pub use words::Language;

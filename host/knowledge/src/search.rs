@@ -7,7 +7,7 @@ use crate::rank::fuse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
-use toolhold_storage::{Collection, Document, Passage};
+use toolhold_storage::{Collection, CollectionDocument, Passage};
 use uuid::Uuid;
 
 /// Passages of one list before the lists are fused, for each that is asked for; what labels and diversity leave out
@@ -33,7 +33,7 @@ pub enum By {
 
 /// What is looked for.
 #[derive(Debug, Clone, Default)]
-pub struct Question {
+pub struct SearchQuery {
     /// One question, or several ways to put it.
     pub texts: Vec<String>,
     pub by: By,
@@ -47,7 +47,7 @@ pub struct Question {
     pub most_of_document: Option<usize>,
 }
 
-impl Question {
+impl SearchQuery {
     /// Whether it is within its bounds.
     fn check(&self) -> Result<(), SearchError> {
         let bytes = self.texts.iter().map(String::len).sum();
@@ -75,7 +75,7 @@ pub struct Found {
 #[derive(Debug, Clone)]
 pub struct FoundPassage {
     pub passage: Passage,
-    pub document: Arc<Document>,
+    pub document: Arc<CollectionDocument>,
 }
 
 /// Why passages were found by their words alone.
@@ -96,7 +96,7 @@ impl Knowledge {
     pub async fn search(
         &self,
         collections: &[Collection],
-        question: &Question,
+        question: &SearchQuery,
     ) -> Result<Found, SearchError> {
         question.check()?;
         let time = self.settings.search_time;
@@ -111,7 +111,7 @@ impl Knowledge {
     async fn search_at_once(
         &self,
         collections: &[Collection],
-        question: &Question,
+        question: &SearchQuery,
     ) -> Result<Found, SearchError> {
         let ids: Vec<Uuid> = collections.iter().map(|collection| collection.id).collect();
         let length = (question.most * LIST_FACTOR).clamp(MIN_LIST, MAX_LIST);
@@ -141,7 +141,7 @@ impl Knowledge {
     async fn by_vectors(
         &self,
         collections: &[Collection],
-        question: &Question,
+        question: &SearchQuery,
         length: usize,
     ) -> Result<Result<Vec<Vec<i64>>, WithoutVectors>, SearchError> {
         let with_vectors = collections
@@ -197,14 +197,14 @@ impl Knowledge {
         &self,
         collections: &[Uuid],
         ranked: Vec<i64>,
-        question: &Question,
+        question: &SearchQuery,
     ) -> Result<Vec<FoundPassage>, SearchError> {
         let mut chosen: Vec<FoundPassage> = Vec::new();
         let (mut texts, mut of_document) = (HashSet::new(), HashMap::<Uuid, usize>::new());
         let mut room = question.most_characters.unwrap_or(usize::MAX);
         for page in ranked.chunks(question.most.clamp(10, MAX_LIST)) {
             let (passages, documents) = self.store.passages(collections, page).await?;
-            let documents: BTreeMap<Uuid, Arc<Document>> = documents
+            let documents: BTreeMap<Uuid, Arc<CollectionDocument>> = documents
                 .into_iter()
                 .map(|(id, document)| (id, Arc::new(document)))
                 .collect();

@@ -65,7 +65,7 @@ pub fn passages(
         Structure::Plain => Splitter::Plain(TextSplitter::new(config)),
         Structure::Markdown => Splitter::Markdown(MarkdownSplitter::new(config)),
     };
-    let mut outline = Outline::default();
+    let mut outline = HeadingPath::default();
     let windows = windows(text, size.characters.saturating_mul(WINDOW_PASSAGES));
     Ok(windows.flat_map(move |(start, window)| {
         let (pieces, headings) = splitter.cut(window);
@@ -140,16 +140,16 @@ struct Heading {
 
 /// The headings that a place stands under.
 #[derive(Default)]
-struct Outline(Vec<Heading>);
+struct HeadingPath(Vec<Heading>);
 
-impl Outline {
+impl HeadingPath {
     fn enter(&mut self, heading: Heading) {
         self.0.retain(|above| above.level < heading.level);
         self.0.push(heading);
     }
 }
 
-impl std::fmt::Display for Outline {
+impl std::fmt::Display for HeadingPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (number, heading) in self.0.iter().enumerate() {
             let line = if number == 0 { "" } else { "\n" };

@@ -20,14 +20,14 @@ const PAGE: u32 = 1_000;
 #[derive(Debug)]
 pub struct VectorTables {
     most_bytes: usize,
-    tables: Mutex<HashMap<Uuid, Kept>>,
+    tables: Mutex<HashMap<Uuid, KeptTable>>,
     /// One collection is read by one search at a time; the others of it wait.
     reading: Mutex<HashMap<Uuid, Arc<AsyncMutex<()>>>>,
     clock: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct KeptTable {
     version: u64,
     table: Arc<VectorTable>,
     /// When it was used last, in searches.
@@ -101,7 +101,7 @@ impl VectorTables {
         let used = self.clock.fetch_add(1, Ordering::Relaxed);
         tables.insert(
             collection,
-            Kept {
+            KeptTable {
                 version,
                 table,
                 used,

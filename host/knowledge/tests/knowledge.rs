@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toolhold_knowledge::{
-    AddError, Added, By, EmbedError, Embedder, Embedding, Knowledge, Question, Settings, Structure,
-    TextDocument, WithoutVectors, digest,
+    AddError, Added, By, EmbedError, Embedder, Embedding, Knowledge, SearchQuery, Settings,
+    Structure, TextDocument, WithoutVectors, digest,
 };
 use toolhold_storage::{Collection, Location, Store, Vectors};
 
@@ -119,7 +119,7 @@ async fn add(knowledge: &Knowledge, to: &Collection, source: &str, text: &str) -
     added.unwrap()
 }
 
-async fn found(knowledge: &Knowledge, within: &Collection, question: &Question) -> Vec<String> {
+async fn found(knowledge: &Knowledge, within: &Collection, question: &SearchQuery) -> Vec<String> {
     let found = knowledge
         .search(std::slice::from_ref(within), question)
         .await
@@ -128,12 +128,12 @@ async fn found(knowledge: &Knowledge, within: &Collection, question: &Question) 
     sources.collect()
 }
 
-fn ask(text: &str, by: By) -> Question {
-    Question {
+fn ask(text: &str, by: By) -> SearchQuery {
+    SearchQuery {
         texts: vec![text.into()],
         by,
         most: 5,
-        ..Question::default()
+        ..SearchQuery::default()
     }
 }
 
@@ -216,29 +216,29 @@ async fn a_question_is_put_in_several_ways_and_answered_within_its_bounds() {
         "Alpha stands in note number 0, and so does beta0.",
     )
     .await;
-    let all = Question {
+    let all = SearchQuery {
         most: 20,
         ..ask("alpha", By::Both)
     };
     assert_eq!(found(&knowledge, &notes, &all).await.len(), 6);
-    let two = Question {
+    let two = SearchQuery {
         most: 2,
         ..all.clone()
     };
     assert_eq!(found(&knowledge, &notes, &two).await.len(), 2);
-    let odd = Question {
+    let odd = SearchQuery {
         labels: BTreeMap::from([("parity".into(), "1".into())]),
         ..all.clone()
     };
     let mut odd = found(&knowledge, &notes, &odd).await;
     odd.sort();
     assert_eq!(odd, ["note 1", "note 3", "note 5"]);
-    let short = Question {
+    let short = SearchQuery {
         most_characters: Some(120),
         ..all.clone()
     };
     assert_eq!(found(&knowledge, &notes, &short).await.len(), 2);
-    let several = Question {
+    let several = SearchQuery {
         texts: vec!["beta4".into(), "beta5".into()],
         ..all.clone()
     };
@@ -255,7 +255,7 @@ async fn a_question_is_put_in_several_ways_and_answered_within_its_bounds() {
         .collect();
     add(&knowledge, &long, "book", &paragraphs.join("\n\n")).await;
     add(&knowledge, &long, "leaf", "Gamma once.").await;
-    let spread = Question {
+    let spread = SearchQuery {
         most: 10,
         most_of_document: Some(3),
         ..ask("gamma", By::Words)

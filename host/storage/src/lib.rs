@@ -73,7 +73,7 @@ pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
 pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
-    Access, Begun, Collection, Document, FoundPassage, NewDocument, NewPassage, Passage,
+    Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage, Passage,
     PublishError, Quota, SharedWith, StagedDocument, StagingError, VectorRow, Vectors,
 };
 pub use label::{Label, Origin};

@@ -194,7 +194,7 @@ readers! {
         drop(text::visible(text, 4_000));
         drop(text::json(text));
     };
-    documents: "documents of collections", 64 KiB, 64, 0 ms, [shapes::TEXTS, DOCUMENTS], |text| {
+    documents: "documents of collections", 64 KiB, 64, 1_000 ms, [shapes::TEXTS, DOCUMENTS], |text| {
         std::hint::black_box(found_by(text));
     };
     mcp_messages: "messages of MCP", 256 KiB, VALUE, 0 ms, [shapes::MESSAGES, shapes::JSON], |text| {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use toolhold_knowledge::{By, Knowledge, Question, Settings, Structure, TextDocument, digest};
+use toolhold_knowledge::{By, Knowledge, SearchQuery, Settings, Structure, TextDocument, digest};
 use toolhold_storage::{Location, Store};
 
 /// Documents of a ranking that count.
@@ -133,12 +133,12 @@ pub async fn full_text(set: &Set) -> Result<Arm> {
     let added = started.elapsed();
     let (mut rankings, mut times) = (Vec::new(), Vec::new());
     for question in &set.questions {
-        let question = Question {
+        let question = SearchQuery {
             texts: vec![question.text.clone()],
             by: By::Words,
             most: RANKED,
             most_of_document: Some(1),
-            ..Question::default()
+            ..SearchQuery::default()
         };
         let started = Instant::now();
         let found = knowledge

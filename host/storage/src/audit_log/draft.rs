@@ -1,7 +1,6 @@
 //! Rows for the audit log.
 
 use crate::column::signed;
-use crate::knowledge::{Access, Collection};
 use crate::time::now_ms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -143,26 +142,26 @@ impl Draft {
     }
 
     /// `actor` deleted a collection with its documents.
-    pub(crate) fn collection_deleted(actor: &str, collection: &Collection) -> Self {
+    pub(crate) fn collection_deleted(actor: &str, collection: CollectionName<'_>) -> Self {
         Self::now(actor, "collection_deleted", told(collection))
     }
 
     /// The owner of a collection changed what another key may do with it; absent: nothing any more.
     pub(crate) fn collection_shared(
-        collection: &Collection,
+        collection: CollectionName<'_>,
         grantee: &str,
-        access: Option<Access>,
+        access: Option<&'static str>,
     ) -> Self {
         let mut details = told(collection);
         details["grantee"] = logged_owner(grantee).into();
-        details["access"] = access.map(Access::name).into();
-        Self::now(&collection.owner, "collection_shared", details)
+        details["access"] = access.into();
+        Self::now(collection.owner, "collection_shared", details)
     }
 
     /// `actor` added a document, in the place of the one of the same source, if there was one.
     pub(crate) fn document_added(
         actor: &str,
-        collection: &Collection,
+        collection: CollectionName<'_>,
         document: Uuid,
         source: &str,
         digest: &str,
@@ -177,7 +176,7 @@ impl Draft {
     /// `actor` deleted a document.
     pub(crate) fn document_deleted(
         actor: &str,
-        collection: &Collection,
+        collection: CollectionName<'_>,
         document: Uuid,
         source: &str,
     ) -> Self {
@@ -228,8 +227,14 @@ impl Draft {
 }
 
 /// A collection as the log names it: names are unique among an owner's.
-fn told(collection: &Collection) -> Value {
-    json!({"collection": collection.name, "collection_owner": logged_owner(&collection.owner)})
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CollectionName<'a> {
+    pub owner: &'a str,
+    pub name: &'a str,
+}
+
+fn told(collection: CollectionName<'_>) -> Value {
+    json!({"collection": collection.name, "collection_owner": logged_owner(collection.owner)})
 }
 
 /// A member of the entry.

@@ -131,7 +131,11 @@ impl Store {
                 .execute(&mut *transaction)
                 .await?;
             }
-            let draft = Draft::collection_shared(collection, grantee, access);
+            let draft = Draft::collection_shared(
+                collection.logged_name(),
+                grantee,
+                access.map(Access::name),
+            );
             audit_log::append(&mut transaction, &[&draft]).await?;
             transaction.commit().await?;
             Ok(())

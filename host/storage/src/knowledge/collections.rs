@@ -1,6 +1,6 @@
 //! Collections: what is searched together, shared together and has vectors of one kind.
 
-use crate::audit_log::{self, Draft};
+use crate::audit_log::{self, CollectionName, Draft};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -38,6 +38,15 @@ pub struct Vectors {
     pub model: String,
     /// Numbers of a vector.
     pub dimensions: u32,
+}
+
+impl Collection {
+    pub(super) fn logged_name(&self) -> CollectionName<'_> {
+        CollectionName {
+            owner: &self.owner,
+            name: &self.name,
+        }
+    }
 }
 
 pub(super) const COLUMNS: &str = "id, owner, name, embedding, dimensions, version, documents, passages, words, bytes, \
@@ -109,7 +118,7 @@ impl Store {
             .await?;
             let is_gone = gone.rows_affected() > 0;
             if is_gone {
-                let draft = Draft::collection_deleted(actor, collection);
+                let draft = Draft::collection_deleted(actor, collection.logged_name());
                 audit_log::append(&mut transaction, &[&draft]).await?;
             }
             transaction.commit().await?;

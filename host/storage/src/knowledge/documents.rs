@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 /// A document that is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct CollectionDocument {
     /// A UUIDv7.
     pub id: Uuid,
     pub collection: Uuid,
@@ -55,7 +55,7 @@ impl Store {
         &self,
         collection: &Collection,
         document: Uuid,
-    ) -> Result<Option<Document>, StoreError> {
+    ) -> Result<Option<CollectionDocument>, StoreError> {
         self.document_where(collection, "id = $2", &document.to_string())
             .await
     }
@@ -65,7 +65,7 @@ impl Store {
         &self,
         collection: &Collection,
         source: &str,
-    ) -> Result<Option<Document>, StoreError> {
+    ) -> Result<Option<CollectionDocument>, StoreError> {
         self.document_where(collection, "source = $2", source).await
     }
 
@@ -74,7 +74,7 @@ impl Store {
         collection: &Collection,
         condition: &'static str,
         value: &str,
-    ) -> Result<Option<Document>, StoreError> {
+    ) -> Result<Option<CollectionDocument>, StoreError> {
         let row = sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM documents WHERE collection = $1 AND state = 'visible' AND {condition}"
         )))
@@ -92,7 +92,7 @@ impl Store {
         collection: &Collection,
         before: Option<Uuid>,
         most: u32,
-    ) -> Result<Vec<Document>, StoreError> {
+    ) -> Result<Vec<CollectionDocument>, StoreError> {
         let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM documents WHERE collection = $1 AND state = 'visible' AND id < $2 \
              ORDER BY id DESC LIMIT $3"
@@ -121,7 +121,8 @@ impl Store {
             count_version(&mut transaction, collection.id).await?;
             let source = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
             if let Some(source) = &source {
-                let draft = Draft::document_deleted(actor, collection, document, source);
+                let draft =
+                    Draft::document_deleted(actor, collection.logged_name(), document, source);
                 audit_log::append(&mut transaction, &[&draft]).await?;
                 transaction.commit().await?;
             }
@@ -177,8 +178,8 @@ pub(super) async fn hide(
     Ok(Some(hidden.try_get("source")?))
 }
 
-pub(super) fn document(row: &AnyRow) -> Result<Document, sqlx::Error> {
-    Ok(Document {
+pub(super) fn document(row: &AnyRow) -> Result<CollectionDocument, sqlx::Error> {
+    Ok(CollectionDocument {
         id: id(row, "id")?,
         collection: id(row, "collection")?,
         source: row.try_get("source")?,

@@ -16,6 +16,6 @@ mod staging;
 
 pub use access::{Access, SharedWith};
 pub use collections::{Collection, Vectors};
-pub use documents::{Document, NewDocument};
+pub use documents::{CollectionDocument, NewDocument};
 pub use search::{FoundPassage, Passage, VectorRow};
 pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};

@@ -1,6 +1,6 @@
 //! Finds passages by their words, and reads passages and vectors.
 
-use super::documents::{self, Document};
+use super::documents::{self, CollectionDocument};
 use crate::column::{id, signed, unsigned};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -201,7 +201,7 @@ impl Store {
         &self,
         collections: &[Uuid],
         ids: &[i64],
-    ) -> Result<(Vec<Passage>, BTreeMap<Uuid, Document>), StoreError> {
+    ) -> Result<(Vec<Passage>, BTreeMap<Uuid, CollectionDocument>), StoreError> {
         let mut found = HashMap::new();
         let mut of = BTreeMap::new();
         for ids in ids.chunks(IDS) {
@@ -233,7 +233,7 @@ impl Store {
     /// Passages of a visible document from the number `first` on.
     pub async fn passages_of(
         &self,
-        document: &Document,
+        document: &CollectionDocument,
         first: u64,
         most: u32,
     ) -> Result<Vec<Passage>, StoreError> {

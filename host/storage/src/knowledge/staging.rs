@@ -1,6 +1,6 @@
 //! Staging: a document's passages are written in batches before the document is visible.
 
-use super::documents::{Document, NewDocument, count_version, hide};
+use super::documents::{CollectionDocument, NewDocument, count_version, hide};
 use super::{Collection, documents};
 use crate::audit_log::{self, Draft};
 use crate::column::{id, signed, unsigned};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
     /// The same bytes are visible under this source, by the same recipe: there is nothing to do.
-    Unchanged(Document),
+    Unchanged(CollectionDocument),
     /// Passages are to be staged, from the number [`StagedDocument::passages`] on.
     Staged(StagedDocument),
 }
@@ -294,7 +294,8 @@ impl Store {
                 }
             }
             let digest: String = row.try_get("digest")?;
-            let draft = Draft::document_added(actor, collection, staged.id, &source, &digest);
+            let draft =
+                Draft::document_added(actor, collection.logged_name(), staged.id, &source, &digest);
             audit_log::append(&mut transaction, &[&draft]).await?;
             Ok(transaction.commit().await?)
         };

@@ -59,7 +59,7 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
         labels: super::by_name(args.labels),
         collection: None,
         is_json: args.json,
-        counts: Counts::default(),
+        counts: AddCounts::default(),
         left_out: Vec::new(),
         spinner: None,
     };
@@ -87,7 +87,7 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
 
 /// What became of the files so far.
 #[derive(Debug, Default)]
-struct Counts {
+struct AddCounts {
     added: u64,
     passages: u64,
     unchanged: u64,
@@ -105,7 +105,7 @@ struct Work {
     /// Opened, or created, for the first document.
     collection: Option<Collection>,
     is_json: bool,
-    counts: Counts,
+    counts: AddCounts,
     /// What is told of files that were not added.
     left_out: Vec<String>,
     spinner: Option<Spinner>,

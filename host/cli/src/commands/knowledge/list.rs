@@ -9,7 +9,7 @@ use serde_json::json;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::now_ms;
-use toolhold_storage::{Collection, Document, Store};
+use toolhold_storage::{Collection, CollectionDocument, Store};
 
 /// What is listed, and how.
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
 pub async fn each_document(
     store: &Store,
     collection: &Collection,
-    mut show: impl FnMut(&Document) -> Result<()>,
+    mut show: impl FnMut(&CollectionDocument) -> Result<()>,
 ) -> Result<()> {
     let mut before = None;
     loop {
@@ -78,7 +78,7 @@ pub async fn each_document(
     }
 }
 
-fn show(document: &Document, is_json: bool) -> Result<()> {
+fn show(document: &CollectionDocument, is_json: bool) -> Result<()> {
     if is_json {
         return output::json_line(&json!({
             "id": document.id, "source": document.source, "title": document.title,

@@ -11,7 +11,7 @@ use std::path::Path;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::now_ms;
-use toolhold_storage::{Collection, Document, Store};
+use toolhold_storage::{Collection, CollectionDocument, Store};
 use uuid::Uuid;
 
 /// What is deleted.
@@ -82,7 +82,7 @@ async fn named(store: &Store, collection: &Collection, names: &[String]) -> Resu
         wanted.push((name, id, super::absolute(Path::new(name))?, false));
     }
     let mut found = Vec::new();
-    each_document(store, collection, |document: &Document| {
+    each_document(store, collection, |document: &CollectionDocument| {
         for (_, id, path, is_found) in &mut wanted {
             if *id == Some(document.id) || Path::new(&document.source).starts_with(&*path) {
                 found.push(document.id);

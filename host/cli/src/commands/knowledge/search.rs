@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
-use toolhold_knowledge::{By, FoundPassage, Knowledge, Question, Settings};
+use toolhold_knowledge::{By, FoundPassage, Knowledge, SearchQuery, Settings};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_storage::{Collection, Store};
@@ -38,12 +38,12 @@ pub async fn search(config: &Configuration, args: SearchArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let collections = collections(&store, &args.collections).await?;
     let knowledge = Knowledge::new(store, Settings::default(), None);
-    let question = Question {
+    let question = SearchQuery {
         texts: vec![args.text],
         by: By::Words,
         labels: super::by_name(args.labels),
         most: usize::try_from(args.most)?,
-        ..Question::default()
+        ..SearchQuery::default()
     };
     let found = knowledge.search(&collections, &question).await?;
     if args.json {

@@ -73,7 +73,7 @@ pub enum Unread {
 pub fn start(paths: Vec<PathBuf>, bounds: Bounds) -> mpsc::Receiver<WalkedFile> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
     tokio::task::spawn_blocking(move || {
-        let mut walk = Walk {
+        let mut walk = FileWalk {
             bounds,
             files: 0,
             send: |file| sender.blocking_send(file).is_ok(),
@@ -87,7 +87,7 @@ pub fn start(paths: Vec<PathBuf>, bounds: Bounds) -> mpsc::Receiver<WalkedFile> 
     receiver
 }
 
-struct Walk<F> {
+struct FileWalk<F> {
     bounds: Bounds,
     /// Files that were sent.
     files: usize,
@@ -103,14 +103,14 @@ struct OpenFolder {
 }
 
 /// What a name of a folder is.
-enum Entry {
+enum FolderEntry {
     Folder(File),
     File(File),
     /// A link, a device and the like.
     Other,
 }
 
-impl<F: FnMut(WalkedFile) -> bool> Walk<F> {
+impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
     /// A path that was named. Returns whether the walk goes on.
     fn path(&mut self, path: PathBuf) -> bool {
         let flags = OFlags::DIRECTORY | OFlags::NONBLOCK;
@@ -144,15 +144,15 @@ impl<F: FnMut(WalkedFile) -> bool> Walk<F> {
             };
             let path = folder.path.join(&name);
             let goes_on = match entry(&folder.file, &name) {
-                Ok(Entry::Folder(file)) => match self.enter(&mut open, file, path) {
+                Ok(FolderEntry::Folder(file)) => match self.enter(&mut open, file, path) {
                     Ok(()) => true,
                     Err((path, why)) => self.send(path, false, Err(why)),
                 },
-                Ok(Entry::File(file)) => {
+                Ok(FolderEntry::File(file)) => {
                     let content = self.content(&path, file);
                     self.send(path, false, content)
                 }
-                Ok(Entry::Other) => true,
+                Ok(FolderEntry::Other) => true,
                 Err(error) => self.send(path, false, Err(error.into())),
             };
             if !goes_on {
@@ -234,22 +234,22 @@ fn names(folder: &File, most: usize) -> io::Result<Option<Vec<OsString>>> {
     Ok(Some(names))
 }
 
-fn entry(folder: &File, name: &OsStr) -> io::Result<Entry> {
+fn entry(folder: &File, name: &OsStr) -> io::Result<FolderEntry> {
     let name = CString::new(name.as_bytes())?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match openat(folder, &name, flags, Mode::empty()) {
         Ok(opened) => File::from(opened),
         // A link, or a socket: by the time it is opened, the name may be another thing's.
-        Err(Errno::LOOP | Errno::NXIO) => return Ok(Entry::Other),
+        Err(Errno::LOOP | Errno::NXIO) => return Ok(FolderEntry::Other),
         Err(error) => return Err(error.into()),
     };
     let kind = opened.metadata()?.file_type();
     Ok(if kind.is_dir() {
-        Entry::Folder(opened)
+        FolderEntry::Folder(opened)
     } else if kind.is_file() {
-        Entry::File(opened)
+        FolderEntry::File(opened)
     } else {
-        Entry::Other
+        FolderEntry::Other
     })
 }
 
@@ -269,7 +269,7 @@ mod tests {
     /// What a walk finds, each as its path below the folder and its content or why it has none.
     fn walked(folder: &Path, bounds: Bounds) -> Vec<String> {
         let mut found = Vec::new();
-        let mut walk = Walk {
+        let mut walk = FileWalk {
             bounds,
             files: 0,
             send: |file: WalkedFile| {
@@ -335,7 +335,7 @@ mod tests {
         let folder = File::open(folder.path()).unwrap();
         for name in ["folder", "fifo"] {
             let opened = entry(&folder, OsStr::new(name)).unwrap();
-            assert!(matches!(opened, Entry::Other), "{name}");
+            assert!(matches!(opened, FolderEntry::Other), "{name}");
         }
     }
 
