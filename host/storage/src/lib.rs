@@ -74,7 +74,8 @@ pub use journal::RunJournal;
 pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
     Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage, Passage,
-    PublishError, Quota, SharedWith, StagedDocument, StagingError, VectorRow, Vectors,
+    PublishError, QuestionWord, Quota, Removal, SharedWith, StagedDocument, StagingError,
+    VectorRow, Vectors, WordQuestion,
 };
 pub use label::{Label, Origin};
 pub use orphans::Orphan;

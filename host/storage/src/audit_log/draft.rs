@@ -166,11 +166,23 @@ impl Draft {
         source: &str,
         digest: &str,
     ) -> Self {
-        let mut details = told(collection);
-        details["document"] = document.to_string().into();
-        details["source"] = source.into();
+        let mut details = of_document(collection, document, source);
         details["digest"] = digest.into();
         Self::now(actor, "document_added", details)
+    }
+
+    /// `actor` gave a document other labels.
+    pub(crate) fn document_labelled(
+        actor: &str,
+        collection: CollectionName<'_>,
+        document: Uuid,
+        source: &str,
+    ) -> Self {
+        Self::now(
+            actor,
+            "document_labelled",
+            of_document(collection, document, source),
+        )
     }
 
     /// `actor` deleted a document.
@@ -180,10 +192,11 @@ impl Draft {
         document: Uuid,
         source: &str,
     ) -> Self {
-        let mut details = told(collection);
-        details["document"] = document.to_string().into();
-        details["source"] = source.into();
-        Self::now(actor, "document_deleted", details)
+        Self::now(
+            actor,
+            "document_deleted",
+            of_document(collection, document, source),
+        )
     }
 
     pub(crate) fn at_ms(&self) -> i64 {
@@ -235,6 +248,13 @@ pub(crate) struct CollectionName<'a> {
 
 fn told(collection: CollectionName<'_>) -> Value {
     json!({"collection": collection.name, "collection_owner": logged_owner(collection.owner)})
+}
+
+fn of_document(collection: CollectionName<'_>, document: Uuid, source: &str) -> Value {
+    let mut details = told(collection);
+    details["document"] = document.to_string().into();
+    details["source"] = source.into();
+    details
 }
 
 /// A member of the entry.

@@ -26,6 +26,11 @@ pub struct SharedWith {
     pub access: Access,
 }
 
+/// Whether the reader `$1` may read a row of `collections`: a condition for queries that join it.
+pub(super) const READABLE: &str = "collections.deleted_ms IS NULL AND (collections.owner = $1 OR EXISTS \
+     (SELECT 1 FROM collection_grants \
+      WHERE collection_grants.collection = collections.id AND collection_grants.grantee = $1))";
+
 impl Access {
     /// As the column `access` holds it.
     pub fn name(self) -> &'static str {

@@ -107,6 +107,41 @@ impl Store {
         Ok(documents?)
     }
 
+    /// Gives a visible document other labels, on behalf of `actor`. Returns whether there was one.
+    pub async fn label_document(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        document: Uuid,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<bool, StoreError> {
+        let text =
+            serde_json::to_string(labels).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // First, as in `delete_document`.
+            count_version(&mut transaction, collection.id).await?;
+            let labelled = sqlx::query(
+                "UPDATE documents SET labels = $3 WHERE id = $1 AND collection = $2 AND state = 'visible' \
+                 RETURNING source",
+            )
+            .bind(document.to_string())
+            .bind(collection.id.to_string())
+            .bind(text)
+            .fetch_optional(&mut *transaction)
+            .await?;
+            if let Some(row) = &labelled {
+                let source: String = row.try_get("source")?;
+                let draft =
+                    Draft::document_labelled(actor, collection.logged_name(), document, &source);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+                transaction.commit().await?;
+            }
+            Ok(labelled.is_some())
+        };
+        self.database.within(work).await
+    }
+
     /// Deletes a visible document on behalf of `actor`: it is found no more, and its passages are removed by
     /// [`Self::remove_gone_passages`]. Returns whether there was one.
     pub async fn delete_document(

@@ -4,18 +4,23 @@
 //! that SQLite's one writer is never held for long, and then [`Store::publish_document`] makes them visible. What was
 //! replaced or deleted is invisible at once and removed in batches later ([`Store::remove_gone_passages`]).
 //!
-//! A collection belongs to the owner of a key, who may share it. All functions take the reader's name and find
-//! nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
+//! A collection belongs to the owner of a key, who may share it. Functions that take ids take the reader's name, too, and
+//! find nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
 
 mod access;
 mod collections;
 mod documents;
+mod find;
+mod passages;
+mod ranking;
 mod removal;
-mod search;
 mod staging;
 
 pub use access::{Access, SharedWith};
 pub use collections::{Collection, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
-pub use search::{FoundPassage, Passage, VectorRow};
+pub use find::{FoundPassage, WordQuestion};
+pub use passages::{Passage, VectorRow};
+pub use ranking::QuestionWord;
+pub use removal::Removal;
 pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};

@@ -5,8 +5,8 @@ use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
 use crate::store::Store;
-use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use sqlx::{Connection as _, Row as _};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -16,11 +16,22 @@ const BATCH_ROWS: u64 = 200;
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Documents that are looked at in one round.
 const ROUND: i64 = 100;
+/// Emptying SQLite's write-ahead log waits so long for those who read, and lets nobody write meanwhile.
+const EMPTYING: &str = "PRAGMA busy_timeout = 1000";
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Removal {
+    pub passages: u64,
+    /// Whether SQLite's write-ahead log still holds it, because somebody reads an older state of the database. The
+    /// next removal that finds no such reader empties it. Always `false` for PostgreSQL, whose log is the server's.
+    pub is_in_log: bool,
+}
 
 impl Store {
     /// Removes the passages of documents that were replaced or deleted, and of those that were staged before
-    /// `staged_before_ms` by a process that lives no more. Returns the number of passages that were removed.
-    pub async fn remove_gone_passages(&self, staged_before_ms: u64) -> Result<u64, StoreError> {
+    /// `staged_before_ms` by a process that lives no more.
+    pub async fn remove_gone_passages(&self, staged_before_ms: u64) -> Result<Removal, StoreError> {
         let (mut removed, mut since_wait) = (0, 0);
         self.give_up_staged(staged_before_ms).await?;
         loop {
@@ -39,14 +50,27 @@ impl Store {
             }
         }
         self.remove_empty_collections().await?;
-        if removed > 0 && self.database.is_file() {
-            // The write-ahead log still holds what was removed. Where a reader keeps it from being emptied now, the
-            // next removal empties it.
-            sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
-                .fetch_optional(&self.pool)
+        Ok(Removal {
+            passages: removed,
+            is_in_log: self.database.is_file() && !self.empty_log().await?,
+        })
+    }
+
+    /// Writes SQLite's write-ahead log back and empties it: it holds what was removed, also what an earlier removal
+    /// could not empty. Returns whether it is empty.
+    async fn empty_log(&self) -> Result<bool, StoreError> {
+        // One of its own, because of its patience.
+        let mut connection = self.database.connect().await?;
+        let emptied = async {
+            sqlx::raw_sql(EMPTYING).execute(&mut connection).await?;
+            let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+                .fetch_one(&mut connection)
                 .await?;
-        }
-        Ok(removed)
+            row.try_get::<i64, _>("busy")
+        };
+        let emptied = emptied.await;
+        connection.close().await?;
+        Ok(emptied? == 0)
     }
 
     /// Deletes the visible documents of a collection that were added before `ms`, on behalf of the operator's

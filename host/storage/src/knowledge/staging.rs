@@ -16,6 +16,8 @@ use uuid::Uuid;
 pub enum Begun {
     /// The same bytes are visible under this source, by the same recipe: there is nothing to do.
     Unchanged(CollectionDocument),
+    /// The same but for its labels, which [`Store::label_document`] changes.
+    OtherLabels(CollectionDocument),
     /// Passages are to be staged, from the number [`StagedDocument::passages`] on.
     Staged(StagedDocument),
 }
@@ -49,6 +51,22 @@ pub struct Quota {
     pub documents: u64,
     pub passages: u64,
     pub bytes: u64,
+}
+
+impl Quota {
+    /// Whether a collection may hold what it `would`.
+    fn check(self, would: Self) -> Result<(), PublishError> {
+        for (what, would, most) in [
+            ("documents", would.documents, self.documents),
+            ("passages", would.passages, self.passages),
+            ("bytes", would.bytes, self.bytes),
+        ] {
+            if would > most {
+                return Err(PublishError::Quota { what, would, most });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Passages cannot be staged.
@@ -106,9 +124,12 @@ impl Store {
         if let Some(visible) = self.document_of(collection, new.source).await?
             && visible.digest == new.digest
             && visible.recipe == new.recipe
-            && visible.labels == *new.labels
         {
-            return Ok(Begun::Unchanged(visible));
+            return Ok(if visible.labels == *new.labels {
+                Begun::Unchanged(visible)
+            } else {
+                Begun::OtherLabels(visible)
+            });
         }
         if let Some(left) = self.take_over(collection, new).await? {
             return Ok(Begun::Staged(left));
@@ -227,6 +248,59 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a collection has room for a document of `source` with so many passages and bytes, in the place of the
+    /// one that it has of this source. [`Self::publish_document`] asks again, because others add meanwhile.
+    ///
+    /// # Errors
+    /// It has not, or was deleted; or the database failed.
+    pub async fn check_room(
+        &self,
+        collection: &Collection,
+        source: &str,
+        (passages, bytes): (u64, u64),
+        quota: Quota,
+    ) -> Result<(), PublishError> {
+        let row = sqlx::query(
+            "SELECT collections.documents AS documents, collections.passages AS passages, \
+             collections.bytes AS bytes, replaced.passages AS replaced_passages, replaced.bytes AS replaced_bytes \
+             FROM collections LEFT JOIN documents AS replaced ON replaced.collection = collections.id \
+             AND replaced.source = $2 AND replaced.state = 'visible' \
+             WHERE collections.id = $1 AND collections.deleted_ms IS NULL",
+        )
+        .bind(collection.id.to_string())
+        .bind(source)
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let row = row.ok_or(PublishError::Lost)?;
+        let replaced = |column| row.try_get::<Option<i64>, _>(column);
+        let (old_passages, old_bytes) =
+            (replaced("replaced_passages")?, replaced("replaced_bytes")?);
+        let with = |has: u64, old: Option<i64>, new: u64| {
+            let old = old.unwrap_or_default().try_into().unwrap_or_default();
+            has.saturating_sub(old).saturating_add(new)
+        };
+        quota.check(Quota {
+            documents: unsigned(&row, "documents")? + u64::from(old_passages.is_none()),
+            passages: with(unsigned(&row, "passages")?, old_passages, passages),
+            bytes: with(unsigned(&row, "bytes")?, old_bytes, bytes),
+        })
+    }
+
+    /// Gives a document up that nobody will finish: [`Self::remove_gone_passages`] removes it.
+    pub async fn discard_document(&self, staged: &StagedDocument) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE documents SET state = 'gone', holder = NULL \
+             WHERE id = $1 AND state = 'staged' AND holder = $2",
+        )
+        .bind(staged.id.to_string())
+        .bind(self.process.name())
+        .execute(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(())
+    }
+
     /// Gives a document up that cannot be finished now: whoever adds the same one next goes on where this stopped.
     pub async fn release_document(&self, staged: &StagedDocument) -> Result<(), StoreError> {
         sqlx::query(
@@ -283,16 +357,11 @@ impl Store {
             .bind(row.try_get::<i64, _>("words")?)
             .fetch_one(&mut *transaction)
             .await?;
-            for (what, most) in [
-                ("documents", quota.documents),
-                ("passages", quota.passages),
-                ("bytes", quota.bytes),
-            ] {
-                let would = unsigned(&sums, what)?;
-                if would > most {
-                    return Err(PublishError::Quota { what, would, most });
-                }
-            }
+            quota.check(Quota {
+                documents: unsigned(&sums, "documents")?,
+                passages: unsigned(&sums, "passages")?,
+                bytes: unsigned(&sums, "bytes")?,
+            })?;
             let digest: String = row.try_get("digest")?;
             let draft =
                 Draft::document_added(actor, collection.logged_name(), staged.id, &source, &digest);

@@ -75,19 +75,51 @@ async fn add(store: &Store, to: &Collection, source: &str, digest: &str, words: 
     staged.id
 }
 
+/// What is found by words, of which one may be there several times, by `reader`.
+async fn hits(
+    store: &Store,
+    reader: &str,
+    within: &[Uuid],
+    words: &[&str],
+    labels: &BTreeMap<String, String>,
+) -> Vec<FoundPassage> {
+    let mut counts = BTreeMap::new();
+    for word in words {
+        *counts.entry(*word).or_default() += 1;
+    }
+    let words = counts.into_iter().map(|(word, count)| QuestionWord {
+        word: word.into(),
+        count,
+    });
+    let words: Vec<QuestionWord> = words.collect();
+    let question = WordQuestion {
+        words: &words,
+        labels,
+        most: 10,
+    };
+    store.find_words(reader, within, question).await.unwrap()
+}
+
+/// The texts that the owner of the first collection finds.
 async fn found(store: &Store, within: &[&Collection], words: &[&str]) -> Vec<String> {
     let ids: Vec<Uuid> = within.iter().map(|collection| collection.id).collect();
-    let words: Vec<String> = words.iter().map(|&word| word.into()).collect();
-    let hits = store.find_words(&ids, &words, 10).await.unwrap();
+    let reader = within[0].owner.as_str();
+    let hits = hits(store, reader, &ids, words, &BTreeMap::new()).await;
     assert!(hits.is_sorted_by(|a, b| a.score >= b.score), "{hits:?}");
     assert!(hits.iter().all(|hit| hit.score > 0.0), "{hits:?}");
     let hits: Vec<i64> = hits.iter().map(|hit| hit.passage).collect();
-    let (passages, documents) = store.passages(&ids, &hits).await.unwrap();
+    let (passages, documents) = store.passages(reader, &ids, &hits).await.unwrap();
     assert_eq!(passages.len(), hits.len());
     for passage in &passages {
         assert!(documents.contains_key(&passage.document));
     }
     passages.into_iter().map(|passage| passage.text).collect()
+}
+
+async fn removed(store: &Store, staged_before_ms: u64) -> u64 {
+    let removed = store.remove_gone_passages(staged_before_ms).await.unwrap();
+    assert!(!removed.is_in_log);
+    removed.passages
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,7 +138,13 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
         store.stage_passages(&mut staged, &batch).await.unwrap();
         assert!(found(&store, &[&tales], &["fox"]).await.is_empty());
         assert!(store.documents(&tales, None, 10).await.unwrap().is_empty());
-        assert!(store.vectors(staged.id, 0, 10).await.unwrap().is_empty());
+        assert!(
+            store
+                .vectors("k", staged.id, 0, 10)
+                .await
+                .unwrap()
+                .is_empty()
+        );
 
         store
             .publish_document("k", &tales, &staged, ROOM)
@@ -122,12 +160,26 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
             (document.passages, document.labels.clone()),
             (3, labels.clone())
         );
-        let read = store.passages_of(&document, 1, 10).await.unwrap();
+        let read = store.passages_of("k", &document, 1, 10).await.unwrap();
         let numbers: Vec<u64> = read.iter().map(|passage| passage.number).collect();
         assert_eq!(numbers, [1, 2]);
-        assert_eq!(store.vectors(staged.id, 1, 10).await.unwrap().len(), 2);
-        let visible = store.visible_documents(tales.id, Uuid::nil(), 10).await;
+        assert_eq!(store.vectors("k", staged.id, 1, 10).await.unwrap().len(), 2);
+        let visible = store
+            .visible_documents("k", tales.id, Uuid::nil(), 10)
+            .await;
         assert_eq!(visible.unwrap(), [staged.id]);
+        // By ids alone, others read nothing.
+        assert!(
+            store
+                .vectors("o", staged.id, 0, 9)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+        let none = store.passages_of("o", &document, 0, 9).await.unwrap();
+        assert!(none.is_empty());
+        let none = store.visible_documents("o", tales.id, Uuid::nil(), 9).await;
+        assert!(none.unwrap().is_empty());
         let (counted, _) = store.collection("k", "k", "tales").await.unwrap().unwrap();
         assert_eq!(
             (
@@ -140,9 +192,20 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
         );
         assert_eq!(counted.version, 1);
 
-        // The same again is not read again; another recipe, other labels and other bytes are.
+        // The same again is not read again, and neither is it with other labels; by another recipe, and with other
+        // bytes, it is.
         let again = store.stage_document(&tales, &first).await.unwrap();
         assert_eq!(again, Begun::Unchanged(document.clone()));
+        let other = BTreeMap::from([("part".to_owned(), "two".to_owned())]);
+        let relabelled = new("tales/a.txt", "d1", &other);
+        let again = store.stage_document(&tales, &relabelled).await.unwrap();
+        assert_eq!(again, Begun::OtherLabels(document.clone()));
+        let changed = store.label_document("k", &tales, document.id, &other).await;
+        assert!(changed.unwrap());
+        let again = store.document(&tales, document.id).await.unwrap().unwrap();
+        assert_eq!((&again.labels, again.passages), (&other, 3));
+        let none = store.label_document("k", &tales, Uuid::nil(), &other).await;
+        assert!(!none.unwrap());
         let other = NewDocument {
             recipe: "2",
             ..first.clone()
@@ -154,18 +217,18 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
         assert_eq!(store.document(&tales, document.id).await.unwrap(), None);
         assert!(
             store
-                .passages_of(&document, 0, 10)
+                .passages_of("k", &document, 0, 10)
                 .await
                 .unwrap()
                 .is_empty()
         );
 
         // What nobody finds is removed; a document that this process stages is not.
-        assert_eq!(store.remove_gone_passages(u64::MAX).await.unwrap(), 3);
+        assert_eq!(removed(&store, u64::MAX).await, 3);
         assert!(store.delete_document("k", &tales, replacing).await.unwrap());
         assert!(!store.delete_document("k", &tales, replacing).await.unwrap());
         assert!(found(&store, &[&tales], &["cat"]).await.is_empty());
-        assert_eq!(store.remove_gone_passages(u64::MAX).await.unwrap(), 1);
+        assert_eq!(removed(&store, u64::MAX).await, 1);
         let (counted, _) = store.collection("k", "k", "tales").await.unwrap().unwrap();
         assert_eq!(
             (
@@ -180,7 +243,12 @@ async fn a_document_is_visible_when_it_is_published_and_gone_when_it_is_deleted(
             .audited(&AuditFilter::default(), AuditOrder::After(0), 50)
             .await;
         let actions: Vec<String> = rows.unwrap().into_iter().map(|row| row.text).collect();
-        for action in ["collection_created", "document_added", "document_deleted"] {
+        for action in [
+            "collection_created",
+            "document_added",
+            "document_labelled",
+            "document_deleted",
+        ] {
             assert!(actions.iter().any(|it| it.contains(action)), "{actions:?}");
         }
     }
@@ -216,6 +284,122 @@ async fn what_is_deleted_is_in_the_file_no_more() {
     assert!(holds("other words"));
 }
 
+/// Somebody who reads an older state keeps the write-ahead log. That is told, and the next removal empties it, though
+/// it has nothing else to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_keeps_what_is_deleted_in_the_log_and_that_is_told() {
+    let database = databases().await.swap_remove(0);
+    let Location::File(path) = &database.location else {
+        unreachable!("the first is SQLite");
+    };
+    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+        .await
+        .unwrap();
+    let tales = collection(&store, "k", "tales").await;
+    let document = add(&store, &tales, "a", "d", &["marmalade"]).await;
+    let mut reader = store.pool.begin().await.unwrap();
+    let read = "SELECT text FROM passages";
+    sqlx::query(read).fetch_one(&mut *reader).await.unwrap();
+    store.delete_document("k", &tales, document).await.unwrap();
+    let removal = store.remove_gone_passages(0).await.unwrap();
+    let expected = Removal {
+        passages: 1,
+        is_in_log: true,
+    };
+    assert_eq!(removal, expected);
+    reader.rollback().await.unwrap();
+    assert_eq!(removed(&store, 0).await, 0);
+    for file in [path.clone(), path.with_extension("db-wal")] {
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        let holds = bytes.windows(9).any(|it| it == b"marmalade");
+        assert!(!holds, "{}", file.display());
+    }
+}
+
+/// What is staged, and what others have, changes neither what is found nor what it is worth.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_the_reader_finds_counts_for_rank() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let (ours, theirs) = (
+            collection(&store, "a", "notes").await,
+            collection(&store, "b", "notes").await,
+        );
+        let words = [
+            "fox runs",
+            "dog runs",
+            "dog sleeps",
+            "cat sleeps here",
+            "owl",
+        ];
+        add(&store, &ours, "x", "d", &words).await;
+        let no_labels = BTreeMap::new();
+        let within = [ours.id, theirs.id];
+        let ask = || hits(&store, "a", &within, &["fox", "dog"], &no_labels);
+        let before = ask().await;
+        assert_eq!(before.len(), 3, "{before:?}");
+        assert!(
+            before[0].score > before[1].score,
+            "fox is rarer: {before:?}"
+        );
+        let many = vec!["fox fox"; 40];
+        add(&store, &theirs, "y", "d", &many).await;
+        let mut staged = stage(&store, &ours, &new("z", "d", &no_labels)).await;
+        let passages: Vec<NewPassage> = many.iter().map(|words| passage(words)).collect();
+        store.stage_passages(&mut staged, &passages).await.unwrap();
+        assert_eq!(ask().await, before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_question_repeats_counts_and_a_label_narrows_it() {
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let tales = collection(&store, "k", "tales").await;
+        // Both words are as rare, and the passages as long.
+        add(
+            &store,
+            &tales,
+            "a",
+            "d",
+            &["fox runs", "dog runs", "it rains"],
+        )
+        .await;
+        for (words, best) in [
+            (["fox", "dog", "dog"], "Text   of dog runs."),
+            (["fox", "fox", "dog"], "Text   of fox runs."),
+        ] {
+            assert_eq!(found(&store, &[&tales], &words).await[0], best);
+        }
+        let labels = BTreeMap::from([("te\"am".to_owned(), "a\\b'".to_owned())]);
+        let mut staged = stage(&store, &tales, &new("b", "d", &labels)).await;
+        let other = passage("one fox among many other words");
+        store.stage_passages(&mut staged, &[other]).await.unwrap();
+        store
+            .publish_document("k", &tales, &staged, ROOM)
+            .await
+            .unwrap();
+        let narrowed = hits(&store, "k", &[tales.id], &["fox"], &labels).await;
+        assert_eq!(narrowed.len(), 1);
+        assert_eq!(
+            hits(&store, "k", &[tales.id], &["fox"], &BTreeMap::new())
+                .await
+                .len(),
+            2
+        );
+        let wrong = BTreeMap::from([("te\"am".to_owned(), "a".to_owned())]);
+        assert!(
+            hits(&store, "k", &[tales.id], &["fox"], &wrong)
+                .await
+                .is_empty()
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn collections_are_their_owners_unless_they_are_shared() {
     for database in databases().await {
@@ -230,12 +414,15 @@ async fn collections_are_their_owners_unless_they_are_shared() {
         add(&store, &ours, "x", "d", &["secret plan"]).await;
         add(&store, &theirs, "x", "d", &["secret recipe"]).await;
         assert_eq!(found(&store, &[&ours], &["secret"]).await.len(), 1);
-        assert_eq!(found(&store, &[&ours, &theirs], &["secret"]).await.len(), 2);
-        // Ids of another's passages do not help.
-        let hits = store.find_words(&[theirs.id], &["secret".into()], 10).await;
-        let hits: Vec<i64> = hits.unwrap().iter().map(|hit| hit.passage).collect();
-        let (passages, documents) = store.passages(&[ours.id], &hits).await.unwrap();
-        assert!(passages.is_empty() && documents.is_empty());
+        // Ids of another's collections and passages do not help.
+        assert_eq!(found(&store, &[&ours, &theirs], &["secret"]).await.len(), 1);
+        let no_labels = BTreeMap::new();
+        let hits = hits(&store, "b", &[theirs.id], &["secret"], &no_labels).await;
+        let hits: Vec<i64> = hits.iter().map(|hit| hit.passage).collect();
+        for (reader, within) in [("a", theirs.id), ("a", ours.id), ("b", ours.id)] {
+            let (passages, documents) = store.passages(reader, &[within], &hits).await.unwrap();
+            assert!(passages.is_empty() && documents.is_empty(), "{reader}");
+        }
 
         assert_eq!(store.collection("b", "a", "notes").await.unwrap(), None);
         store
@@ -244,6 +431,7 @@ async fn collections_are_their_owners_unless_they_are_shared() {
             .unwrap();
         let (_, access) = store.collection("b", "a", "notes").await.unwrap().unwrap();
         assert_eq!(access, Access::Read);
+        assert_eq!(found(&store, &[&theirs, &ours], &["secret"]).await.len(), 2);
         let all = store.collections("b", 10).await.unwrap();
         let all: Vec<_> = all
             .iter()
@@ -258,6 +446,7 @@ async fn collections_are_their_owners_unless_they_are_shared() {
         assert_eq!((shared.len(), shared[0].access), (1, Access::Write));
         store.share_collection(&ours, "b", None).await.unwrap();
         assert_eq!(store.collection("b", "a", "notes").await.unwrap(), None);
+        assert_eq!(found(&store, &[&theirs, &ours], &["secret"]).await.len(), 1);
 
         // A name is free again at once; what the old one held is not found in the new one.
         assert!(store.delete_collection("a", &ours).await.unwrap());
@@ -265,7 +454,7 @@ async fn collections_are_their_owners_unless_they_are_shared() {
         assert_eq!(store.collection_version(ours.id).await.unwrap(), None);
         let again = collection(&store, "a", "notes").await;
         assert!(found(&store, &[&again], &["secret"]).await.is_empty());
-        assert_eq!(store.remove_gone_passages(0).await.unwrap(), 1);
+        assert_eq!(removed(&store, 0).await, 1);
     }
 }
 
@@ -345,7 +534,7 @@ async fn a_document_that_a_dead_process_staged_is_gone_on_with() {
                 .unwrap();
             let second = stage(&other, &tales, &new("a", "d", &labels)).await;
             assert_ne!(second.id, staged.id);
-            assert_eq!(other.remove_gone_passages(u64::MAX).await.unwrap(), 0);
+            assert_eq!(removed(&other, u64::MAX).await, 0);
             staged
         };
         // PostgreSQL notices within moments that the connections are gone.
@@ -410,8 +599,8 @@ async fn what_was_left_staged_is_removed_later() {
             store.release_document(&staged).await.unwrap();
         }
         add(&store, &tales, "whole", "d", &["one"]).await;
-        assert_eq!(store.remove_gone_passages(0).await.unwrap(), 0);
-        assert_eq!(store.remove_gone_passages(u64::MAX).await.unwrap(), LEFT);
+        assert_eq!(removed(&store, 0).await, 0);
+        assert_eq!(removed(&store, u64::MAX).await, LEFT);
         assert_eq!(found(&store, &[&tales], &["one"]).await.len(), 1);
         store
             .publish_document("k", &tales, &held, ROOM)
@@ -422,7 +611,7 @@ async fn what_was_left_staged_is_removed_later() {
         let long: Vec<&str> = long.iter().map(String::as_str).collect();
         let document = add(&store, &tales, "long", "d", &long).await;
         assert!(store.delete_document("k", &tales, document).await.unwrap());
-        assert_eq!(store.remove_gone_passages(0).await.unwrap(), 450);
+        assert_eq!(removed(&store, 0).await, 450);
     }
 }
 
