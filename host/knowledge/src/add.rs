@@ -9,7 +9,7 @@ use crate::words;
 use std::collections::BTreeMap;
 use toolhold_json::hex::sha256;
 use toolhold_storage::{
-    Begun, Collection, CollectionDocument, NewDocument, NewPassage, StagedDocument,
+    Begun, Collection, CollectionDocument, NewDocument, NewPassage, PublishError, StagedDocument,
 };
 
 /// Passages of one transaction, and of one request for vectors.
@@ -42,6 +42,8 @@ pub enum Added {
     New { passages: u64 },
     /// It was visible already, made of the same bytes in the same way.
     Unchanged(CollectionDocument),
+    /// The same, and it has the labels now.
+    Labelled(CollectionDocument),
 }
 
 impl TextDocument {
@@ -74,7 +76,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// The document is not visible then. Where a later attempt can go on, it stays staged: [`AddError::Embed`] and
-    /// errors of the database.
+    /// errors of the database. Where the collection has no room, what was staged is given up.
     pub async fn add(
         &self,
         actor: &str,
@@ -101,9 +103,14 @@ impl Knowledge {
         };
         let mut staged = match self.store.stage_document(collection, &new).await? {
             Begun::Unchanged(document) => return Ok(Added::Unchanged(document)),
+            Begun::OtherLabels(document) => {
+                return self.label(actor, collection, document, new.labels).await;
+            }
             Begun::Staged(staged) => staged,
         };
-        let done = self.stage(&mut staged, document, embedder, progress).await;
+        let done = self
+            .stage(&mut staged, collection, document, embedder, progress)
+            .await;
         let done = match done {
             Ok(()) => self
                 .store
@@ -112,14 +119,37 @@ impl Knowledge {
                 .map_err(AddError::from),
             Err(error) => Err(error),
         };
-        if done.is_err()
-            && let Err(error) = self.store.release_document(&staged).await
-        {
-            tracing::warn!(%error, "a staged document was not released; it is when this process ends");
+        let given_up = match &done {
+            Ok(()) => Ok(()),
+            Err(AddError::Publish(PublishError::Quota { .. })) => {
+                self.store.discard_document(&staged).await
+            }
+            Err(_) => self.store.release_document(&staged).await,
+        };
+        if let Err(error) = given_up {
+            tracing::warn!(%error, "a staged document was not given up; it is when this process ends");
         }
         done.map(|()| Added::New {
             passages: staged.passages,
         })
+    }
+
+    async fn label(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        mut document: CollectionDocument,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Added, AddError> {
+        let store = &self.store;
+        if !store
+            .label_document(actor, collection, document.id, labels)
+            .await?
+        {
+            return Err(AddError::Publish(PublishError::Lost));
+        }
+        document.labels.clone_from(labels);
+        Ok(Added::Labelled(document))
     }
 
     fn embedder_for(
@@ -157,6 +187,7 @@ impl Knowledge {
     async fn stage(
         &self,
         staged: &mut StagedDocument,
+        collection: &Collection,
         document: &TextDocument,
         embedder: Option<CollectionEmbedder<'_>>,
         progress: &(dyn Fn(u64, u64) + Sync),
@@ -177,6 +208,11 @@ impl Knowledge {
             return Err(AddError::Empty);
         }
         let all = cut.len() as u64;
+        // Before all of it is written, and not only when it is made visible.
+        let (source, bytes) = (&document.source, document.text.len() as u64);
+        self.store
+            .check_room(collection, source, (all, bytes), self.settings.quota)
+            .await?;
         let first = usize::try_from(staged.passages).unwrap_or(usize::MAX);
         for batch in cut.get(first..).unwrap_or_default().chunks(BATCH) {
             let vectors = match embedder {
@@ -203,14 +239,23 @@ impl Knowledge {
 /// A passage with a text of its own.
 struct Cut {
     heading: String,
+    /// As [`TextPassage::begins_with_heading`].
+    begins_with_heading: bool,
     text: String,
     range: std::ops::Range<u64>,
 }
 
 impl Cut {
-    /// By what it is found: a passage does not repeat what its headings say.
+    /// By what it is found: a passage does not repeat what the headings above it say.
     fn whole(&self) -> String {
-        format!("{}\n{}", self.heading, self.text)
+        let above = if self.begins_with_heading {
+            self.heading
+                .rsplit_once('\n')
+                .map_or("", |(above, _)| above)
+        } else {
+            &self.heading
+        };
+        format!("{above}\n{}", self.text)
     }
 }
 
@@ -218,6 +263,7 @@ impl From<TextPassage<'_>> for Cut {
     fn from(passage: TextPassage<'_>) -> Self {
         Self {
             heading: passage.heading,
+            begins_with_heading: passage.begins_with_heading,
             text: passage.text.to_owned(),
             range: passage.range.start as u64..passage.range.end as u64,
         }
@@ -251,4 +297,29 @@ async fn embed(
         Ok(Some(encode(&vector)))
     });
     Ok(encoded.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split::PassageSize;
+
+    #[test]
+    fn a_passage_is_found_by_each_heading_once() {
+        let text = "# Fees\n\n## Cards\n\nA card costs five euro.\n\nAnother card costs as much as the first.\n";
+        let size = PassageSize {
+            characters: 50,
+            overlap: 0,
+        };
+        let cut = passages(text, Structure::Markdown, size).unwrap();
+        let cut: Vec<Cut> = cut.map(Cut::from).collect();
+        assert!(cut.len() > 1);
+        for cut in &cut {
+            let whole = cut.whole();
+            assert_eq!(whole.matches("Fees").count(), 1, "{whole:?}");
+            assert!(whole.matches("Cards").count() <= 1, "{whole:?}");
+        }
+        let last = cut.last().unwrap().whole();
+        assert!(last.starts_with("Fees\nCards\n"), "{last:?}");
+    }
 }

@@ -7,13 +7,13 @@ use crate::rank::fuse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
-use toolhold_storage::{Collection, CollectionDocument, Passage};
+use toolhold_storage::{Collection, CollectionDocument, Passage, WordQuestion};
 use uuid::Uuid;
 
 /// Passages of one list before the lists are fused, for each that is asked for; what labels and diversity leave out
 /// must not make the answer short.
 const LIST_FACTOR: usize = 5;
-const MIN_LIST: usize = 50;
+const MIN_LIST: usize = 200;
 const MAX_LIST: usize = 1_000;
 
 /// Ways to put a question, each of which is a search of its own.
@@ -88,13 +88,14 @@ pub enum WithoutVectors {
 }
 
 impl Knowledge {
-    /// Finds passages in collections that the caller may read.
+    /// Finds passages in those of `collections` that `reader` may read.
     ///
     /// # Errors
-    /// The question is too long, the database failed, or the time of a search passed. An embedder that fails is no error: the words count alone,
-    /// and [`Found::without_vectors`] says so.
+    /// The question is too long, the database failed, or the time of a search passed. An embedder that fails is no
+    /// error: the words count alone, and [`Found::without_vectors`] says so.
     pub async fn search(
         &self,
+        reader: &str,
         collections: &[Collection],
         question: &SearchQuery,
     ) -> Result<Found, SearchError> {
@@ -103,24 +104,31 @@ impl Knowledge {
         let late = |_| SearchError::Late {
             seconds: time.as_secs(),
         };
-        tokio::time::timeout(time, self.search_at_once(collections, question))
+        tokio::time::timeout(time, self.search_at_once(reader, collections, question))
             .await
             .map_err(late)?
     }
 
     async fn search_at_once(
         &self,
+        reader: &str,
         collections: &[Collection],
         question: &SearchQuery,
     ) -> Result<Found, SearchError> {
         let ids: Vec<Uuid> = collections.iter().map(|collection| collection.id).collect();
-        let length = (question.most * LIST_FACTOR).clamp(MIN_LIST, MAX_LIST);
+        let length = question
+            .most
+            .saturating_mul(LIST_FACTOR)
+            .clamp(MIN_LIST, MAX_LIST);
         let mut lists = Vec::new();
         if question.by != By::Vectors {
             for text in &question.texts {
-                let words = self.splitter.query(text);
-                let most = u32::try_from(length).unwrap_or(u32::MAX);
-                let found = self.store.find_words(&ids, &words, most).await?;
+                let question = WordQuestion {
+                    words: &self.splitter.query(text),
+                    labels: &question.labels,
+                    most: u32::try_from(length).unwrap_or(u32::MAX),
+                };
+                let found = self.store.find_words(reader, &ids, question).await?;
                 lists.push(found.iter().map(|found| found.passage).collect());
             }
         }
@@ -132,7 +140,7 @@ impl Knowledge {
             }
         }
         Ok(Found {
-            passages: self.chosen(&ids, fuse(&lists), question).await?,
+            passages: self.chosen(reader, &ids, fuse(&lists), question).await?,
             without_vectors,
         })
     }
@@ -195,6 +203,7 @@ impl Knowledge {
     /// The first of `ranked` that have the labels, are unlike those before them, and fit.
     async fn chosen(
         &self,
+        reader: &str,
         collections: &[Uuid],
         ranked: Vec<i64>,
         question: &SearchQuery,
@@ -203,7 +212,7 @@ impl Knowledge {
         let (mut texts, mut of_document) = (HashSet::new(), HashMap::<Uuid, usize>::new());
         let mut room = question.most_characters.unwrap_or(usize::MAX);
         for page in ranked.chunks(question.most.clamp(10, MAX_LIST)) {
-            let (passages, documents) = self.store.passages(collections, page).await?;
+            let (passages, documents) = self.store.passages(reader, collections, page).await?;
             let documents: BTreeMap<Uuid, Arc<CollectionDocument>> = documents
                 .into_iter()
                 .map(|(id, document)| (id, Arc::new(document)))

@@ -5,7 +5,7 @@ use std::ops::Range;
 use text_splitter::{Characters, ChunkConfig, ChunkConfigError, MarkdownSplitter, TextSplitter};
 
 /// Changes when the same text is cut otherwise: what is stored is then made anew.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// How a text is structured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ impl Default for PassageSize {
 pub struct TextPassage<'a> {
     /// Headings that it stands under, outermost first, each on a line; those of Markdown only.
     pub heading: String,
+    /// Whether the text begins with the last of them.
+    pub begins_with_heading: bool,
     pub text: &'a str,
     /// Where it is, in bytes.
     pub range: Range<usize>,
@@ -66,19 +68,24 @@ pub fn passages(
         Structure::Markdown => Splitter::Markdown(MarkdownSplitter::new(config)),
     };
     let mut outline = HeadingPath::default();
-    let windows = windows(text, size.characters.saturating_mul(WINDOW_PASSAGES));
-    Ok(windows.flat_map(move |(start, window)| {
-        let (pieces, headings) = splitter.cut(window);
+    let windows = windows(
+        text,
+        structure,
+        size.characters.saturating_mul(WINDOW_PASSAGES),
+    );
+    Ok(windows.flat_map(move |window| {
+        let (pieces, headings) = splitter.cut(&window);
         let mut headings = headings.into_iter().peekable();
         let mut found = Vec::with_capacity(pieces.len());
         for (at, piece) in pieces {
+            let at = window.start + at;
             // The headings before the passage, and that which it begins with.
             while let Some(heading) = headings.next_if(|heading| heading.at <= at) {
                 outline.enter(heading);
             }
-            let at = start + at;
             found.push(TextPassage {
                 heading: outline.to_string(),
+                begins_with_heading: outline.0.last().is_some_and(|last| last.at == at),
                 text: piece,
                 range: at..at + piece.len(),
             });
@@ -96,43 +103,162 @@ enum Splitter {
 
 impl Splitter {
     /// The pieces of a window, with where they begin in it, and its headings.
-    fn cut<'a>(&self, window: &'a str) -> (Vec<(usize, &'a str)>, Vec<Heading>) {
+    fn cut<'a>(&self, window: &Window<'a>) -> (Vec<(usize, &'a str)>, Vec<Heading>) {
         match self {
-            Self::Plain(splitter) => (splitter.chunk_indices(window).collect(), Vec::new()),
-            Self::Markdown(splitter) => {
-                (splitter.chunk_indices(window).collect(), headings(window))
-            }
+            Self::Plain(splitter) => (splitter.chunk_indices(window.text).collect(), Vec::new()),
+            Self::Markdown(splitter) => (
+                splitter.chunk_indices(window.text).collect(),
+                headings(window),
+            ),
         }
     }
 }
 
-/// Parts of a text of at most `most` bytes, with where they begin.
-fn windows(text: &str, most: usize) -> impl Iterator<Item = (usize, &str)> + Send {
-    let mut start = 0;
+/// A part of a text that is cut at a time.
+struct Window<'a> {
+    /// Where it begins.
+    start: usize,
+    text: &'a str,
+    /// Bytes at its beginning that have no headings: front matter, and code that began before it.
+    without_headings: usize,
+}
+
+/// Parts of a text of at most `most` bytes.
+fn windows(
+    text: &str,
+    structure: Structure,
+    most: usize,
+) -> impl Iterator<Item = Window<'_>> + Send {
+    let (mut start, mut open) = (0, None);
     std::iter::from_fn(move || {
         let rest = &text[start..];
-        let window = &rest[..window_end(rest, most)];
+        let (mut without_headings, mut code) = (0, Vec::new());
+        if structure == Structure::Markdown {
+            let head = &rest[..rest.floor_char_boundary(most)];
+            code = fences(head, open).0;
+            if start == 0 {
+                without_headings = front_matter(head);
+            } else if open.is_some() {
+                without_headings = code.first().map_or(0, |code| code.end);
+            }
+        }
+        let window = &rest[..window_end(rest, most, &code)];
+        if structure == Structure::Markdown {
+            open = fences(window, open).1;
+        }
         let at = start;
         start += window.len();
-        (!window.is_empty()).then_some((at, window))
+        (!window.is_empty()).then_some(Window {
+            start: at,
+            text: window,
+            without_headings: without_headings.min(window.len()),
+        })
     })
 }
 
-/// Where a window ends: before a heading, or else where a paragraph, a line or a word ends in its second half.
-fn window_end(text: &str, most: usize) -> usize {
+/// Where a window ends: before a heading, or else where a paragraph, a line or a word ends in its second half. What
+/// looks like a heading in `code` is none.
+fn window_end(text: &str, most: usize, code: &[Range<usize>]) -> usize {
     if text.len() <= most {
         return text.len();
     }
     let end = text.floor_char_boundary(most);
     let half = text.floor_char_boundary(end / 2);
-    let borders = ["\n#", "\n\n", "\n", " "];
-    let border = borders
-        .iter()
-        .find_map(|border| text[half..end].rfind(border));
+    let tail = &text[half..end];
+    let is_code = |at: usize| {
+        let next = code.partition_point(|code| code.end <= at);
+        code.get(next).is_some_and(|code| code.start <= at)
+    };
+    let heading = tail
+        .rmatch_indices("\n#")
+        .find(|(at, _)| !is_code(half + at + 1));
+    let border = heading.map(|(at, _)| at).or_else(|| {
+        let borders = ["\n\n", "\n", " "];
+        borders.iter().find_map(|border| tail.rfind(border))
+    });
     border.map_or(end, |at| half + at + 1)
 }
 
+/// What stands before and after code.
+#[derive(Clone, Copy)]
+struct Fence {
+    letter: char,
+    length: usize,
+}
+
+impl Fence {
+    /// The fence that a line begins with, and what follows it.
+    fn of(line: &str) -> Option<(Self, &str)> {
+        let letter = line.chars().next().filter(|it| matches!(it, '`' | '~'))?;
+        let rest = line.trim_start_matches(letter);
+        let length = line.len() - rest.len();
+        (length >= 3).then_some((Self { letter, length }, rest))
+    }
+
+    /// The fence of code that begins with a line, also in a quotation or in a list.
+    fn opened(line: &str) -> Option<Self> {
+        let is_mark = |c: char| c.is_ascii_digit() || " \t>-*+.)".contains(c);
+        let (fence, rest) = Self::of(line.trim_start_matches(is_mark))?;
+        // What ends in the line where it begins is no block.
+        (fence.letter == '~' || !rest.contains('`')).then_some(fence)
+    }
+
+    fn is_closed_by(self, line: &str) -> bool {
+        let line = line.trim_start_matches([' ', '\t', '>']);
+        Self::of(line).is_some_and(|(it, rest)| {
+            it.letter == self.letter && it.length >= self.length && rest.trim().is_empty()
+        })
+    }
+}
+
+/// Where code is in a text that may begin within some, and the fence that is open at its end.
+fn fences(text: &str, mut open: Option<Fence>) -> (Vec<Range<usize>>, Option<Fence>) {
+    let (mut code, mut start, mut at) = (Vec::new(), 0, 0);
+    for line in text.split_inclusive('\n') {
+        let line_start = at;
+        at += line.len();
+        match open {
+            Some(fence) if fence.is_closed_by(line) => {
+                code.push(start..at);
+                open = None;
+            }
+            Some(_) => {}
+            None => {
+                open = Fence::opened(line);
+                start = line_start;
+            }
+        }
+    }
+    if open.is_some() {
+        code.push(start..at);
+    }
+    (code, open)
+}
+
+/// The length of what stands before a document for programs, between lines of `---` or `+++`; 0 for none.
+fn front_matter(text: &str) -> usize {
+    let mut lines = text.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    let mark = first.trim_end();
+    if !matches!(mark, "---" | "+++") {
+        return 0;
+    }
+    let mut at = first.len();
+    for (number, line) in lines.enumerate() {
+        at += line.len();
+        match line.trim_end() {
+            // A rule, and no front matter.
+            "" if number == 0 => return 0,
+            "..." if mark == "---" => return at,
+            end if end == mark => return at,
+            _ => {}
+        }
+    }
+    0
+}
+
 struct Heading {
+    /// Where it is in the document's text.
     at: usize,
     level: HeadingLevel,
     title: String,
@@ -159,15 +285,17 @@ impl std::fmt::Display for HeadingPath {
     }
 }
 
-fn headings(text: &str) -> Vec<Heading> {
+fn headings(window: &Window<'_>) -> Vec<Heading> {
     let mut headings: Vec<Heading> = Vec::new();
     let mut is_inside = false;
+    let text = &window.text[window.without_headings..];
+    let start = window.start + window.without_headings;
     for (event, range) in Parser::new(text).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { level, .. }) => {
                 is_inside = true;
                 headings.push(Heading {
-                    at: range.start,
+                    at: start + range.start,
                     level,
                     title: String::new(),
                 });
@@ -249,8 +377,60 @@ mod tests {
             ("aaaaaaaaaaaaaaa", vec![12, 15]),
             ("ääääääää", vec![12, 16]),
         ] {
-            let found = windows(text, 12).map(|(at, window)| at + window.len());
+            let found = windows(text, Structure::Plain, 12);
+            let found = found.map(|window| window.start + window.text.len());
             assert_eq!(found.collect::<Vec<_>>(), ends, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn front_matter_has_no_headings() {
+        let text = "A card costs five euro. ".repeat(5);
+        let real = format!("# Fees\n\n{text}\n");
+        for front in [
+            "---\ntitle: Draft\n---\n",
+            "---\r\n# a comment\r\ntitle: Draft\r\n---\r\n",
+            "---\ntitle: Draft\n# a comment\n...\n",
+            "+++\n# a comment\ntitle = 'Draft'\n+++\n",
+        ] {
+            let text = format!("{front}\n{real}");
+            let found = cut(&text, Structure::Markdown);
+            let headings: Vec<&str> = found.iter().map(|it| it.heading.as_str()).collect();
+            assert_eq!(headings.last(), Some(&"Fees"), "{front:?} {headings:?}");
+            let others = headings.iter().all(|it| it.is_empty() || *it == "Fees");
+            assert!(others, "{front:?} {headings:?}");
+        }
+        // A rule is none, and neither is what does not end.
+        for text in [
+            format!("---\n\n{real}\n---\nText.\n"),
+            format!("---\na\n\n{real}"),
+        ] {
+            let found = cut(&text, Structure::Markdown);
+            assert_eq!(found.last().unwrap().heading, "Fees", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn comments_in_code_are_no_headings_also_where_a_window_ends() {
+        // Windows of 480 bytes; code of four of them.
+        for fence in ["```", "~~~~", "> ```", "- ```"] {
+            let (inside, end) = match fence {
+                "> ```" => ("> ", "> ```"),
+                "- ```" => ("  ", "  ```"),
+                other => ("", other),
+            };
+            let line = format!("{inside}# a comment\n{inside}command --option value\n");
+            let code = line.repeat(60);
+            let limits = "None of them. ".repeat(10);
+            let text = format!("# Steps\n\n{fence}\n{code}{end}\n\n# Limits\n\n{limits}\n");
+            let limits = text.find("# Limits").unwrap();
+            let found = cut(&text, Structure::Markdown);
+            for passage in &found {
+                let is_later = passage.range.start >= limits;
+                let expected = if is_later { "Limits" } else { "Steps" };
+                assert_eq!(passage.heading, expected, "{fence} {passage:?}");
+            }
+            assert_eq!(found.last().unwrap().heading, "Limits", "{fence}");
         }
     }
 

@@ -69,9 +69,10 @@ impl VectorTables {
             Some(old) => Arc::unwrap_or_clone(old.table),
             None => VectorTable::new(dimensions),
         };
-        let visible = visible(store, collection.id).await?;
+        // As its owner: all readers share the table, and what one of them may see is asked where passages are read.
+        let visible = visible(store, collection).await?;
         for document in table.retain(&visible) {
-            read(store, document, &mut table).await?;
+            read(store, &collection.owner, document, &mut table).await?;
         }
         let table = Arc::new(table);
         self.keep(collection.id, version, table.clone());
@@ -122,10 +123,12 @@ impl VectorTables {
     }
 }
 
-async fn visible(store: &Store, collection: Uuid) -> Result<Vec<Uuid>, SearchError> {
+async fn visible(store: &Store, collection: &Collection) -> Result<Vec<Uuid>, SearchError> {
     let (mut all, mut after) = (Vec::new(), Uuid::nil());
     loop {
-        let page = store.visible_documents(collection, after, PAGE).await?;
+        let page = store
+            .visible_documents(&collection.owner, collection.id, after, PAGE)
+            .await?;
         let Some(last) = page.last() else {
             return Ok(all);
         };
@@ -134,10 +137,15 @@ async fn visible(store: &Store, collection: Uuid) -> Result<Vec<Uuid>, SearchErr
     }
 }
 
-async fn read(store: &Store, document: Uuid, table: &mut VectorTable) -> Result<(), SearchError> {
+async fn read(
+    store: &Store,
+    owner: &str,
+    document: Uuid,
+    table: &mut VectorTable,
+) -> Result<(), SearchError> {
     let mut next = 0;
     loop {
-        let rows = store.vectors(document, next, PAGE).await?;
+        let rows = store.vectors(owner, document, next, PAGE).await?;
         for row in &rows {
             table.push(row.passage, document, &row.vector)?;
             next = row.number + 1;

@@ -2,7 +2,8 @@
 
 use rust_stemmers::{Algorithm, Stemmer};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
+use toolhold_storage::QuestionWord;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_segmentation::UnicodeSegmentation as _;
 
@@ -12,8 +13,9 @@ pub const VERSION: u32 = 1;
 /// Longer words are no words of a language, and nobody looks for them by typing: encoded data, for example.
 const MAX_WORD_BYTES: usize = 64;
 
-/// Words that are looked for at most: the first of a question.
-pub const MAX_QUERY_WORDS: usize = 256;
+/// Different words that are looked for at most: the first of a question. Questions of the length that a question may
+/// have are rarely of more, unless they are made for it: each is counted in the index.
+pub const MAX_QUERY_WORDS: usize = 1_024;
 
 /// Accents and other marks on letters of Latin, Greek and Cyrillic. Marks of other scripts are vowels.
 const ACCENTS: std::ops::RangeInclusive<char> = '\u{300}'..='\u{36f}';
@@ -70,21 +72,22 @@ impl WordSplitter {
         words
     }
 
-    /// The words to look for: each once, in the order of the question, without those that every text has, unless there
-    /// are no others; at most [`MAX_QUERY_WORDS`].
-    pub fn query(&self, text: &str) -> Vec<String> {
-        let (mut seen, mut rare, mut common) = (HashSet::new(), Vec::new(), Vec::new());
+    /// The words to look for, in the order of the question, each with how often it is there; without those that every
+    /// text has, unless there are no others; at most [`MAX_QUERY_WORDS`].
+    pub fn query(&self, text: &str) -> Vec<QuestionWord> {
+        let (mut rare, mut common) = (CountedWords::default(), CountedWords::default());
         self.each(text, |word| {
-            if rare.len() < MAX_QUERY_WORDS && seen.insert(word.to_owned()) {
-                if self.is_common(word) {
-                    common.push(word.to_owned());
-                } else {
-                    rare.push(word.to_owned());
-                }
+            if self.is_common(word) {
+                common.count(word);
+            } else {
+                rare.count(word);
             }
         });
-        common.truncate(MAX_QUERY_WORDS);
-        if rare.is_empty() { common } else { rare }
+        if rare.words.is_empty() {
+            common.words
+        } else {
+            rare.words
+        }
     }
 
     fn each(&self, text: &str, mut word: impl FnMut(&str)) {
@@ -137,6 +140,29 @@ impl WordSplitter {
 
     fn is_common(&self, word: &str) -> bool {
         self.language == Language::English && COMMON.binary_search(&word).is_ok()
+    }
+}
+
+/// The first different words of a text.
+#[derive(Default)]
+struct CountedWords {
+    words: Vec<QuestionWord>,
+    /// Where each is.
+    places: HashMap<String, usize>,
+}
+
+impl CountedWords {
+    fn count(&mut self, word: &str) {
+        if let Some(place) = self.places.get(word) {
+            let count = &mut self.words[*place].count;
+            *count = count.saturating_add(1);
+        } else if self.words.len() < MAX_QUERY_WORDS {
+            self.places.insert(word.to_owned(), self.words.len());
+            self.words.push(QuestionWord {
+                word: word.to_owned(),
+                count: 1,
+            });
+        }
     }
 }
 
@@ -213,18 +239,25 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_each_word_once_and_common_ones_only_without_others() {
+    fn a_question_counts_each_word_and_common_ones_only_without_others() {
         let english = WordSplitter::new(Language::English);
+        let counted = |text| {
+            let words = english.query(text).into_iter();
+            words.map(|it| (it.word, it.count)).collect::<Vec<_>>()
+        };
         assert_eq!(
-            english.query("What is the fee of the card fees?"),
-            ["fee", "card"]
+            counted("What is the fee of the card fees?"),
+            [("fee".to_owned(), 2), ("card".to_owned(), 1)]
         );
+        let common = [("to", 2), ("be", 2), ("or", 1), ("not", 1)];
         assert_eq!(
-            english.query("to be or not to be"),
-            ["to", "be", "or", "not"]
+            counted("to be or not to be"),
+            common.map(|(word, count)| (word.to_owned(), count))
         );
-        let many: Vec<String> = (0..1_000).map(|n| format!("w{n}")).collect();
-        assert_eq!(english.query(&many.join(" ")).len(), MAX_QUERY_WORDS);
+        let many: Vec<String> = (0..2_000).map(|n| format!("w{n}")).collect();
+        // The first of them are counted to the end.
+        let many = english.query(&format!("{} w0", many.join(" ")));
+        assert_eq!((many.len(), many[0].count), (MAX_QUERY_WORDS, 2));
         assert!(COMMON.is_sorted());
     }
 
@@ -237,7 +270,8 @@ mod tests {
                 proptest::prop_assert!(word.len() <= MAX_WORD_BYTES * 3, "{word:?}");
             }
             for word in splitter.query(&text) {
-                proptest::prop_assert!(words.split(' ').any(|it| it == word));
+                let count = words.split(' ').filter(|it| *it == word.word).count();
+                proptest::prop_assert_eq!(count, word.count as usize);
             }
         }
     }

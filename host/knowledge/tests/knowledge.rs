@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toolhold_knowledge::{
-    AddError, Added, By, EmbedError, Embedder, Embedding, Knowledge, SearchQuery, Settings,
-    Structure, TextDocument, WithoutVectors, digest,
+    AddError, Added, By, EmbedError, Embedder, Embedding, Knowledge, SearchError, SearchQuery,
+    Settings, Structure, TextDocument, WithoutVectors, digest,
 };
-use toolhold_storage::{Collection, Location, Store, Vectors};
+use toolhold_storage::{Collection, Location, PublishError, Quota, Store, Vectors};
 
 const DIMENSIONS: u32 = 64;
 
@@ -121,7 +121,7 @@ async fn add(knowledge: &Knowledge, to: &Collection, source: &str, text: &str) -
 
 async fn found(knowledge: &Knowledge, within: &Collection, question: &SearchQuery) -> Vec<String> {
     let found = knowledge
-        .search(std::slice::from_ref(within), question)
+        .search("k", std::slice::from_ref(within), question)
         .await
         .unwrap();
     let sources = found.passages.iter().map(|it| it.document.source.clone());
@@ -176,7 +176,11 @@ async fn passages_are_found_by_words_by_vectors_and_by_both() {
     add(&knowledge, &tales, "card", "# Fees\n\nNothing is free.").await;
     for by in [By::Words, By::Vectors] {
         let found = knowledge
-            .search(std::slice::from_ref(&tales), &ask("card costs five", by))
+            .search(
+                "k",
+                std::slice::from_ref(&tales),
+                &ask("card costs five", by),
+            )
             .await;
         for hit in found.unwrap().passages {
             assert!(!hit.passage.text.contains("five euro"), "{by:?}");
@@ -246,7 +250,7 @@ async fn a_question_is_put_in_several_ways_and_answered_within_its_bounds() {
     several.sort();
     assert_eq!(several, ["note 4", "note 5"]);
     // Without vectors, and that is said.
-    let found = knowledge.search(&[notes], &all).await.unwrap();
+    let found = knowledge.search("k", &[notes], &all).await.unwrap();
     assert!(matches!(found.without_vectors, Some(WithoutVectors::None)));
 
     let long = ground.collection("long", None).await;
@@ -301,7 +305,7 @@ async fn an_embedder_that_fails_leaves_nothing_half_visible_and_is_gone_on_with(
     // The words are found while the embedder is down.
     let down = ground.knowledge(Some(CountedWords::new("m", 0)));
     let found = down
-        .search(std::slice::from_ref(&tales), &ask("delta", By::Both))
+        .search("k", std::slice::from_ref(&tales), &ask("delta", By::Both))
         .await
         .unwrap();
     assert!(!found.passages.is_empty());
@@ -320,7 +324,7 @@ async fn an_embedder_that_fails_leaves_nothing_half_visible_and_is_gone_on_with(
         "{refused:?}"
     );
     let found = other
-        .search(&[tales], &ask("delta", By::Both))
+        .search("k", &[tales], &ask("delta", By::Both))
         .await
         .unwrap();
     assert!(matches!(found.without_vectors, Some(WithoutVectors::None)));
@@ -358,4 +362,166 @@ async fn what_is_no_text_or_too_long_is_refused() {
             .unwrap()
             .is_empty()
     );
+}
+
+/// More passages than a list is long do not hide the one whose document has the label.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_is_found_among_many_better_passages() {
+    let ground = Ground::new().await;
+    let knowledge = ground.knowledge(None);
+    let notes = ground.collection("notes", None).await;
+    let book: String = (0..12_000)
+        .map(|n| format!("Alpha stands here, {n}. "))
+        .collect();
+    let Added::New { passages } = add(&knowledge, &notes, "book", &book).await else {
+        panic!("it was there already");
+    };
+    assert!(passages > 200, "{passages}");
+    let labels = BTreeMap::from([("team\"".to_owned(), "a\\b".to_owned())]);
+    let mut long = document("long", &format!("Alpha. {}", "Another word. ".repeat(40)));
+    long.labels = labels.clone();
+    knowledge.add("k", &notes, &long, &|_, _| ()).await.unwrap();
+    let mut question = SearchQuery {
+        labels,
+        ..ask("alpha", By::Words)
+    };
+    assert_eq!(found(&knowledge, &notes, &question).await, ["long"]);
+    question.labels.insert("other".into(), "b".into());
+    assert!(found(&knowledge, &notes, &question).await.is_empty());
+    question.labels = BTreeMap::from([("team".to_owned(), "\0".to_owned())]);
+    assert!(found(&knowledge, &notes, &question).await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_labels_are_changed_and_nothing_is_made_anew() {
+    let ground = Ground::new().await;
+    let embedder = CountedWords::new("m", 1_000);
+    let knowledge = ground.knowledge(Some(embedder.clone()));
+    let notes = ground.collection("notes", Some("m")).await;
+    let mut note = document("note", "Alpha stands here.");
+    knowledge.add("k", &notes, &note, &|_, _| ()).await.unwrap();
+    let left = embedder.left.load(Ordering::SeqCst);
+    note.labels = BTreeMap::from([("team".into(), "a".into())]);
+    let added = knowledge.add("k", &notes, &note, &|_, _| ()).await.unwrap();
+    assert!(matches!(added, Added::Labelled(_)), "{added:?}");
+    let added = knowledge.add("k", &notes, &note, &|_, _| ()).await.unwrap();
+    assert!(matches!(added, Added::Unchanged(_)), "{added:?}");
+    assert_eq!(embedder.left.load(Ordering::SeqCst), left);
+    let question = SearchQuery {
+        labels: note.labels.clone(),
+        ..ask("alpha", By::Words)
+    };
+    assert_eq!(found(&knowledge, &notes, &question).await, ["note"]);
+}
+
+/// What has no room is not written first, and leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_collection_is_not_staged_for() {
+    let ground = Ground::new().await;
+    let text: Vec<String> = (0..40)
+        .map(|n| format!("## Part {n}\n\nGamma {n}. {}", "word ".repeat(200)))
+        .collect();
+    let text = text.join("\n\n");
+    let room = Settings::default().quota;
+    for (quota, full) in [
+        (
+            Quota {
+                passages: 10,
+                ..room
+            },
+            "passages",
+        ),
+        (Quota { bytes: 100, ..room }, "bytes"),
+        (
+            Quota {
+                documents: 1,
+                ..room
+            },
+            "documents",
+        ),
+    ] {
+        let settings = Settings {
+            quota,
+            ..Settings::default()
+        };
+        let knowledge = Knowledge::new(ground.store.clone(), settings, None);
+        let notes = ground.collection(full, None).await;
+        add(&knowledge, &notes, "small", "Gamma.").await;
+        let staged = std::sync::atomic::AtomicU64::new(0);
+        let progress = |passages: u64, _: u64| staged.store(passages, Ordering::SeqCst);
+        let refused = knowledge
+            .add("k", &notes, &document("book", &text), &progress)
+            .await;
+        let Err(AddError::Publish(PublishError::Quota { what, .. })) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((what, staged.load(Ordering::SeqCst)), (full, 0));
+        // What takes the place of another needs its room alone, and what is there needs none.
+        add(&knowledge, &notes, "small", "Delta.").await;
+        let again = add(&knowledge, &notes, "small", "Delta.").await;
+        assert!(matches!(again, Added::Unchanged(_)), "{again:?}");
+        // The document is no more staged, and its passages would be removed now.
+        let removed = ground.store.remove_gone_passages(0).await.unwrap();
+        assert_eq!(removed.passages, 1, "those of what was replaced");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_within_its_bounds() {
+    let ground = Ground::new().await;
+    let knowledge = ground.knowledge(None);
+    let notes = ground.collection("notes", None).await;
+    add(&knowledge, &notes, "note", "Alpha stands here.").await;
+    for (texts, is_refused) in [
+        (vec!["alpha".to_owned(); 8], false),
+        (vec!["alpha".to_owned(); 9], true),
+        (vec!["alpha ".repeat(2_730)], false),
+        (vec!["alpha ".repeat(2_731)], true),
+        (vec!["alpha ".repeat(1_400); 2], true),
+        // As many different words as it can have.
+        (
+            vec![(0..3_000).fold("alpha".to_owned(), |all, n| format!("{all} {n:x}"))],
+            false,
+        ),
+    ] {
+        let question = SearchQuery {
+            texts,
+            ..ask("", By::Words)
+        };
+        let found = knowledge
+            .search("k", std::slice::from_ref(&notes), &question)
+            .await;
+        match found {
+            Ok(found) => assert!(!is_refused && found.passages.len() == 1),
+            Err(SearchError::Question { .. }) => assert!(is_refused),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // Whatever the database does: the time of a search passes.
+    let settings = Settings {
+        search_time: Duration::from_nanos(1),
+        ..Settings::default()
+    };
+    let hurried = Knowledge::new(ground.store.clone(), settings, None);
+    let late = hurried
+        .search("k", &[notes], &ask("alpha", By::Words))
+        .await;
+    assert!(matches!(late, Err(SearchError::Late { .. })), "{late:?}");
+}
+
+/// Whoever may not read a collection finds nothing in it, though it knows its id.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_finds_what_it_may_read() {
+    let ground = Ground::new().await;
+    let knowledge = ground.knowledge(Some(CountedWords::new("m", 1_000)));
+    let notes = ground.collection("notes", Some("m")).await;
+    add(&knowledge, &notes, "note", "Alpha stands here.").await;
+    for by in [By::Words, By::Vectors, By::Both] {
+        for (reader, count) in [("k", 1), ("other", 0), ("", 0), ("k", 1)] {
+            let found = knowledge
+                .search(reader, std::slice::from_ref(&notes), &ask("alpha", by))
+                .await;
+            assert_eq!(found.unwrap().passages.len(), count, "{reader:?} {by:?}");
+        }
+    }
 }

@@ -142,7 +142,7 @@ pub async fn full_text(set: &Set) -> Result<Arm> {
         };
         let started = Instant::now();
         let found = knowledge
-            .search(std::slice::from_ref(&collection), &question)
+            .search("", std::slice::from_ref(&collection), &question)
             .await?;
         times.push(started.elapsed());
         let sources = found.passages.iter().map(|it| it.document.source.clone());
