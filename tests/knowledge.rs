@@ -284,3 +284,61 @@ fn two_processes_add_to_one_collection_at_the_same_time() {
     assert_eq!(gone[0]["passages"], passages);
     assert!(lines(&host.run(&["knowledge", "list", "--json"])).is_empty());
 }
+
+/// A folder and a file in it may be named together; a folder that everything is from is not deleted by mistake.
+#[test]
+fn everything_is_removed_only_if_that_is_said() {
+    let host = Host::new();
+    host.write("notes/fees.md", "A card costs five euro.")
+        .write("notes/hours.md", "Open on Saturdays.")
+        .write("other.md", "Something else.");
+    lines(&host.run(&["knowledge", "add", "--json", "notes"]));
+    for all in [".", "/", "notes"] {
+        let done = host.run(&["knowledge", "remove", all]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(
+            done.stdout
+                .contains("2 documents of documents would be deleted"),
+            "{done:?}"
+        );
+        let told = lines(&host.run(&["knowledge", "remove", "--json", all]));
+        assert_eq!(
+            (&told[0]["documents"], &told[0]["would_delete"]),
+            (&0.into(), &2.into())
+        );
+    }
+    let told = lines(&host.run(&["knowledge", "remove", "--json", "--all"]));
+    assert_eq!(told[0]["would_delete"], 2);
+    assert_eq!(search(&host, &["card"]).len(), 1);
+
+    lines(&host.run(&["knowledge", "add", "--json", "other.md"]));
+    let both = ["knowledge", "remove", "--json", "notes", "notes/fees.md"];
+    let told = lines(&host.run(&both));
+    assert_eq!(told[0]["documents"], 2, "{told:?}");
+    // What is named itself needs no more than that.
+    let told = lines(&host.run(&["knowledge", "remove", "--json", "other.md"]));
+    assert_eq!(
+        (&told[0]["documents"], &told[0]["in_log"]),
+        (&1.into(), &false.into())
+    );
+    lines(&host.run(&["knowledge", "add", "--json", "notes"]));
+    let told = lines(&host.run(&["knowledge", "remove", "--json", ".", "--yes"]));
+    assert_eq!(told[0]["documents"], 2);
+}
+
+#[test]
+fn labels_are_changed_without_reading_anything_else_anew() {
+    let host = Host::new();
+    host.write("fees.md", "A card costs five euro.");
+    lines(&host.run(&["knowledge", "add", "--json", "fees.md"]));
+    let found = search(&host, &["card"]);
+    let add = ["knowledge", "add", "--json", "--label", "team=a", "fees.md"];
+    let told = lines(&host.run(&add));
+    assert_eq!(told[0]["result"], "labelled");
+    assert_eq!(
+        (&told[1]["added"], &told[1]["labelled"]),
+        (&0.into(), &1.into())
+    );
+    let labelled = search(&host, &["card", "--label", "team=a"]);
+    assert_eq!(labelled[0]["id"], found[0]["id"]);
+}

@@ -91,6 +91,8 @@ struct AddCounts {
     added: u64,
     passages: u64,
     unchanged: u64,
+    /// Unchanged but for their labels.
+    labelled: u64,
     /// Files in folders that are no texts.
     left_out: u64,
     /// What was named and is no text, and what could not be read or added.
@@ -114,22 +116,22 @@ struct Work {
 impl Work {
     /// # Errors
     /// Nothing can be added any more: the database failed, or the collection is full.
-    async fn file(&mut self, file: WalkedFile) -> Result<()> {
-        let Some(source) = file.path.to_str() else {
+    async fn file(&mut self, mut file: WalkedFile) -> Result<()> {
+        let Some(source) = file.path.to_str().map(str::to_owned) else {
             return self.not_added(
                 &file,
                 "its name is not UTF-8, and documents are named by it",
                 true,
             );
         };
-        let bytes = match &file.content {
+        let bytes = match std::mem::replace(&mut file.content, Ok(Vec::new())) {
             Ok(bytes) => bytes,
             Err(why) => {
                 let is_fault = file.is_named || !matches!(why, Unread::NoText(_));
                 return self.not_added(&file, &why.to_string(), is_fault);
             }
         };
-        let document = match TextDocument::read(source, bytes, self.labels.clone()) {
+        let document = match read(source.clone(), bytes, self.labels.clone()).await? {
             Ok(document) => document,
             Err(why) => return self.not_added(&file, &why.to_string(), is_fault(&file, &why)),
         };
@@ -152,11 +154,15 @@ impl Work {
             Ok(Added::New { passages }) => {
                 self.counts.added += 1;
                 self.counts.passages += passages;
-                self.tell(source, json!({"result": "added", "passages": passages}))
+                self.tell(&source, json!({"result": "added", "passages": passages}))
             }
             Ok(Added::Unchanged(_)) => {
                 self.counts.unchanged += 1;
-                self.tell(source, json!({"result": "unchanged"}))
+                self.tell(&source, json!({"result": "unchanged"}))
+            }
+            Ok(Added::Labelled(_)) => {
+                self.counts.labelled += 1;
+                self.tell(&source, json!({"result": "labelled"}))
             }
             // Of one document: others can still be added.
             Err(error @ AddError::Empty) => {
@@ -213,15 +219,18 @@ impl Work {
     /// Removes what was replaced, and says what became of everything.
     async fn finish(&self) -> Result<()> {
         let before = now_ms().saturating_sub(KEEP_STAGED_MS);
-        if let Err(error) = self.store.remove_gone_passages(before).await {
-            let what = "what was replaced is not found any more, and is removed by the next command that adds or removes";
-            output::remark(&format!("{what}: {error}"));
+        match self.store.remove_gone_passages(before).await {
+            Ok(removal) => super::note_log(&removal),
+            Err(error) => {
+                let what = "what was replaced is not found any more, and is removed by the next command that adds or removes";
+                output::remark(&format!("{what}: {error}"));
+            }
         }
         let counts = &self.counts;
         if self.is_json {
             return output::json_line(&json!({
                 "collection": self.name, "added": counts.added, "passages": counts.passages,
-                "unchanged": counts.unchanged, "left_out": counts.left_out, "failed": counts.failed,
+                "unchanged": counts.unchanged, "labelled": counts.labelled, "left_out": counts.left_out, "failed": counts.failed,
             }));
         }
         for file in &self.left_out {
@@ -235,7 +244,11 @@ impl Work {
         let added = style::plural(counts.added, "document");
         let passages = style::plural(counts.passages, "passage");
         let mut text = format!("{} {added}, {passages}", style::good("added:"));
-        for (count, what) in [(counts.unchanged, "unchanged"), (all, "left out")] {
+        for (count, what) in [
+            (counts.unchanged, "unchanged"),
+            (counts.labelled, "with other labels"),
+            (all, "left out"),
+        ] {
             if count > 0 {
                 let _ = write!(text, "; {count} {what}");
             }
@@ -246,6 +259,16 @@ impl Work {
         }
         Ok(())
     }
+}
+
+/// Reads the bytes, of which there may be many, on a thread that serves no others.
+async fn read(
+    source: String,
+    bytes: Vec<u8>,
+    labels: BTreeMap<String, String>,
+) -> Result<Result<TextDocument, NoText>> {
+    let read = move || TextDocument::read(&source, &bytes, labels);
+    Ok(tokio::task::spawn_blocking(read).await?)
 }
 
 /// Whether a person wanted this very file, or it is a text that nobody could tell by its name.

@@ -34,7 +34,9 @@ pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
         each_document(&store, &collection, |document| show(document, args.json)).await?;
         return Ok(Exit::Ok);
     }
-    let collections = store.collections(OWNER, MAX_COLLECTIONS).await?;
+    let mut collections = store.collections(OWNER, MAX_COLLECTIONS + 1).await?;
+    let has_more = collections.len() > MAX_COLLECTIONS as usize;
+    collections.truncate(MAX_COLLECTIONS as usize);
     for (collection, _) in &collections {
         if args.json {
             output::json_line(&json!({
@@ -52,6 +54,11 @@ pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
             let name = style::bold(&style::line(&collection.name));
             output::tell(&format!("{name}  {}", style::dim(&holds)));
         }
+    }
+    if has_more {
+        output::remark(&format!(
+            "these are the first {MAX_COLLECTIONS}; `toolhold knowledge list --collection NAME` shows any other"
+        ));
     }
     if collections.is_empty() {
         output::remark("no collections; toolhold knowledge add PATH");

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toolhold_runtime::config::Configuration;
-use toolhold_storage::{Collection, Store};
+use toolhold_storage::{Collection, Removal, Store};
 
 /// Owner of the collections of this machine's terminal.
 const OWNER: &str = "";
@@ -92,4 +92,14 @@ fn note_words_alone() {
     output::remark(
         "found by words alone: no embeddings are configured, and this version takes none",
     );
+}
+
+/// Said where it could not be overwritten yet.
+fn note_log(removal: &Removal) {
+    if removal.is_in_log {
+        output::remark(
+            "another process reads the database: until it is done, the write-ahead log (toolhold.db-wal) may still \
+             hold what was removed; the next `toolhold knowledge add` or `remove` overwrites it",
+        );
+    }
 }

@@ -26,8 +26,9 @@ pub struct RemoveArgs {
     /// Delete the whole collection.
     #[arg(long, conflicts_with = "documents")]
     all: bool,
-    /// Delete the whole collection; without this option, only what it holds is printed.
-    #[arg(long, requires = "all")]
+    /// Delete all documents of the collection, by --all or by a folder that all are from; without this option, only
+    /// their number is printed.
+    #[arg(long)]
     yes: bool,
     /// Print one JSON object.
     #[arg(long)]
@@ -39,27 +40,29 @@ pub async fn remove(config: &Configuration, args: RemoveArgs) -> Result<Exit> {
     let collection = super::collection(&store, &args.collection).await?;
     let documents = if args.all {
         if !args.yes {
-            output::tell(&format!(
-                "{} of {} would be deleted; --yes deletes them",
-                style::plural(collection.documents, "document"),
-                args.collection
-            ));
-            return Ok(Exit::Ok);
+            return would_delete(&args, collection.documents);
         }
         store.delete_collection(OWNER, &collection).await?;
         collection.documents
     } else {
         let named = named(&store, &collection, &args.documents).await?;
+        if named.are_all_by_folder && !args.yes {
+            return would_delete(&args, named.documents.len() as u64);
+        }
         let mut deleted = 0;
-        for document in named {
+        for document in named.documents {
             deleted += u64::from(store.delete_document(OWNER, &collection, document).await?);
         }
         deleted
     };
     // Also what was left staged, now and not after a day: it may hold the same text.
-    let passages = store.remove_gone_passages(now_ms()).await?;
+    let removal = store.remove_gone_passages(now_ms()).await?;
+    let passages = removal.passages;
+    super::note_log(&removal);
     if args.json {
-        output::json_line(&json!({"documents": documents, "passages": passages}))?;
+        output::json_line(&json!({
+            "documents": documents, "passages": passages, "in_log": removal.is_in_log,
+        }))?;
         return Ok(Exit::Ok);
     }
     output::tell(&format!(
@@ -71,24 +74,54 @@ pub async fn remove(config: &Configuration, args: RemoveArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// Says what --yes would delete.
+fn would_delete(args: &RemoveArgs, documents: u64) -> Result<Exit> {
+    if args.json {
+        output::json_line(&json!({"documents": 0, "passages": 0, "would_delete": documents}))?;
+    } else {
+        output::tell(&format!(
+            "{} of {} would be deleted, and no other is there; --yes deletes them",
+            style::plural(documents, "document"),
+            args.collection
+        ));
+    }
+    Ok(Exit::Ok)
+}
+
 /// The documents that are meant.
-///
+struct NamedDocuments {
+    documents: Vec<Uuid>,
+    /// Whether the collection has no others, and not each of them was named itself: `.` and `/` say less than they do.
+    are_all_by_folder: bool,
+}
+
 /// # Errors
 /// One of them is not in the collection: nothing is deleted then.
-async fn named(store: &Store, collection: &Collection, names: &[String]) -> Result<Vec<Uuid>> {
+async fn named(store: &Store, collection: &Collection, names: &[String]) -> Result<NamedDocuments> {
     let mut wanted = Vec::new();
     for name in names {
         let id = name.parse::<Uuid>().ok();
         wanted.push((name, id, super::absolute(Path::new(name))?, false));
     }
     let mut found = Vec::new();
+    let (mut is_by_folder, mut are_all) = (false, true);
     each_document(store, collection, |document: &CollectionDocument| {
+        let source = Path::new(&document.source);
+        let (mut is_meant, mut is_itself) = (false, false);
+        // All names, though one is enough: each must be of a document.
         for (_, id, path, is_found) in &mut wanted {
-            if *id == Some(document.id) || Path::new(&document.source).starts_with(&*path) {
-                found.push(document.id);
+            let is_this = *id == Some(document.id) || source == path.as_path();
+            if is_this || source.starts_with(&*path) {
                 *is_found = true;
-                break;
+                is_meant = true;
+                is_itself |= is_this;
             }
+        }
+        if is_meant {
+            found.push(document.id);
+            is_by_folder |= !is_itself;
+        } else {
+            are_all = false;
         }
         Ok(())
     })
@@ -100,6 +133,9 @@ async fn named(store: &Store, collection: &Collection, names: &[String]) -> Resu
             collection.name,
             collection.name
         ),
-        None => Ok(found),
+        None => Ok(NamedDocuments {
+            documents: found,
+            are_all_by_folder: are_all && is_by_folder,
+        }),
     }
 }

@@ -3,7 +3,7 @@
 use super::{DocumentLabel, OWNER};
 use crate::exit::Exit;
 use crate::terminal::{output, style};
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -45,7 +45,7 @@ pub async fn search(config: &Configuration, args: SearchArgs) -> Result<Exit> {
         most: usize::try_from(args.most)?,
         ..SearchQuery::default()
     };
-    let found = knowledge.search(&collections, &question).await?;
+    let found = knowledge.search(OWNER, &collections, &question).await?;
     if args.json {
         let passages: Vec<_> = found
             .passages
@@ -67,9 +67,23 @@ pub async fn search(config: &Configuration, args: SearchArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// # Errors
+/// There is none of a name, or there are more than one search may have: nothing is left out in silence.
 async fn collections(store: &Store, names: &[String]) -> Result<Vec<Collection>> {
+    if names.len() > MAX_COLLECTIONS as usize {
+        bail!(
+            "a search may have {MAX_COLLECTIONS} collections, and these are {}",
+            names.len()
+        );
+    }
     if names.is_empty() {
-        let all = store.collections(OWNER, MAX_COLLECTIONS).await?;
+        let all = store.collections(OWNER, MAX_COLLECTIONS + 1).await?;
+        if all.len() > MAX_COLLECTIONS as usize {
+            bail!(
+                "there are more than {MAX_COLLECTIONS} collections, and a search may have no more: name them with \
+                 --collection"
+            );
+        }
         return Ok(all.into_iter().map(|(collection, _)| collection).collect());
     }
     let mut found = Vec::new();
