@@ -253,7 +253,7 @@ impl Cut {
                 .rsplit_once('\n')
                 .map_or("", |(above, _)| above)
         } else {
-            &self.heading
+            self.heading.as_str()
         };
         format!("{above}\n{}", self.text)
     }

@@ -370,9 +370,10 @@ async fn a_label_is_found_among_many_better_passages() {
     let ground = Ground::new().await;
     let knowledge = ground.knowledge(None);
     let notes = ground.collection("notes", None).await;
-    let book: String = (0..12_000)
+    let book: Vec<String> = (0..12_000)
         .map(|n| format!("Alpha stands here, {n}. "))
         .collect();
+    let book = book.concat();
     let Added::New { passages } = add(&knowledge, &notes, "book", &book).await else {
         panic!("it was there already");
     };

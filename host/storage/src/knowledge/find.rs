@@ -2,7 +2,7 @@
 //!
 //! Neither database's own rank will do: SQLite's counts what other collections hold, PostgreSQL's knows nothing of how
 //! rare a word is, and neither counts what a question repeats. So both only count the passages that hold each word, and
-//! gather candidates that hold rare ones; `ranking` ranks those.
+//! gather candidates that hold rare ones, the first by their own rank where there are too many; `ranking` ranks those.
 
 use super::access::READABLE;
 use super::ranking::{QuestionWord, Ranking};
@@ -133,7 +133,7 @@ impl Store {
                  AND collection IN ({}) \
                  AND document NOT IN (SELECT id FROM documents WHERE state <> 'visible')) AS holding \
                  FROM unnest(string_to_array($1, ',')) AS word",
-                quoted(searched.ids.iter().map(Uuid::simple)),
+                quoted(searched.ids.iter().map(Uuid::as_simple)),
             )
         };
         let mut counts = HashMap::new();
@@ -185,7 +185,7 @@ impl Store {
                  AND CAST(documents.labels AS jsonb) @> CAST($3 AS jsonb) \
                  WHERE index @@ to_tsquery('simple', $1) AND passages.collection IN ({}) \
                  ORDER BY ts_rank(index, to_tsquery('simple', $1), 1) DESC, passages.id LIMIT $2",
-                quoted(searched.ids.iter().map(Uuid::simple)),
+                quoted(searched.ids.iter().map(Uuid::as_simple)),
             );
             (statement, words.join(" | "))
         };
