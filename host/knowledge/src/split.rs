@@ -103,7 +103,7 @@ enum Splitter {
 
 impl Splitter {
     /// The pieces of a window, with where they begin in it, and its headings.
-    fn cut<'a>(&self, window: &Window<'a>) -> (Vec<(usize, &'a str)>, Vec<Heading>) {
+    fn cut<'a>(&self, window: &TextWindow<'a>) -> (Vec<(usize, &'a str)>, Vec<Heading>) {
         match self {
             Self::Plain(splitter) => (splitter.chunk_indices(window.text).collect(), Vec::new()),
             Self::Markdown(splitter) => (
@@ -115,7 +115,7 @@ impl Splitter {
 }
 
 /// A part of a text that is cut at a time.
-struct Window<'a> {
+struct TextWindow<'a> {
     /// Where it begins.
     start: usize,
     text: &'a str,
@@ -128,7 +128,7 @@ fn windows(
     text: &str,
     structure: Structure,
     most: usize,
-) -> impl Iterator<Item = Window<'_>> + Send {
+) -> impl Iterator<Item = TextWindow<'_>> + Send {
     let (mut start, mut open) = (0, None);
     std::iter::from_fn(move || {
         let rest = &text[start..];
@@ -148,7 +148,7 @@ fn windows(
         }
         let at = start;
         start += window.len();
-        (!window.is_empty()).then_some(Window {
+        (!window.is_empty()).then_some(TextWindow {
             start: at,
             text: window,
             without_headings: without_headings.min(window.len()),
@@ -285,7 +285,7 @@ impl std::fmt::Display for HeadingPath {
     }
 }
 
-fn headings(window: &Window<'_>) -> Vec<Heading> {
+fn headings(window: &TextWindow<'_>) -> Vec<Heading> {
     let mut headings: Vec<Heading> = Vec::new();
     let mut is_inside = false;
     let text = &window.text[window.without_headings..];

@@ -75,7 +75,7 @@ impl WordSplitter {
     /// The words to look for, in the order of the question, each with how often it is there; without those that every
     /// text has, unless there are no others; at most [`MAX_QUERY_WORDS`].
     pub fn query(&self, text: &str) -> Vec<QuestionWord> {
-        let (mut rare, mut common) = (CountedWords::default(), CountedWords::default());
+        let (mut rare, mut common) = (WordCounts::default(), WordCounts::default());
         self.each(text, |word| {
             if self.is_common(word) {
                 common.count(word);
@@ -145,13 +145,13 @@ impl WordSplitter {
 
 /// The first different words of a text.
 #[derive(Default)]
-struct CountedWords {
+struct WordCounts {
     words: Vec<QuestionWord>,
     /// Where each is.
     places: HashMap<String, usize>,
 }
 
-impl CountedWords {
+impl WordCounts {
     fn count(&mut self, word: &str) {
         if let Some(place) = self.places.get(word) {
             let count = &mut self.words[*place].count;

@@ -74,7 +74,7 @@ pub use journal::RunJournal;
 pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
     Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage, Passage,
-    PublishError, QuestionWord, Quota, Removal, SharedWith, StagedDocument, StagingError,
+    PublishError, QuestionWord, Quota, RemovedPassages, SharedWith, StagedDocument, StagingError,
     VectorRow, Vectors, WordQuestion,
 };
 pub use label::{Label, Origin};

@@ -22,5 +22,5 @@ pub use documents::{CollectionDocument, NewDocument};
 pub use find::{FoundPassage, WordQuestion};
 pub use passages::{Passage, VectorRow};
 pub use ranking::QuestionWord;
-pub use removal::Removal;
+pub use removal::RemovedPassages;
 pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};

@@ -21,7 +21,7 @@ const EMPTYING: &str = "PRAGMA busy_timeout = 1000";
 
 /// What was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Removal {
+pub struct RemovedPassages {
     pub passages: u64,
     /// Whether SQLite's write-ahead log still holds it, because somebody reads an older state of the database. The
     /// next removal that finds no such reader empties it. Always `false` for PostgreSQL, whose log is the server's.
@@ -31,7 +31,10 @@ pub struct Removal {
 impl Store {
     /// Removes the passages of documents that were replaced or deleted, and of those that were staged before
     /// `staged_before_ms` by a process that lives no more.
-    pub async fn remove_gone_passages(&self, staged_before_ms: u64) -> Result<Removal, StoreError> {
+    pub async fn remove_gone_passages(
+        &self,
+        staged_before_ms: u64,
+    ) -> Result<RemovedPassages, StoreError> {
         let (mut removed, mut since_wait) = (0, 0);
         self.give_up_staged(staged_before_ms).await?;
         loop {
@@ -50,7 +53,7 @@ impl Store {
             }
         }
         self.remove_empty_collections().await?;
-        Ok(Removal {
+        Ok(RemovedPassages {
             passages: removed,
             is_in_log: self.database.is_file() && !self.empty_log().await?,
         })

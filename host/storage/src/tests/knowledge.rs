@@ -302,7 +302,7 @@ async fn a_reader_keeps_what_is_deleted_in_the_log_and_that_is_told() {
     sqlx::query(read).fetch_one(&mut *reader).await.unwrap();
     store.delete_document("k", &tales, document).await.unwrap();
     let removal = store.remove_gone_passages(0).await.unwrap();
-    let expected = Removal {
+    let expected = RemovedPassages {
         passages: 1,
         is_in_log: true,
     };

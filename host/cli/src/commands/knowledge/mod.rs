@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toolhold_runtime::config::Configuration;
-use toolhold_storage::{Collection, Removal, Store};
+use toolhold_storage::{Collection, RemovedPassages, Store};
 
 /// Owner of the collections of this machine's terminal.
 const OWNER: &str = "";
@@ -95,7 +95,7 @@ fn note_words_alone() {
 }
 
 /// Said where it could not be overwritten yet.
-fn note_log(removal: &Removal) {
+fn note_log(removal: &RemovedPassages) {
     if removal.is_in_log {
         output::remark(
             "another process reads the database: until it is done, the write-ahead log (toolhold.db-wal) may still \
