@@ -352,6 +352,29 @@ async fn a_redacted_input_is_what_the_run_works_with() {
     );
 }
 
+/// A run that is resumed goes on under the policy that it began under.
+#[tokio::test]
+async fn a_redacted_instruction_is_under_the_policy_as_it_was_given() {
+    let words = Arc::new(Words {
+        redact: "Ann",
+        ..Words::default()
+    });
+    let script = Script::new([Reply::output("done")]);
+    let driver = shielded(&script, &Echo::default(), &[ShieldPlace::Input], words);
+    let asked = request(messages(
+        json!([{"role": "system", "content": "Obey Ann."}]),
+    ));
+    let events = run(&driver, asked).await;
+    assert!(!sent(&events).contains("Ann"));
+    let replayed = replay(&events).unwrap();
+    assert!(replayed.instructions.contains("Obey Ann."));
+    let began = replayed.machine.request();
+    let again = driver
+        .shields
+        .policy(&began.settings, Some(&replayed.instructions), began.depth);
+    assert_eq!(again.hash, began.policy.hash);
+}
+
 #[tokio::test]
 async fn a_blocked_output_goes_back_once_and_then_ends_the_run() {
     for (second, reason, output) in [

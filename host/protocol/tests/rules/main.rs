@@ -13,6 +13,7 @@ mod saved;
 mod schema;
 mod solutions;
 mod tools;
+mod types;
 mod versions;
 
 use serde_json::Value;
@@ -23,7 +24,7 @@ use toolhold_protocol::reference::Path;
 
 const RULES: &str = include_str!("../../../../docs/protocol.md");
 
-const HERE: [&str; 12] = [
+const HERE: [&str; 13] = [
     include_str!("advisors.rs"),
     include_str!("approvals.rs"),
     include_str!("data.rs"),
@@ -35,6 +36,7 @@ const HERE: [&str; 12] = [
     include_str!("schema.rs"),
     include_str!("solutions.rs"),
     include_str!("tools.rs"),
+    include_str!("types.rs"),
     include_str!("versions.rs"),
 ];
 
