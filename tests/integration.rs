@@ -27,6 +27,8 @@ mod http_languages;
 mod http_modules;
 mod images;
 mod interpreters;
+#[cfg(target_os = "linux")]
+mod keyring;
 mod many_runs;
 mod markdown;
 mod mcp;

@@ -4,14 +4,18 @@ use crate::terminal::at_terminal;
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 
-const KEY: &str = "sk-a-secret-of-this-test";
+pub const KEY: &str = "sk-a-secret-of-this-test";
 
 fn set(host: &Host, name: &str, value: &str) -> Finished {
-    let mut command = host.command(&["secrets", "set", name]);
+    set_with(host.command(&["secrets", "set", name]), value)
+}
+
+/// The command, with the value at its stdin.
+pub fn set_with(mut command: Command, value: &str) -> Finished {
     command.stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -22,13 +26,13 @@ fn set(host: &Host, name: &str, value: &str) -> Finished {
 }
 
 /// An endpoint that wants the key.
-fn endpoint() -> Endpoint {
+pub fn endpoint() -> Endpoint {
     let reply = Reply::content(json!({"calls": [], "output": "done"}).to_string());
     Endpoint::start(Scenario::new([reply]).with_key(KEY))
 }
 
 /// `toolhold run` of a model of the preset `openai`, which is at `endpoint`.
-fn run(host: &Host, endpoint: &Endpoint, variables: &[(&str, &str)]) -> Finished {
+pub fn run(host: &Host, endpoint: &Endpoint, variables: &[(&str, &str)]) -> Finished {
     let mut command = host.command(&["run", "t", "--model", "openai:gpt-x", "-v"]);
     // An address of one's own takes nothing from the preset, so the key and the dialect are said, too.
     host.write(
@@ -78,7 +82,10 @@ fn a_hosted_model_is_asked_with_a_kept_key_and_in_its_dialect() {
         assert_eq!(shown.code, Some(0), "{shown:?}");
         assert!(!format!("{shown:?}").contains(KEY), "{arguments:?}");
     }
-    assert_eq!(host.run(&["secrets", "list"]).stdout, "OPENAI_API_KEY\n");
+    assert_eq!(
+        host.run(&["secrets", "list"]).stdout,
+        "OPENAI_API_KEY  (in the file)\n"
+    );
     let removed = host.run(&["secrets", "remove", "openai"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
     let again = host.run(&["secrets", "remove", "openai"]);
@@ -142,11 +149,40 @@ fn what_cannot_be_kept_is_refused_with_words() {
     set(&host, "A", "x");
     let path = host.path().join(".config/toolhold/secrets.toml");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    for arguments in [&["secrets", "list"][..], &["config"]] {
-        let refused = host.run(arguments);
-        assert_eq!(refused.code, Some(1), "{refused:?}");
-        assert!(refused.stderr.contains("chmod 600"), "{refused:?}");
+    // What needs no secret goes on. The file may say where the database is.
+    for (arguments, code) in [
+        (&["secrets", "list"][..], 1),
+        (&["run", "hello", "--model", "m"], 1),
+        (&["runs"], 1),
+        (&["config"], 0),
+    ] {
+        let done = host.run(arguments);
+        assert_eq!(done.code, Some(code), "{done:?}");
+        assert!(done.stderr.contains("chmod 600"), "{done:?}");
     }
+}
+
+/// A folder that somebody else wrote, or a mistake of one's own, keeps nobody from forgetting a key.
+#[test]
+fn a_wrong_configuration_does_not_keep_a_secret() {
+    let host = Host::new();
+    set(&host, "A_KEY", KEY);
+    for (path, text) in [
+        ("toolhold.toml", "["),
+        (".config/toolhold/config.toml", "[secrets]\nstore = 1\n"),
+    ] {
+        host.write_untrusted(path, text);
+        let listed = host.run(&["secrets", "list"]);
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        assert_eq!(listed.stdout, "A_KEY  (in the file)\n");
+        assert!(listed.stderr.contains("secrets.store"), "{listed:?}");
+        let refused = host.run(&["secrets", "set", "B_KEY"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains("not valid TOML"), "{refused:?}");
+    }
+    let removed = host.run(&["secrets", "remove", "A_KEY"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert_eq!(host.run(&["secrets", "list"]).stdout, "");
 }
 
 #[test]
@@ -174,7 +210,10 @@ fn a_secret_is_typed_unseen() {
         assert!(shown.contains(expect), "{refused:?}");
         assert!(!shown.contains("the-rest"), "{refused:?}");
     }
-    assert_eq!(host.run(&["secrets", "list"]).stdout, "A_KEY\n");
+    assert_eq!(
+        host.run(&["secrets", "list"]).stdout,
+        "A_KEY  (in the file)\n"
+    );
 }
 
 /// The error of a slow endpoint names the key to raise.

@@ -95,6 +95,8 @@ impl Host {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("TOOLHOLD_PATHS__CACHE", shared.join("cache"))
             .env("TOOLHOLD_PATHS__STATE", self.state())
+            // Never the keyring of whoever runs the tests.
+            .env("DBUS_SESSION_BUS_ADDRESS", "disabled:")
             // Modules are compiled beside other tests; a test calls their tools at once.
             .env("TOOLHOLD_MODULES__START_TIMEOUT_MS", "120000")
             .stdin(Stdio::null());

@@ -5,6 +5,7 @@ use crate::commands::{
     approvals, audit, build, cache, chat, demo, eval, generate, keys, mcp, modules, plan,
     plan_capacity, policy, probe, run, runs, secrets, selftest, serve, stats, trust,
 };
+use crate::config::secrets::Needs;
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -211,6 +212,32 @@ impl Command {
         }
     }
 
+    /// What it does with secrets. One that is not looked at here uses them.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::Build { .. }
+            | Self::NewModule { .. }
+            | Self::Cache(_)
+            | Self::Selftest(_)
+            | Self::Config { .. } => Needs::None,
+            Self::Request(RequestCommand::List)
+            | Self::Show { .. }
+            | Self::Stats(_)
+            | Self::Replay { .. }
+            | Self::Diff { .. }
+            | Self::Approvals(_)
+            | Self::Audit(_)
+            | Self::Keys(_)
+            | Self::Policy(_) => Needs::Database,
+            Self::Runs { command, .. } => command
+                .as_ref()
+                .map_or(Needs::Database, runs::RunsCommand::needs),
+            Self::Modules(command) => command.needs(),
+            Self::Mcp(args) => args.needs(),
+            _ => Needs::All,
+        }
+    }
+
     /// The log level without `TOOLHOLD_LOG`.
     pub fn log_level(&self) -> &'static str {
         match self {
@@ -232,7 +259,6 @@ impl Cli {
         if let Command::CompileComponent | Command::SuperviseBuild { .. } = self.command {
             return LogFormat::Text;
         }
-        let loaded = config::load(self.file().as_deref(), &Flags::default());
-        loaded.map_or(LogFormat::Text, |loaded| loaded.configuration.log_format())
+        config::log_format(self.file().as_deref()).unwrap_or(LogFormat::Text)
     }
 }

@@ -92,10 +92,12 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     cli.command.put(&mut flags);
     let file = cli.file();
     let check_trust = cli.command.trust_check();
+    let needs = cli.command.needs();
     let load = |flags: &Flags| {
-        let loaded = config::load(file.as_deref(), flags)?;
+        let loaded = config::load(file.as_deref(), flags, needs)?;
         check_trust(&loaded)?;
         trust::note(&loaded);
+        secrets::note(&loaded, needs);
         Ok::<_, ConfigError>(loaded)
     };
     match cli.command {
@@ -174,7 +176,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Policy(args) => policy::policy(&load(&flags)?.configuration, &args).await,
         Command::Selftest(args) => selftest::selftest(&load(&flags)?.configuration, args).await,
         Command::Cache(args) => cache::cache(&load(&flags)?.configuration, args).await,
-        Command::Secrets(command) => secrets::secrets(command).await,
+        Command::Secrets(command) => secrets::secrets(file.as_deref(), &flags, command).await,
         Command::Config { json } => show_config::show(&load(&flags)?, json),
         Command::Trust(args) => trust::trust(file.as_deref(), &flags, &args).await,
     }

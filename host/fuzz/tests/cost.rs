@@ -18,6 +18,7 @@ use toolhold_hostile::suite;
 /// The places that a running guest, or a client that does not read, fills: they are attacks of the hostile suite, which
 /// measures the process, or tests beside the code.
 const ELSEWHERE: &[(&str, Proof)] = &[
+    ("answers of a keyring", Proof::File("tests/keyring.rs")),
     (
         "images of a context",
         Proof::File("host/protocol/src/image.rs"),

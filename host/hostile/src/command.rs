@@ -75,6 +75,8 @@ impl CommandFolder {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("TOOLHOLD_PATHS__CACHE", self.path().join("cache"))
             .env("TOOLHOLD_PATHS__STATE", self.path().join("state"))
+            // Without it the keyring would be looked for in the usual place.
+            .env("DBUS_SESSION_BUS_ADDRESS", "disabled:")
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command

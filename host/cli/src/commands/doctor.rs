@@ -6,6 +6,7 @@ mod toolchains;
 
 use crate::config;
 use crate::config::Flags;
+use crate::config::secrets::{Needs, Place, Store};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
@@ -56,7 +57,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         broken += usize::from(matches!(finding, Broken(..)));
         output::tell(&finding.shown(area));
     };
-    let config = match config::load(file, flags) {
+    let config = match config::load(file, flags, Needs::All) {
         Ok(loaded) => {
             let settings = &loaded.settings;
             let own = settings.iter().filter(|s| s.origin != "default").count();
@@ -71,6 +72,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
                 let remedy = "`toolhold trust` shows it and asks";
                 report("configuration", Lacking(untrusted.what(), remedy.into()));
             }
+            report("secrets", secrets(file, flags).await);
             loaded.configuration
         }
         Err(error) => {
@@ -98,6 +100,33 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
         report(name, finding);
     }
     Ok(Exit::of(broken == 0))
+}
+
+/// Where `toolhold secrets` keeps them.
+async fn secrets(file: Option<&Path>, flags: &Flags) -> Finding {
+    let place = match config::secrets_place(file, flags) {
+        Ok(place) => place,
+        Err(error) => return Lacking(error.to_string(), "then keys can be kept".into()),
+    };
+    let in_file = format!("the file {}", place.file().display());
+    let store = place.store();
+    let asked = tokio::task::spawn_blocking(move || place.next()).await;
+    match asked {
+        Ok(Ok(Place::File)) => Fine(format!("new ones are kept in {in_file}")),
+        Ok(Ok(Place::Keyring)) => Fine("new ones are kept in the keyring".to_owned()),
+        Ok(Err(error)) if store == Store::Auto && error.is_absent() => Fine(format!(
+            "new ones are kept in {in_file} (the keyring cannot be used: {error})"
+        )),
+        Ok(Err(error)) if store == Store::Auto && error.leaves_the_file(false) => Lacking(
+            format!("the keyring cannot be used: {error}; new ones are kept in {in_file}"),
+            "unlock or repair it, or set secrets.store to \"file\"".into(),
+        ),
+        Ok(Err(error)) => Broken(
+            format!("the keyring cannot be used: {error}"),
+            "unlock or repair it, or set secrets.store to \"file\"".into(),
+        ),
+        Err(error) => Broken(error.to_string(), "ask the keyring again".into()),
+    }
 }
 
 async fn modules(config: &Configuration) -> Vec<Finding> {

@@ -7,6 +7,7 @@ use crate::commands::endpoint::EndpointArgs;
 use crate::commands::{run, trust};
 use crate::config;
 use crate::config::Flags;
+use crate::config::secrets::Needs;
 use crate::exit::Exit;
 use crate::terminal::progress::Loading;
 use crate::terminal::{output, style};
@@ -155,7 +156,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// Loads the configuration with `file` and `flags`; each compared configuration adds its own settings.
 pub async fn eval(file: Option<&Path>, flags: &Flags, args: EvalArgs) -> Result<Exit> {
     if let Some(EvalCommand::Capture(args)) = &args.command {
-        let loaded = config::load(file, flags)?;
+        let loaded = config::load(file, flags, Needs::All)?;
         return capture::capture(&loaded.configuration, args).await;
     }
     let set = set(&args)?;
@@ -266,7 +267,8 @@ async fn arms(file: Option<&Path>, flags: &Flags, args: &EvalArgs) -> Result<Vec
         if made.iter().any(|arm: &Arm| arm.name == name) {
             bail!("two configurations would be called {name:?}");
         }
-        let loaded = config::load(file, &flags).with_context(|| format!("for {name:?}"))?;
+        let loaded =
+            config::load(file, &flags, Needs::All).with_context(|| format!("for {name:?}"))?;
         loaded.protected()?;
         if made.is_empty() {
             trust::note(&loaded);

@@ -3,6 +3,7 @@
 use crate::commands::run::ResumeArgs;
 use crate::commands::{record, run};
 use crate::config::Flags;
+use crate::config::secrets::Needs;
 use crate::exit::Exit;
 use crate::terminal::view::{EventPrinter, OutputOptions};
 use crate::terminal::{output, style};
@@ -84,6 +85,14 @@ impl RunsCommand {
     pub fn put(&self, flags: &mut Flags) {
         if let Self::Resume(args) = self {
             args.means.endpoint.put(flags);
+        }
+    }
+
+    /// What it does with secrets.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::Resume(_) => Needs::All,
+            _ => Needs::Database,
         }
     }
 }

@@ -1,56 +1,80 @@
 //! `toolhold secrets`: keys and passwords that the configuration refers to by the name of a variable.
 
-use crate::config::{StoredSecrets, presets, secrets as store};
+use crate::config::secrets::{
+    self as store, Asks, KeyringError, Needs, Place, Question, SecretsPlace, Unread,
+};
+use crate::config::{self, ConfigError, Flags, Loaded, presets};
 use crate::exit::Exit;
 use crate::terminal::{input, output, style};
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
+use secrecy::SecretString;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::Path;
 
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {
-    /// Keep a secret, which is typed unseen, or read from stdin. It is used wherever the configuration names the
-    /// variable NAME, such as in api_key_env, unless that variable is set.
+    /// Keep a secret, which is typed unseen, or read from stdin: in the system's keyring, or in a file of yours
+    /// (secrets.store). It is used wherever the configuration names the variable NAME, such as in api_key_env, unless
+    /// that variable is set.
     Set {
         /// Name of the variable, such as OPENAI_API_KEY, or of a preset, such as openai.
         name: String,
     },
-    /// List the names of the kept secrets, and never their values.
+    /// List the names of the kept secrets and where they are, and never their values.
     List {
         /// Print one JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// Forget a secret.
+    /// Forget a secret, wherever it is.
     Remove {
         /// Name of the variable, or of a preset.
         name: String,
     },
 }
 
-pub async fn secrets(command: SecretsCommand) -> Result<Exit> {
-    let path = store::path().context(
-        "there is no home folder to keep secrets in; set HOME or XDG_CONFIG_HOME to an absolute path",
-    )?;
-    match command {
-        SecretsCommand::Set { name } => set(path, &name).await,
-        SecretsCommand::List { json } => list(&StoredSecrets::read(&path)?, json),
-        SecretsCommand::Remove { name } => {
-            let name = variable(&name)?;
-            if !store::change(&path, name, None)? {
-                bail!("no secret {name} is kept; `toolhold secrets list` shows the names");
-            }
-            println!("forgot {name}");
-            Ok(Exit::Ok)
-        }
+/// Says that a secret could not be read, to a command that goes on without it.
+pub fn note(loaded: &Loaded, needs: Needs) {
+    let is_told = |unread: &&Unread| match needs {
+        Needs::All => false,
+        Needs::Database => true,
+        // The keyring was not asked, and need not be.
+        Needs::None => matches!(unread, Unread::NoFile { .. }),
+    };
+    if let Some(unread) = loaded.secrets.unread().filter(is_told) {
+        output::note(&style::warn("secrets:"), &unread.to_string());
     }
 }
 
-async fn set(path: PathBuf, name: &str) -> Result<Exit> {
+pub async fn secrets(file: Option<&Path>, flags: &Flags, command: SecretsCommand) -> Result<Exit> {
+    let at_least = || {
+        let (place, fault) = config::secrets_place_at_least(file, flags)?;
+        if let Some(fault) = fault {
+            let text = format!("secrets.store is not known, and is taken for \"auto\": {fault}");
+            output::note(&style::warn("note:"), &text);
+        }
+        Ok::<_, ConfigError>(place)
+    };
+    match command {
+        SecretsCommand::Set { name } => set(&config::secrets_place(file, flags)?, &name).await,
+        SecretsCommand::List { json } => {
+            let place = at_least()?;
+            match until_stopped(move || place.list()).await? {
+                Some((places, unasked)) => list(&places, unasked.as_ref(), json),
+                None => Ok(Exit::Interrupted),
+            }
+        }
+        SecretsCommand::Remove { name } => remove(&at_least()?, variable(&name)?).await,
+    }
+}
+
+async fn set(place: &SecretsPlace, name: &str) -> Result<Exit> {
     let name = variable(name)?;
-    let value = if std::io::stdin().is_terminal() {
+    let is_at_terminal = std::io::stdin().is_terminal();
+    let value = if is_at_terminal {
         match input::hidden_line(&format!("{name}: ")).await? {
             Some(line) => line,
             None => return Ok(Exit::Interrupted),
@@ -63,13 +87,32 @@ async fn set(path: PathBuf, name: &str) -> Result<Exit> {
     if value.trim().is_empty() || value.contains('\0') {
         bail!("no secret was given; type it, or pipe it in: toolhold secrets set {name} < FILE");
     }
-    let was_kept = store::change(&path, name, Some(value))?;
-    let kept = if was_kept { "replaced" } else { "kept" };
-    let text = format!(
-        "{kept} {name} in {} (mode 600: only you can read it; it is not encrypted)",
-        path.display()
-    );
+    let (to, key, value) = (place.clone(), name.to_owned(), SecretString::from(value));
+    let keep = move || to.keep(&key, &value, asks(is_at_terminal));
+    let Some(kept) = until_stopped(keep).await? else {
+        return Ok(Exit::Interrupted);
+    };
+    let done = if kept.is_replaced { "replaced" } else { "kept" };
+    let text = match kept.place {
+        Place::Keyring => format!("{done} {name} in the keyring"),
+        Place::File => format!(
+            "{done} {name} in {} (mode 600: only you can read it; it is not encrypted)",
+            place.file().display()
+        ),
+    };
     println!("{}", style::line(&text));
+    if let Some(error) = kept.instead {
+        let text = format!("it is not in the keyring, which cannot be used: {error}");
+        output::note(&style::warn("note:"), &text);
+    }
+    if let Some(error) = kept.unreadable {
+        let text = format!(
+            "commands cannot read it from there: {error}. Have the keyring give it to programs without asking you, or \
+             keep it in the file: TOOLHOLD_SECRETS__STORE=file toolhold secrets set {name}"
+        );
+        output::note(&style::warn("note:"), &text);
+    }
+    note_left_over(name, kept.left_over.as_ref());
     if is_set(name) {
         let text = format!("the environment variable {name} is set here, and is used in its place");
         output::note(&style::warn("note:"), &text);
@@ -77,23 +120,76 @@ async fn set(path: PathBuf, name: &str) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn list(kept: &StoredSecrets, json: bool) -> Result<Exit> {
-    let names = kept.names();
+async fn remove(place: &SecretsPlace, name: &str) -> Result<Exit> {
+    let is_at_terminal = std::io::stdin().is_terminal();
+    let (from, key) = (place.clone(), name.to_owned());
+    let forget = move || from.forget(&key, asks(is_at_terminal));
+    let Some(forgotten) = until_stopped(forget).await? else {
+        return Ok(Exit::Interrupted);
+    };
+    note_left_over(name, forgotten.left_over.as_ref());
+    if !forgotten.was_kept {
+        bail!("no secret {name} is kept; `toolhold secrets list` shows the names");
+    }
+    println!("forgot {name}");
+    Ok(Exit::Ok)
+}
+
+fn note_left_over(name: &str, left_over: Option<&KeyringError>) {
+    if let Some(error) = left_over {
+        let text = format!(
+            "a copy of {name} that is not used may be in the keyring, which was not looked through: {error}"
+        );
+        output::note(&style::warn("note:"), &text);
+    }
+}
+
+/// What is said before the keyring asks, where somebody is there to answer.
+fn asks(is_at_terminal: bool) -> Asks<'static> {
+    is_at_terminal.then_some(&|question| {
+        let does = match question {
+            Question::Password => "is locked and asks for its password",
+            Question::Leave => "may be asking you whether it should do that",
+        };
+        let seconds = store::PROMPT_PATIENCE.as_secs();
+        let text = format!("the keyring {does}; this waits for {seconds} s");
+        output::note(&style::warn("waiting:"), &text);
+    })
+}
+
+/// Work that may wait for the keyring, and for the person who unlocks it. `None`: Ctrl-C.
+async fn until_stopped<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ConfigError> + Send + 'static,
+) -> Result<Option<T>> {
+    tokio::select! {
+        done = tokio::task::spawn_blocking(work) => Ok(Some(done??)),
+        stopped = tokio::signal::ctrl_c() => Ok(stopped.map(|()| None)?),
+    }
+}
+
+fn list(
+    places: &BTreeMap<String, Place>,
+    unasked: Option<&KeyringError>,
+    json: bool,
+) -> Result<Exit> {
+    if let Some(error) = unasked {
+        let text = format!("the keyring, which may have more, cannot be used: {error}");
+        output::note(&style::warn("note:"), &text);
+    }
     if json {
-        let entries: Vec<_> = names
-            .iter()
-            .map(|name| json!({"name": name, "variable_is_set": is_set(name)}))
-            .collect();
+        let entry = |(name, place): (&String, &Place)| json!({"name": name, "place": place.name(), "variable_is_set": is_set(name)});
+        let entries: Vec<_> = places.iter().map(entry).collect();
         output::json(&entries)?;
         return Ok(Exit::Ok);
     }
-    for name in names {
+    for (name, place) in places {
         let note = if is_set(name) {
-            style::dim("  (the environment variable of this name is set, and is used)")
+            "; the environment variable of this name is set, and is used"
         } else {
-            String::new()
+            ""
         };
-        println!("{}{note}", style::line(name));
+        let place = style::dim(&format!("  (in the {}{note})", place.name()));
+        println!("{}{place}", style::line(name));
     }
     Ok(Exit::Ok)
 }

@@ -1,7 +1,7 @@
 //! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
 use crate::commands::loaded::{check_names, warn_of_failures};
-use crate::config::Loaded;
+use crate::config::{ConfigError, Loaded};
 use crate::terminal::progress::Loading;
 use crate::terminal::{output, style};
 use anyhow::Result;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::watch::{Changed, ConfigStamps, ConfigWatch, Folders};
 use toolhold_runtime::{host, renewal};
-use toolhold_sandbox::Registry;
+use toolhold_sandbox::{Policy, Registry};
 
 /// State that is built from the configuration, and built again when that changes.
 pub trait Serving {
@@ -266,18 +266,29 @@ async fn more_ready(ready: &mut watch::Receiver<()>) {
 }
 
 /// Lets revocations hold: approvals that were taken back, and grants that the new configuration gives no more.
-/// It reads files, and waits for nothing that is loaded or built.
+/// It reads files, and waits for nothing that is loaded or built, and for no keyring.
 ///
 /// Returns what to read again: the configuration, if it takes something back, whatever was reported first.
 async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) -> Changed {
     let mut due = changed;
-    if let Ok(now) = held.again()
-        && registry.withdraw(&now.configuration.policy()).await
+    if let Ok(now) = policy_again(held).await
+        && registry.withdraw(&now).await
     {
         due = Changed::Configuration;
     }
     registry.reconsider().await;
     due
+}
+
+async fn policy_again(held: &Loaded) -> Result<Policy> {
+    let held = held.clone();
+    Ok(tokio::task::spawn_blocking(move || held.policy_again()).await??)
+}
+
+/// Reads the configuration again. It may wait for the keyring, and nothing else waits for that.
+async fn again(held: &Loaded) -> Result<Loaded> {
+    let held = held.clone();
+    Ok(tokio::task::spawn_blocking(move || held.again()).await??)
 }
 
 /// Works on what changed. Returns the new configuration, if there is one.
@@ -306,7 +317,7 @@ async fn work<S: Serving>(
 async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> Option<Loaded> {
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
-        let mut now = held.again()?;
+        let mut now = again(held).await?;
         if now.configuration.keep_modules_folder(&held.configuration) {
             let text = "there is another modules folder now than when this began; it is used after a restart";
             output::note(&style::warn("modules:"), text);
@@ -325,8 +336,11 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
             Some(now)
         }
         Err(error) => {
-            // What it would have taken back was taken back already.
-            registry.govern(held.configuration.policy()).await;
+            // What it would have taken back was taken back already. That stays so where only a secret is missing: a
+            // keyring that is locked gives nothing back.
+            if !matches!(error.downcast_ref(), Some(ConfigError::Secret(_))) {
+                registry.govern(held.configuration.policy()).await;
+            }
             eprintln!(
                 "{} {}; {} stay as they were",
                 style::bad("error:"),

@@ -3,7 +3,6 @@
 use super::found::{FOUND, FoundLayer};
 use super::known;
 use super::layers::ConfigError;
-use super::secrets::{self, StoredSecrets};
 use super::syntax;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -18,8 +17,6 @@ pub struct ConfigFiles {
     /// The file of the working folder, unless the user named another.
     pub found: Option<FoundLayer>,
     pub is_named: bool,
-    /// What the configuration refers to by the names of variables.
-    pub secrets: StoredSecrets,
 }
 
 impl ConfigFiles {
@@ -38,7 +35,6 @@ impl ConfigFiles {
             own: read(file, true)?,
             found: None,
             is_named: true,
-            secrets: stored_secrets(true)?,
         })
     }
 
@@ -53,7 +49,6 @@ impl ConfigFiles {
             own: own.flatten(),
             found: None,
             is_named: false,
-            secrets: stored_secrets(false)?,
         })
     }
 
@@ -81,7 +76,7 @@ impl ConfigFiles {
     }
 }
 
-/// Maximum bytes of a file of the configuration, or of a secret.
+/// Maximum bytes of a file of the configuration, or of secrets.
 pub const MAX_CONFIG_BYTES: u64 = 16 << 20;
 
 /// A file with its origin; `None` if it does not exist and is optional.
@@ -120,22 +115,6 @@ pub fn users_folder() -> Option<PathBuf> {
 /// Path of the user's file.
 fn user_file() -> Option<PathBuf> {
     Some(users_folder()?.join("config.toml"))
-}
-
-/// The secrets that the user keeps. `is_named`: somebody named the configuration's file, as a service manager does. A
-/// service may not look into the home folder of its user, and has its secrets in its environment.
-fn stored_secrets(is_named: bool) -> Result<StoredSecrets, ConfigError> {
-    let Some(path) = secrets::path() else {
-        return Ok(StoredSecrets::default());
-    };
-    match StoredSecrets::read(&path) {
-        Err(ConfigError::Read { source, .. })
-            if is_named && source.kind() == std::io::ErrorKind::PermissionDenied =>
-        {
-            Ok(StoredSecrets::default())
-        }
-        read => read,
-    }
 }
 
 /// The files that are read unless one is named.

@@ -4,6 +4,7 @@ use super::files::ConfigFiles;
 use super::flags::Flags;
 use super::found::{FOUND, FoundFile, FoundLayer};
 use super::layers::{self, ConfigError, Merged};
+use super::secrets::StoredSecrets;
 use std::io::Write as _;
 use std::path::PathBuf;
 use toml::Value;
@@ -173,7 +174,7 @@ fn an_error_that_may_follow_from_it_says_so() {
     let variables = [("TOOLHOLD_ENDPOINT", "big")];
     let merged = merged(&files, &variables).unwrap();
     let error =
-        super::configuration(&merged, &ConfigFiles::default(), merged.table(), "").unwrap_err();
+        super::configuration(&merged, &StoredSecrets::default(), merged.table(), "").unwrap_err();
     let error = error.beside(&untrusted).to_string();
     assert!(
         error.contains("set by variable TOOLHOLD_ENDPOINT")

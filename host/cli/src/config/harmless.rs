@@ -176,7 +176,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 50] = [
+    const DANGEROUS: [&str; 51] = [
         // 0 is a share of the machine, which any number may exceed.
         "modules.kept_bytes",
         // Who is asked, with which key, and what for.
@@ -239,6 +239,8 @@ mod tests {
         "telemetry.service_name",
         "telemetry.sample_ratio",
         "telemetry.capture_content",
+        // Whether keys are encrypted, and whether those in the other place hold.
+        "secrets.store",
         // Folders with approvals, grants, keys and compiled code.
         "paths.cache",
         "paths.state",

@@ -5,6 +5,7 @@ mod endpoints;
 use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
 use super::found::{FOUND, FoundLayer, Untrusted};
+use super::secrets::{KeyringError, Unread};
 use super::{harmless, known};
 use endpoints::{endpoint, preset_of_variable};
 use serde::Serialize;
@@ -80,6 +81,16 @@ pub enum ConfigError {
     Untrusted {
         untrusted: Untrusted,
         needed_by: &'static str,
+    },
+    #[error(transparent)]
+    Secret(#[from] Unread),
+    #[error(
+        "the keyring cannot be used: {source}. Unlock or repair it, or use the file alone: secrets.store = \"file\", or \
+         TOOLHOLD_SECRETS__STORE=file"
+    )]
+    KeyringUnusable {
+        #[source]
+        source: KeyringError,
     },
     #[error(
         "there is no home folder to keep {what} in, and a folder in the working folder could be anybody's; \

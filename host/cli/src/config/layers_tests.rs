@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::secrets::StoredSecrets;
 use std::io::Write as _;
 use toolhold_runtime::config::Configuration;
 
@@ -20,7 +21,7 @@ fn merge_with(
 }
 
 fn checked(merged: &Merged) -> Result<Configuration, ConfigError> {
-    crate::config::configuration(merged, &ConfigFiles::default(), merged.table(), "")
+    crate::config::configuration(merged, &StoredSecrets::default(), merged.table(), "")
 }
 
 #[test]

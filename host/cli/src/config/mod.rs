@@ -25,24 +25,26 @@ pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use known::most_similar;
 pub use layers::{ConfigError, MODEL_FLAG, Setting};
-pub use secrets::StoredSecrets;
 
 use crate::program;
 use etcetera::BaseStrategy as _;
 use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
 use layers::Merged;
+use secrecy::ExposeSecret as _;
+use secrets::{Needs, ReadSecrets, SecretsPlace, SecretsTable, Store, StoredSecrets};
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
-    ShippedModules, Tables, UsualModules,
+    LogFormat, ShippedModules, Tables, UsualModules,
 };
 use toolhold_runtime::trust::TrustedFiles;
-use toolhold_sandbox::CompilerProcess;
+use toolhold_sandbox::{CompilerProcess, Policy};
 use toolhold_server::settings as serve;
 
 /// The command that makes this binary the compiler's process.
@@ -58,6 +60,9 @@ pub struct Loaded {
     pub settings: Vec<Setting>,
     /// The found file, if it is not trusted and sets what only a trusted file may.
     pub untrusted: Option<Untrusted>,
+    /// What became of the secrets that the configuration names.
+    pub secrets: ReadSecrets,
+    needs: Needs,
     /// The record of the trust in the file that is found, whether there is one or not.
     record: Option<PathBuf>,
     file: Option<PathBuf>,
@@ -69,9 +74,20 @@ pub struct Loaded {
 /// Merges the layers and checks the result. `file` is read in place of the user's and the folder's file.
 ///
 /// # Errors
-/// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type.
-pub fn load(file: Option<&Path>, flags: &Flags) -> Result<Loaded, ConfigError> {
-    load_granting(file, flags, None)
+/// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type, a secret that is needed
+/// and cannot be read.
+pub fn load(file: Option<&Path>, flags: &Flags, needs: Needs) -> Result<Loaded, ConfigError> {
+    let secrets = Secrets {
+        needs,
+        before: ReadSecrets::default(),
+    };
+    load_granting(file, flags, None, &secrets)
+}
+
+/// How secrets are read.
+struct Secrets {
+    needs: Needs,
+    before: ReadSecrets,
 }
 
 /// As [`load`], with another grants file than the one in the state folder.
@@ -79,12 +95,9 @@ fn load_granting(
     file: Option<&Path>,
     flags: &Flags,
     grants: Option<&Path>,
+    secrets: &Secrets,
 ) -> Result<Loaded, ConfigError> {
-    let mut files = ConfigFiles::read(file)?;
-    let trusted = trusted_files(&files, flags).ok();
-    if let (Some(found), Some(trusted)) = (&mut files.found, &trusted) {
-        found.compare(trusted);
-    }
+    let (mut files, trusted) = files_with_trust(file, flags)?;
     let untrusted = layers::untrusted(&files)?;
     let mut load = || {
         // The folder of the grants is itself a setting.
@@ -92,7 +105,7 @@ fn load_granting(
         let usual = grants_file(&state_folder(&merged)?);
         files.read_grants(grants.unwrap_or(&usual))?;
         let merged = layers::merge(&files, flags, variables())?.known()?;
-        resolved(&merged, &files, flags)
+        resolved(&merged, &files, flags, secrets)
     };
     let loaded = load().map_err(|error| match &untrusted {
         Some(untrusted) => error.beside(untrusted),
@@ -109,21 +122,125 @@ fn load_granting(
     })
 }
 
-/// What the layers say, checked.
-fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loaded, ConfigError> {
+/// The files, and what is trusted, as far as it can be read.
+fn files_with_trust(
+    file: Option<&Path>,
+    flags: &Flags,
+) -> Result<(ConfigFiles, Option<TrustedFiles>), ConfigError> {
+    let mut files = ConfigFiles::read(file)?;
+    let trusted = trusted_files(&files, flags).ok();
+    if let (Some(found), Some(trusted)) = (&mut files.found, &trusted) {
+        found.compare(trusted);
+    }
+    Ok((files, trusted))
+}
+
+/// Where secrets are kept, for the command that changes them. No secret is read.
+///
+/// # Errors
+/// A file cannot be read or parsed. There is no home folder.
+pub fn secrets_place(file: Option<&Path>, flags: &Flags) -> Result<SecretsPlace, ConfigError> {
+    secrets_place_of(chosen_store(file, flags)?)
+}
+
+/// As [`secrets_place`], for a command that puts no secret anywhere. What is wrong with the configuration keeps nobody
+/// from forgetting a secret: it is returned, and both places are looked through.
+///
+/// # Errors
+/// There is no home folder.
+pub fn secrets_place_at_least(
+    file: Option<&Path>,
+    flags: &Flags,
+) -> Result<(SecretsPlace, Option<ConfigError>), ConfigError> {
+    let (store, fault) = match chosen_store(file, flags) {
+        Ok(store) => (store, None),
+        Err(fault) => (Store::Auto, Some(fault)),
+    };
+    Ok((secrets_place_of(store)?, fault))
+}
+
+fn chosen_store(file: Option<&Path>, flags: &Flags) -> Result<Store, ConfigError> {
+    let (files, _) = files_with_trust(file, flags)?;
+    secrets_store(&layers::merge(&files, flags, variables())?)
+}
+
+fn secrets_place_of(store: Store) -> Result<SecretsPlace, ConfigError> {
+    let file = secrets::path().ok_or(ConfigError::NoHome {
+        what: "secrets",
+        variable: "HOME or XDG_CONFIG_HOME",
+    })?;
+    Ok(SecretsPlace::new(store, file))
+}
+
+fn secrets_store(merged: &Merged) -> Result<Store, ConfigError> {
+    let table: SecretsTable = section(merged, &merged.table(), "secrets")?;
+    Ok(table.store)
+}
+
+/// The format of logs. It is needed before anything is checked: no secret is read for it, and errors are told later.
+pub fn log_format(file: Option<&Path>) -> Option<LogFormat> {
+    let flags = Flags::default();
+    let (files, _) = files_with_trust(file, &flags).ok()?;
+    let merged = layers::merge(&files, &flags, variables()).ok()?;
+    let named = merged.text("telemetry.log_format")?;
+    Value::from(named).try_into().ok()
+}
+
+/// What the layers say, checked, with the secrets that it refers to.
+fn resolved(
+    merged: &Merged,
+    files: &ConfigFiles,
+    flags: &Flags,
+    Secrets { needs, before }: &Secrets,
+) -> Result<Loaded, ConfigError> {
+    let secrets = StoredSecrets::read(secrets_store(merged)?, *needs, files.is_named)?
+        .of_modules(variables_of_modules(&merged.table()))
+        .after(before.clone());
+    let loaded = resolved_with(merged, files, flags, &secrets);
+    let read = secrets.outcome();
+    // It may be why something else is wrong.
+    let database = merged.text("storage.url_env").unwrap_or_default();
+    if let Some(lacking) = read.lacking(*needs, database) {
+        return Err(lacking.clone().into());
+    }
+    Ok(Loaded {
+        secrets: read,
+        needs: *needs,
+        ..loaded?
+    })
+}
+
+/// The variables of the secrets that modules are granted.
+fn variables_of_modules(table: &Table) -> BTreeSet<String> {
+    let modules = table.get("module").and_then(Value::as_table);
+    let modules = modules.into_iter().flat_map(Table::values);
+    let secrets = modules.filter_map(|module| module.get("secrets")?.as_array());
+    let named = secrets
+        .flatten()
+        .filter_map(|secret| secret.get("env")?.as_str());
+    named.map(str::to_owned).collect()
+}
+
+fn resolved_with(
+    merged: &Merged,
+    files: &ConfigFiles,
+    flags: &Flags,
+    secrets: &StoredSecrets,
+) -> Result<Loaded, ConfigError> {
     let table = merged.table();
     let serve: serve::Settings = section(merged, &table, "serve")?;
     if let Some((leaf, reason)) = serve.fault() {
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
     let mut mcp_server: mcp_server::Settings = section(merged, &table, "mcp_server")?;
-    let mut configuration = configuration(merged, files, table.clone(), &mcp_server.token_env)?;
+    let mut configuration = configuration(merged, secrets, table.clone(), &mcp_server.token_env)?;
     if let Some((leaf, reason)) = mcp_server.fault() {
         return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
     }
-    mcp_server.token = files.secret(&mcp_server.token_env).map(Into::into);
+    mcp_server.token = secret(secrets, &mcp_server.token_env).map(Into::into);
     for (name, agent) in configuration.agent_tables() {
-        let resolved = resolve_agent(files, flags, &name, &agent, table.get("agents"));
+        let tables = table.get("agents");
+        let resolved = resolve_agent(files, flags, secrets, (&name, &agent, tables));
         configuration.add_agent(name, resolved);
     }
     Ok(Loaded {
@@ -132,6 +249,8 @@ fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loade
         mcp_server,
         settings: merged.settings(),
         untrusted: None,
+        secrets: ReadSecrets::default(),
+        needs: Needs::default(),
         record: None,
         file: None,
         flags: flags.clone(),
@@ -140,16 +259,32 @@ fn resolved(merged: &Merged, files: &ConfigFiles, flags: &Flags) -> Result<Loade
 }
 
 impl Loaded {
-    /// Loads the present files and variables, with the same flags.
+    /// Loads the present files and variables, with the same flags. Secrets that were read before hold on while the
+    /// keyring cannot be used.
     ///
     /// # Errors
     /// As [`load`].
     pub fn again(&self) -> Result<Self, ConfigError> {
-        let now = load(self.file.as_deref(), &self.flags)?;
+        let now = load_granting(
+            self.file.as_deref(),
+            &self.flags,
+            None,
+            &self.secrets_again(),
+        )?;
         Ok(Self {
             only: self.only.clone(),
             ..now
         })
+    }
+
+    /// What the present files and variables grant. No keyring is asked for that: one that is locked or does not answer
+    /// neither prevents nor delays that something is taken back.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn policy_again(&self) -> Result<Policy, ConfigError> {
+        let now = load(self.file.as_deref(), &self.flags, Needs::None)?;
+        Ok(now.configuration.policy())
     }
 
     /// Loads the configuration with this grants file.
@@ -157,7 +292,15 @@ impl Loaded {
     /// # Errors
     /// As [`load`].
     pub fn granting(&self, grants: &Path) -> Result<Self, ConfigError> {
-        load_granting(self.file.as_deref(), &self.flags, Some(grants))
+        let secrets = self.secrets_again();
+        load_granting(self.file.as_deref(), &self.flags, Some(grants), &secrets)
+    }
+
+    fn secrets_again(&self) -> Secrets {
+        Secrets {
+            needs: self.needs,
+            before: self.secrets.clone(),
+        }
     }
 
     /// The file that `toolhold modules grant` writes.
@@ -253,7 +396,11 @@ pub fn trusted(flags: &Flags) -> Result<TrustedFiles, ConfigError> {
 pub fn of_user(flags: &Flags) -> Result<Configuration, ConfigError> {
     let files = ConfigFiles::users_alone()?;
     let merged = layers::merge(&files, flags, variables())?.known()?;
-    Ok(resolved(&merged, &files, flags)?.configuration)
+    let secrets = Secrets {
+        needs: Needs::Database,
+        before: ReadSecrets::default(),
+    };
+    Ok(resolved(&merged, &files, flags, &secrets)?.configuration)
 }
 
 /// What of this file would not hold if it were found and not trusted.
@@ -276,13 +423,14 @@ fn grants_file(state_folder: &Path) -> PathBuf {
 /// The tables of one merge of the layers, checked.
 fn configuration(
     merged: &Merged,
-    files: &ConfigFiles,
+    secrets: &StoredSecrets,
     mut table: Table,
     mcp_token_env: &str,
 ) -> Result<Configuration, ConfigError> {
-    // They belong to the server: see `Loaded`.
-    table.remove("serve");
-    table.remove("mcp_server");
+    // They belong to the server: see `Loaded`. Where secrets lie is known by now.
+    for known in ["serve", "mcp_server", "secrets"] {
+        table.remove(known);
+    }
     let tables: Tables = read(merged, "", Value::Table(table))?;
     let compiler = program::own().map(|program| CompilerProcess {
         program: program.to_owned(),
@@ -291,7 +439,7 @@ fn configuration(
     });
     let cache = cache_folder(merged)?;
     let surroundings = ConfigContext {
-        variable: &|name| files.secret(name),
+        variable: &|name| secret(secrets, name),
         // Mounted secrets are often links.
         secret_file: &|path| toolhold_files::read_text(path, MAX_CONFIG_BYTES, Links::Follow),
         state_folder: state_folder(merged)?,
@@ -312,9 +460,8 @@ fn configuration(
 fn resolve_agent(
     files: &ConfigFiles,
     flags: &Flags,
-    name: &str,
-    agent: &AgentTable,
-    tables: Option<&Value>,
+    secrets: &StoredSecrets,
+    (name, agent, tables): (&str, &AgentTable, Option<&Value>),
 ) -> Result<AgentConfiguration, InvalidAgent> {
     let origin = format!("[agents.{name}]");
     let mut all = flags.clone();
@@ -331,7 +478,7 @@ fn resolve_agent(
         let table = merged.table();
         let token_env = table.get("mcp_server").and_then(|it| it.get("token_env"));
         let token_env = token_env.and_then(Value::as_str).unwrap_or_default();
-        configuration(&merged, files, table.clone(), token_env)
+        configuration(&merged, secrets, table.clone(), token_env)
     };
     let invalid = |error: ConfigError| InvalidAgent(error.to_string());
     let configuration = resolved().map_err(invalid)?;
@@ -424,14 +571,15 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-impl ConfigFiles {
-    /// The value of a variable that is set, or of the stored secret of its name.
-    fn secret(&self, name: &str) -> Option<String> {
-        let set = variable(name);
-        let is_blank = set.as_ref().is_none_or(|value| value.trim().is_empty());
-        let stored = self.secrets.get(name).filter(|_| is_blank);
-        stored.map(str::to_owned).or(set)
+/// The value of a variable that is set, or of the stored secret of its name.
+fn secret(stored: &StoredSecrets, name: &str) -> Option<String> {
+    let set = variable(name);
+    let is_blank = set.as_ref().is_none_or(|value| value.trim().is_empty());
+    if !is_blank {
+        return set;
     }
+    let stored = stored.get(name);
+    stored.map(|value| value.expose_secret().to_owned()).or(set)
 }
 
 /// The configured folder, or the user's.

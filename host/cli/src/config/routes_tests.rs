@@ -1,6 +1,7 @@
 use super::files::ConfigFiles;
 use super::flags::Flags;
 use super::layers;
+use super::secrets::StoredSecrets;
 use std::io::Write as _;
 use toolhold_runtime::config::{Configuration, EndpointTable};
 
@@ -27,7 +28,7 @@ fn load_with(text: &str, flags: &Flags) -> Result<Configuration, String> {
     let files = ConfigFiles::read(Some(file.path())).map_err(|error| error.to_string())?;
     let merged = layers::merge(&files, flags, std::iter::empty());
     let config = merged.and_then(|merged| {
-        super::configuration(&merged, &ConfigFiles::default(), merged.table(), "")
+        super::configuration(&merged, &StoredSecrets::default(), merged.table(), "")
     });
     config.map_err(|error| error.to_string())
 }

@@ -6,6 +6,7 @@ mod list;
 mod serve;
 
 use crate::config::Loaded;
+use crate::config::secrets::Needs;
 use crate::exit::Exit;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
@@ -74,6 +75,14 @@ impl McpArgs {
     /// Whether the modules are served.
     pub fn serves(&self) -> bool {
         self.command.is_none()
+    }
+
+    /// What it does with secrets: a server that is started or asked may get some.
+    pub fn needs(&self) -> Needs {
+        match self.command {
+            Some(McpCommand::List { .. } | McpCommand::Revoke { .. }) => Needs::Database,
+            _ => Needs::All,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::commands::build::{self, until_stopped};
 use crate::commands::loaded::{self, warn_of_failures};
 use crate::commands::pull;
 use crate::config::Loaded;
+use crate::config::secrets::Needs;
 use crate::exit::Exit;
 use crate::terminal::output;
 use anyhow::{Result, bail};
@@ -121,6 +122,23 @@ pub enum ModulesCommand {
         )]
         build_timeout: u64,
     },
+}
+
+impl ModulesCommand {
+    /// What it does with secrets: those that decide about modules or show them call none.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::List { .. }
+            | Self::Inspect { .. }
+            | Self::Grant(_)
+            | Self::Revoke { .. }
+            | Self::Approve { .. }
+            | Self::Diff { .. } => Needs::Database,
+            Self::Call { .. } | Self::Test { .. } | Self::Pull(_) | Self::Watch { .. } => {
+                Needs::All
+            }
+        }
+    }
 }
 
 pub async fn modules(loaded: &Loaded, command: ModulesCommand) -> Result<Exit> {

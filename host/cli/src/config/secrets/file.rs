@@ -1,34 +1,52 @@
-//! Keys and passwords that `toolhold secrets` keeps: a file of the user's, which nobody else may read.
-//!
-//! They stand in for environment variables that are not set: wherever the configuration names a variable that holds a
-//! secret, the secret of that name is taken.
+//! The file of the user's with secrets, and with the names of those that the keyring has. Nobody else may read it.
 
-use super::files::{self, MAX_CONFIG_BYTES};
-use super::layers::ConfigError;
+use super::super::files::MAX_CONFIG_BYTES;
+use super::super::layers::ConfigError;
+use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::{Table, Value};
 use toolhold_files::{Links, temporary_name};
 
-/// Most bytes of one secret: a key has a hundred, a certificate some thousands.
-pub const MAX_SECRET_BYTES: u64 = 64 << 10;
-/// Most characters of a name.
-const MAX_NAME_CHARS: usize = 128;
+/// What the file has of one name.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    Value(SecretString),
+    /// The keyring has the value. Written as `NAME = { keyring = true }`.
+    InKeyring,
+}
 
-/// The secrets, by name.
-#[derive(Clone, Default)]
-pub struct StoredSecrets(BTreeMap<String, String>);
+/// The key of the mark.
+const MARK: &str = "keyring";
 
-impl std::fmt::Debug for StoredSecrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("StoredSecrets").field(&self.names()).finish()
+impl Entry {
+    fn read(value: Value) -> Option<Self> {
+        match value {
+            Value::String(text) => Some(Self::Value(text.into())),
+            Value::Table(table) => {
+                let is_mark = table.len() == 1 && table.get(MARK)?.as_bool()?;
+                is_mark.then_some(Self::InKeyring)
+            }
+            _ => None,
+        }
+    }
+
+    fn written(&self) -> Value {
+        match self {
+            Self::Value(value) => value.expose_secret().into(),
+            Self::InKeyring => Value::Table(Table::from_iter([(MARK.to_owned(), true.into())])),
+        }
     }
 }
 
-impl StoredSecrets {
+/// The entries, by name.
+#[derive(Debug, Clone, Default)]
+pub struct SecretsFile(BTreeMap<String, Entry>);
+
+impl SecretsFile {
     /// Reads the file at `path`, if there is one.
     ///
     /// # Errors
@@ -43,31 +61,31 @@ impl StoredSecrets {
             }
         };
         let table = parse(path, &text)?;
-        let text = |(name, value): (String, Value)| match value {
-            Value::String(text) => Ok((name, text)),
-            _ => Err(ConfigError::Value {
+        let entry = |(name, value): (String, Value)| match Entry::read(value) {
+            Some(entry) => Ok((name, entry)),
+            None => Err(ConfigError::Value {
                 key: name,
                 origin: format!("file {}", path.display()),
-                reason: "must be a text".into(),
+                reason: "must be a text, or { keyring = true }".into(),
             }),
         };
         table
             .into_iter()
-            .map(text)
+            .map(entry)
             .collect::<Result<_, _>>()
             .map(Self)
     }
 
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.0.get(name)
     }
 
-    pub fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.0.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 }
 
-/// As [`files::parse`], whose error shows the line that is wrong: here a line is a secret.
+/// As `files::parse`, whose error shows the line that is wrong: here a line is a secret.
 fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
     text.parse::<Table>().map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
@@ -84,24 +102,11 @@ fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
     })
 }
 
-/// The file of the secrets, if there is a home folder.
-pub fn path() -> Option<PathBuf> {
-    Some(files::users_folder()?.join("secrets.toml"))
-}
-
-/// Whether a variable may have this name, and so a secret.
-pub fn is_valid_name(name: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    (1..=MAX_NAME_CHARS).contains(&name.len())
-        && name.chars().all(is_part)
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// Keeps a secret, or forgets it. Returns whether one of this name was kept before.
+/// Puts an entry into the file, or takes it out. Returns the one that was there.
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn change(path: &Path, name: &str, value: Option<&str>) -> Result<bool, ConfigError> {
+pub fn change(path: &Path, name: &str, entry: Option<Entry>) -> Result<Option<Entry>, ConfigError> {
     let wrong = |source| ConfigError::Write {
         path: path.to_owned(),
         source,
@@ -113,16 +118,18 @@ pub fn change(path: &Path, name: &str, value: Option<&str>) -> Result<bool, Conf
     // Held until the file is written: of two commands at the same time, neither forgets what the other keeps.
     let lock = File::open(folder).map_err(wrong)?;
     lock.lock().map_err(wrong)?;
-    let mut kept = StoredSecrets::read(path)?.0;
-    let before = match value {
-        Some(value) => kept.insert(name.to_owned(), value.to_owned()),
+    let mut kept = SecretsFile::read(path)?.0;
+    let is_put = entry.is_some();
+    let before = match entry {
+        Some(entry) => kept.insert(name.to_owned(), entry),
         None => kept.remove(name),
     };
-    if value.is_some() || before.is_some() {
-        let table: Table = kept.into_iter().map(|(n, v)| (n, v.into())).collect();
-        write(path, &table).map_err(wrong)?;
+    if is_put || before.is_some() {
+        // A mark is written anew when the keyring has another value: servers watch this file.
+        let entries = kept.into_iter().map(|(n, entry)| (n, entry.written()));
+        write(path, &entries.collect()).map_err(wrong)?;
     }
-    Ok(before.is_some())
+    Ok(before)
 }
 
 /// Puts the file in its place in one step; it is the user's alone from its first byte.
@@ -170,41 +177,82 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
+    fn keep(path: &Path, name: &str, value: &str) -> bool {
+        let value = Entry::Value(value.into());
+        change(path, name, Some(value)).unwrap().is_some()
+    }
+
+    fn names(path: &Path) -> Vec<String> {
+        let kept = SecretsFile::read(path).unwrap();
+        kept.entries().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    fn value(path: &Path, name: &str) -> Option<String> {
+        match SecretsFile::read(path).unwrap().get(name)? {
+            Entry::Value(value) => Some(value.expose_secret().to_owned()),
+            Entry::InKeyring => None,
+        }
+    }
+
     #[test]
     fn secrets_are_kept_in_a_file_that_only_the_user_reads() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a/toolhold/secrets.toml");
-        assert!(StoredSecrets::read(&path).unwrap().names().is_empty());
-        assert!(!change(&path, "A", Some("one")).unwrap());
-        assert!(!change(&path, "B", Some("two\n\"'")).unwrap());
-        assert!(change(&path, "A", Some("three")).unwrap());
-        assert!(!change(&path, "C", None).unwrap());
-        let kept = StoredSecrets::read(&path).unwrap();
-        assert_eq!(
-            (kept.names(), kept.get("A"), kept.get("B")),
-            (vec!["A", "B"], Some("three"), Some("two\n\"'"))
-        );
+        assert!(names(&path).is_empty());
+        assert!(!keep(&path, "A", "one"));
+        assert!(!keep(&path, "B", "two\n\"'"));
+        assert!(keep(&path, "A", "three"));
+        assert!(change(&path, "C", None).unwrap().is_none());
+        assert_eq!(names(&path), ["A", "B"]);
+        assert_eq!(value(&path, "A").as_deref(), Some("three"));
+        assert_eq!(value(&path, "B").as_deref(), Some("two\n\"'"));
+        let kept = SecretsFile::read(&path).unwrap();
         assert!(!format!("{kept:?}").contains("three"));
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
         let entries = std::fs::read_dir(path.parent().unwrap()).unwrap();
         assert_eq!(entries.count(), 1, "nothing unfinished is left");
-        assert!(change(&path, "A", None).unwrap());
-        assert_eq!(StoredSecrets::read(&path).unwrap().names(), ["B"]);
+        assert!(change(&path, "A", None).unwrap().is_some());
+        assert_eq!(names(&path), ["B"]);
+    }
+
+    #[test]
+    fn a_mark_takes_the_place_of_the_value() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("secrets.toml");
+        keep(&path, "A", "one");
+        keep(&path, "B", "two");
+        let before = change(&path, "A", Some(Entry::InKeyring)).unwrap();
+        assert!(matches!(before, Some(Entry::Value(_))));
+        let kept = SecretsFile::read(&path).unwrap();
+        assert!(matches!(kept.get("A"), Some(Entry::InKeyring)));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("one") && text.contains("two"), "{text}");
+        for wrong in [
+            "A = { keyring = false }",
+            "A = { keyring = true, x = 1 }",
+            "A = { keyring = \"true\" }",
+            "A = {}",
+            "A = true",
+        ] {
+            std::fs::write(&path, wrong).unwrap();
+            let error = SecretsFile::read(&path).unwrap_err().to_string();
+            assert!(error.contains("must be a text"), "{wrong}: {error}");
+        }
     }
 
     #[test]
     fn a_file_that_others_may_read_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("secrets.toml");
-        change(&path, "A", Some("one")).unwrap();
+        keep(&path, "A", "one");
         for mode in [0o640, 0o604, 0o660] {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let error = StoredSecrets::read(&path).unwrap_err().to_string();
+            let error = SecretsFile::read(&path).unwrap_err().to_string();
             assert!(error.contains("chmod 600"), "{error}");
         }
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
-        assert_eq!(StoredSecrets::read(&path).unwrap().get("A"), Some("one"));
+        assert_eq!(value(&path, "A").as_deref(), Some("one"));
     }
 
     #[test]
@@ -212,7 +260,7 @@ mod tests {
         use std::error::Error as _;
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("secrets.toml");
-        change(&path, "A", Some("one")).unwrap();
+        keep(&path, "A", "one");
         for (text, line) in [
             ("A = \"x\"\nB = \"sk-secret\n", 2),
             ("A = sk-secret", 1),
@@ -221,7 +269,7 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             for error in [
-                StoredSecrets::read(&path).unwrap_err(),
+                SecretsFile::read(&path).unwrap_err(),
                 change(&path, "A", None).unwrap_err(),
             ] {
                 let shown = format!("{error} {error:?} {:?}", error.source());
@@ -241,24 +289,9 @@ mod tests {
         std::thread::scope(|threads| {
             for number in 0..8 {
                 let path = &path;
-                threads.spawn(move || change(path, &format!("A{number}"), Some("x")).unwrap());
+                threads.spawn(move || keep(path, &format!("A{number}"), "x"));
             }
         });
-        assert_eq!(StoredSecrets::read(&path).unwrap().names().len(), 8);
-    }
-
-    #[test]
-    fn names_are_those_of_variables() {
-        for (name, is_valid) in [
-            ("OPENAI_API_KEY", true),
-            ("_a1", true),
-            ("", false),
-            ("1A", false),
-            ("A-B", false),
-            ("A=B", false),
-            (&"A".repeat(129), false),
-        ] {
-            assert_eq!(is_valid_name(name), is_valid, "{name}");
-        }
+        assert_eq!(names(&path).len(), 8);
     }
 }
