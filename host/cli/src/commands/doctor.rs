@@ -6,7 +6,7 @@ mod toolchains;
 
 use crate::config;
 use crate::config::Flags;
-use crate::config::secrets::{Needs, Place, Store};
+use crate::config::secrets::{Needs, SecretPlace, StoreChoice};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::progress::Loading;
@@ -104,7 +104,7 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
 
 /// Where `toolhold secrets` keeps them.
 async fn secrets(file: Option<&Path>, flags: &Flags) -> Finding {
-    let place = match config::secrets_place(file, flags) {
+    let place = match config::secret_store(file, flags) {
         Ok(place) => place,
         Err(error) => return Lacking(error.to_string(), "then keys can be kept".into()),
     };
@@ -112,12 +112,12 @@ async fn secrets(file: Option<&Path>, flags: &Flags) -> Finding {
     let store = place.store();
     let asked = tokio::task::spawn_blocking(move || place.next()).await;
     match asked {
-        Ok(Ok(Place::File)) => Fine(format!("new ones are kept in {in_file}")),
-        Ok(Ok(Place::Keyring)) => Fine("new ones are kept in the keyring".to_owned()),
-        Ok(Err(error)) if store == Store::Auto && error.is_absent() => Fine(format!(
+        Ok(Ok(SecretPlace::File)) => Fine(format!("new ones are kept in {in_file}")),
+        Ok(Ok(SecretPlace::Keyring)) => Fine("new ones are kept in the keyring".to_owned()),
+        Ok(Err(error)) if store == StoreChoice::Auto && error.is_absent() => Fine(format!(
             "new ones are kept in {in_file} (the keyring cannot be used: {error})"
         )),
-        Ok(Err(error)) if store == Store::Auto && error.leaves_the_file(false) => Lacking(
+        Ok(Err(error)) if store == StoreChoice::Auto && error.leaves_the_file(false) => Lacking(
             format!("the keyring cannot be used: {error}; new ones are kept in {in_file}"),
             "unlock or repair it, or set secrets.store to \"file\"".into(),
         ),

@@ -1,7 +1,7 @@
 //! `toolhold secrets`: keys and passwords that the configuration refers to by the name of a variable.
 
 use crate::config::secrets::{
-    self as store, Asks, KeyringError, Needs, Place, Question, SecretsPlace, Unread,
+    self as store, Asks, KeyringError, KeyringQuestion, Needs, SecretPlace, SecretStore, Unread,
 };
 use crate::config::{self, ConfigError, Flags, Loaded, presets};
 use crate::exit::Exit;
@@ -51,7 +51,7 @@ pub fn note(loaded: &Loaded, needs: Needs) {
 
 pub async fn secrets(file: Option<&Path>, flags: &Flags, command: SecretsCommand) -> Result<Exit> {
     let at_least = || {
-        let (place, fault) = config::secrets_place_at_least(file, flags)?;
+        let (place, fault) = config::secret_store_at_least(file, flags)?;
         if let Some(fault) = fault {
             let text = format!("secrets.store is not known, and is taken for \"auto\": {fault}");
             output::note(&style::warn("note:"), &text);
@@ -59,7 +59,7 @@ pub async fn secrets(file: Option<&Path>, flags: &Flags, command: SecretsCommand
         Ok::<_, ConfigError>(place)
     };
     match command {
-        SecretsCommand::Set { name } => set(&config::secrets_place(file, flags)?, &name).await,
+        SecretsCommand::Set { name } => set(&config::secret_store(file, flags)?, &name).await,
         SecretsCommand::List { json } => {
             let place = at_least()?;
             match until_stopped(move || place.list()).await? {
@@ -71,7 +71,7 @@ pub async fn secrets(file: Option<&Path>, flags: &Flags, command: SecretsCommand
     }
 }
 
-async fn set(place: &SecretsPlace, name: &str) -> Result<Exit> {
+async fn set(place: &SecretStore, name: &str) -> Result<Exit> {
     let name = variable(name)?;
     let is_at_terminal = std::io::stdin().is_terminal();
     let value = if is_at_terminal {
@@ -94,8 +94,8 @@ async fn set(place: &SecretsPlace, name: &str) -> Result<Exit> {
     };
     let done = if kept.is_replaced { "replaced" } else { "kept" };
     let text = match kept.place {
-        Place::Keyring => format!("{done} {name} in the keyring"),
-        Place::File => format!(
+        SecretPlace::Keyring => format!("{done} {name} in the keyring"),
+        SecretPlace::File => format!(
             "{done} {name} in {} (mode 600: only you can read it; it is not encrypted)",
             place.file().display()
         ),
@@ -120,7 +120,7 @@ async fn set(place: &SecretsPlace, name: &str) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-async fn remove(place: &SecretsPlace, name: &str) -> Result<Exit> {
+async fn remove(place: &SecretStore, name: &str) -> Result<Exit> {
     let is_at_terminal = std::io::stdin().is_terminal();
     let (from, key) = (place.clone(), name.to_owned());
     let forget = move || from.forget(&key, asks(is_at_terminal));
@@ -148,8 +148,8 @@ fn note_left_over(name: &str, left_over: Option<&KeyringError>) {
 fn asks(is_at_terminal: bool) -> Asks<'static> {
     is_at_terminal.then_some(&|question| {
         let does = match question {
-            Question::Password => "is locked and asks for its password",
-            Question::Leave => "may be asking you whether it should do that",
+            KeyringQuestion::Password => "is locked and asks for its password",
+            KeyringQuestion::Leave => "may be asking you whether it should do that",
         };
         let seconds = store::PROMPT_PATIENCE.as_secs();
         let text = format!("the keyring {does}; this waits for {seconds} s");
@@ -168,7 +168,7 @@ async fn until_stopped<T: Send + 'static>(
 }
 
 fn list(
-    places: &BTreeMap<String, Place>,
+    places: &BTreeMap<String, SecretPlace>,
     unasked: Option<&KeyringError>,
     json: bool,
 ) -> Result<Exit> {
@@ -177,7 +177,7 @@ fn list(
         output::note(&style::warn("note:"), &text);
     }
     if json {
-        let entry = |(name, place): (&String, &Place)| json!({"name": name, "place": place.name(), "variable_is_set": is_set(name)});
+        let entry = |(name, place): (&String, &SecretPlace)| json!({"name": name, "place": place.name(), "variable_is_set": is_set(name)});
         let entries: Vec<_> = places.iter().map(entry).collect();
         output::json(&entries)?;
         return Ok(Exit::Ok);

@@ -32,7 +32,7 @@ use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
 use layers::Merged;
 use secrecy::ExposeSecret as _;
-use secrets::{Needs, ReadSecrets, SecretsPlace, SecretsTable, Store, StoredSecrets};
+use secrets::{Needs, ReadSecrets, SecretStore, SecretsTable, StoreChoice, StoredSecrets};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub struct Loaded {
 /// A file that cannot be read or parsed, a key that does not exist, a value of the wrong type, a secret that is needed
 /// and cannot be read.
 pub fn load(file: Option<&Path>, flags: &Flags, needs: Needs) -> Result<Loaded, ConfigError> {
-    let secrets = Secrets {
+    let secrets = SecretReading {
         needs,
         before: ReadSecrets::default(),
     };
@@ -85,7 +85,7 @@ pub fn load(file: Option<&Path>, flags: &Flags, needs: Needs) -> Result<Loaded, 
 }
 
 /// How secrets are read.
-struct Secrets {
+struct SecretReading {
     needs: Needs,
     before: ReadSecrets,
 }
@@ -95,7 +95,7 @@ fn load_granting(
     file: Option<&Path>,
     flags: &Flags,
     grants: Option<&Path>,
-    secrets: &Secrets,
+    secrets: &SecretReading,
 ) -> Result<Loaded, ConfigError> {
     let (mut files, trusted) = files_with_trust(file, flags)?;
     let untrusted = layers::untrusted(&files)?;
@@ -139,40 +139,40 @@ fn files_with_trust(
 ///
 /// # Errors
 /// A file cannot be read or parsed. There is no home folder.
-pub fn secrets_place(file: Option<&Path>, flags: &Flags) -> Result<SecretsPlace, ConfigError> {
-    secrets_place_of(chosen_store(file, flags)?)
+pub fn secret_store(file: Option<&Path>, flags: &Flags) -> Result<SecretStore, ConfigError> {
+    secret_store_of(chosen_store(file, flags)?)
 }
 
-/// As [`secrets_place`], for a command that puts no secret anywhere. What is wrong with the configuration keeps nobody
+/// As [`secret_store`], for a command that puts no secret anywhere. What is wrong with the configuration keeps nobody
 /// from forgetting a secret: it is returned, and both places are looked through.
 ///
 /// # Errors
 /// There is no home folder.
-pub fn secrets_place_at_least(
+pub fn secret_store_at_least(
     file: Option<&Path>,
     flags: &Flags,
-) -> Result<(SecretsPlace, Option<ConfigError>), ConfigError> {
+) -> Result<(SecretStore, Option<ConfigError>), ConfigError> {
     let (store, fault) = match chosen_store(file, flags) {
         Ok(store) => (store, None),
-        Err(fault) => (Store::Auto, Some(fault)),
+        Err(fault) => (StoreChoice::Auto, Some(fault)),
     };
-    Ok((secrets_place_of(store)?, fault))
+    Ok((secret_store_of(store)?, fault))
 }
 
-fn chosen_store(file: Option<&Path>, flags: &Flags) -> Result<Store, ConfigError> {
+fn chosen_store(file: Option<&Path>, flags: &Flags) -> Result<StoreChoice, ConfigError> {
     let (files, _) = files_with_trust(file, flags)?;
-    secrets_store(&layers::merge(&files, flags, variables())?)
+    store_choice(&layers::merge(&files, flags, variables())?)
 }
 
-fn secrets_place_of(store: Store) -> Result<SecretsPlace, ConfigError> {
+fn secret_store_of(store: StoreChoice) -> Result<SecretStore, ConfigError> {
     let file = secrets::path().ok_or(ConfigError::NoHome {
         what: "secrets",
         variable: "HOME or XDG_CONFIG_HOME",
     })?;
-    Ok(SecretsPlace::new(store, file))
+    Ok(SecretStore::new(store, file))
 }
 
-fn secrets_store(merged: &Merged) -> Result<Store, ConfigError> {
+fn store_choice(merged: &Merged) -> Result<StoreChoice, ConfigError> {
     let table: SecretsTable = section(merged, &merged.table(), "secrets")?;
     Ok(table.store)
 }
@@ -191,9 +191,9 @@ fn resolved(
     merged: &Merged,
     files: &ConfigFiles,
     flags: &Flags,
-    Secrets { needs, before }: &Secrets,
+    SecretReading { needs, before }: &SecretReading,
 ) -> Result<Loaded, ConfigError> {
-    let secrets = StoredSecrets::read(secrets_store(merged)?, *needs, files.is_named)?
+    let secrets = StoredSecrets::read(store_choice(merged)?, *needs, files.is_named)?
         .of_modules(variables_of_modules(&merged.table()))
         .after(before.clone());
     let loaded = resolved_with(merged, files, flags, &secrets);
@@ -296,8 +296,8 @@ impl Loaded {
         load_granting(self.file.as_deref(), &self.flags, Some(grants), &secrets)
     }
 
-    fn secrets_again(&self) -> Secrets {
-        Secrets {
+    fn secrets_again(&self) -> SecretReading {
+        SecretReading {
             needs: self.needs,
             before: self.secrets.clone(),
         }
@@ -396,7 +396,7 @@ pub fn trusted(flags: &Flags) -> Result<TrustedFiles, ConfigError> {
 pub fn of_user(flags: &Flags) -> Result<Configuration, ConfigError> {
     let files = ConfigFiles::users_alone()?;
     let merged = layers::merge(&files, flags, variables())?.known()?;
-    let secrets = Secrets {
+    let secrets = SecretReading {
         needs: Needs::Database,
         before: ReadSecrets::default(),
     };

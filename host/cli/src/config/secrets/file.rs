@@ -13,7 +13,7 @@ use toolhold_files::{Links, temporary_name};
 
 /// What the file has of one name.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum SecretEntry {
     Value(SecretString),
     /// The keyring has the value. Written as `NAME = { keyring = true }`.
     InKeyring,
@@ -22,7 +22,7 @@ pub enum Entry {
 /// The key of the mark.
 const MARK: &str = "keyring";
 
-impl Entry {
+impl SecretEntry {
     fn read(value: Value) -> Option<Self> {
         match value {
             Value::String(text) => Some(Self::Value(text.into())),
@@ -44,7 +44,7 @@ impl Entry {
 
 /// The entries, by name.
 #[derive(Debug, Clone, Default)]
-pub struct SecretsFile(BTreeMap<String, Entry>);
+pub struct SecretsFile(BTreeMap<String, SecretEntry>);
 
 impl SecretsFile {
     /// Reads the file at `path`, if there is one.
@@ -61,7 +61,7 @@ impl SecretsFile {
             }
         };
         let table = parse(path, &text)?;
-        let entry = |(name, value): (String, Value)| match Entry::read(value) {
+        let entry = |(name, value): (String, Value)| match SecretEntry::read(value) {
             Some(entry) => Ok((name, entry)),
             None => Err(ConfigError::Value {
                 key: name,
@@ -76,11 +76,11 @@ impl SecretsFile {
             .map(Self)
     }
 
-    pub fn get(&self, name: &str) -> Option<&Entry> {
+    pub fn get(&self, name: &str) -> Option<&SecretEntry> {
         self.0.get(name)
     }
 
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &SecretEntry)> {
         self.0.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 }
@@ -106,7 +106,11 @@ fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub fn change(path: &Path, name: &str, entry: Option<Entry>) -> Result<Option<Entry>, ConfigError> {
+pub fn change(
+    path: &Path,
+    name: &str,
+    entry: Option<SecretEntry>,
+) -> Result<Option<SecretEntry>, ConfigError> {
     let wrong = |source| ConfigError::Write {
         path: path.to_owned(),
         source,
@@ -178,7 +182,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn keep(path: &Path, name: &str, value: &str) -> bool {
-        let value = Entry::Value(value.into());
+        let value = SecretEntry::Value(value.into());
         change(path, name, Some(value)).unwrap().is_some()
     }
 
@@ -189,8 +193,8 @@ mod tests {
 
     fn value(path: &Path, name: &str) -> Option<String> {
         match SecretsFile::read(path).unwrap().get(name)? {
-            Entry::Value(value) => Some(value.expose_secret().to_owned()),
-            Entry::InKeyring => None,
+            SecretEntry::Value(value) => Some(value.expose_secret().to_owned()),
+            SecretEntry::InKeyring => None,
         }
     }
 
@@ -222,10 +226,10 @@ mod tests {
         let path = home.path().join("secrets.toml");
         keep(&path, "A", "one");
         keep(&path, "B", "two");
-        let before = change(&path, "A", Some(Entry::InKeyring)).unwrap();
-        assert!(matches!(before, Some(Entry::Value(_))));
+        let before = change(&path, "A", Some(SecretEntry::InKeyring)).unwrap();
+        assert!(matches!(before, Some(SecretEntry::Value(_))));
         let kept = SecretsFile::read(&path).unwrap();
-        assert!(matches!(kept.get("A"), Some(Entry::InKeyring)));
+        assert!(matches!(kept.get("A"), Some(SecretEntry::InKeyring)));
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(!text.contains("one") && text.contains("two"), "{text}");
         for wrong in [

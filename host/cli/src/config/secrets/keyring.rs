@@ -91,7 +91,7 @@ impl From<std::io::Error> for KeyringError {
 
 /// What a person who is at the terminal is asked on the desktop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Question {
+pub enum KeyringQuestion {
     /// For the password of the keyring.
     Password,
     /// Maybe whether we may do it: the keyring answers, and takes its time.
@@ -99,19 +99,19 @@ pub enum Question {
 }
 
 /// Whether somebody is there whom the keyring may ask. It is told before that is waited for.
-pub type Asks<'a> = Option<&'a dyn Fn(Question)>;
+pub type Asks<'a> = Option<&'a dyn Fn(KeyringQuestion)>;
 
 /// How long the keyring may take.
 fn patience(asks: Asks) -> Duration {
     asks.map_or(PATIENCE, |_| PROMPT_PATIENCE)
 }
 
-type Job = Box<dyn FnOnce(&mut Backend) + Send>;
+type KeyringJob = Box<dyn FnOnce(&mut Backend) + Send>;
 
 /// A way to the keyring. It is opened with the first question and closed when this is dropped.
 #[derive(Debug, Default)]
 pub struct Keyring {
-    thread: OnceCell<SyncSender<Job>>,
+    thread: OnceCell<SyncSender<KeyringJob>>,
     /// It did not answer once, so nothing is waited for again.
     silent: OnceCell<Duration>,
 }
@@ -152,11 +152,11 @@ impl Keyring {
     }
 
     /// Has it ask for its password, and for leave to use the secret of this name.
-    pub fn unlock(&self, name: &str, asks: &dyn Fn(Question)) -> Result<(), KeyringError> {
-        asks(Question::Password);
+    pub fn unlock(&self, name: &str, asks: &dyn Fn(KeyringQuestion)) -> Result<(), KeyringError> {
+        asks(KeyringQuestion::Password);
         let name = name.to_owned();
         // It was said already what is waited for.
-        let said = |_: Question| {};
+        let said = |_: KeyringQuestion| {};
         self.ask(Some(&said), move |backend| {
             backend.unlock(&name, PROMPT_PATIENCE)
         })
@@ -172,7 +172,7 @@ impl Keyring {
         }
         let within = patience(asks);
         let (tell, answer) = sync_channel(1);
-        let job: Job = Box::new(move |backend| {
+        let job: KeyringJob = Box::new(move |backend| {
             // Nobody listens for an answer that comes too late.
             let _ = tell.send(work(backend));
         });
@@ -184,7 +184,7 @@ impl Keyring {
         self.thread()?.send(job).map_err(|_| ended())?;
         let mut told = answer.recv_timeout(PATIENCE + GRACE);
         if let (Err(RecvTimeoutError::Timeout), Some(asks)) = (&told, asks) {
-            asks(Question::Leave);
+            asks(KeyringQuestion::Leave);
             told = answer.recv_timeout(within.saturating_sub(PATIENCE));
         }
         match told {
@@ -195,12 +195,12 @@ impl Keyring {
     }
 
     /// The thread, which ends with this, or with what it is at when this is dropped.
-    fn thread(&self) -> Result<&SyncSender<Job>, KeyringError> {
+    fn thread(&self) -> Result<&SyncSender<KeyringJob>, KeyringError> {
         if let Some(thread) = self.thread.get() {
             return Ok(thread);
         }
         // One question at a time, and none behind one that is not answered.
-        let (sender, jobs) = sync_channel::<Job>(1);
+        let (sender, jobs) = sync_channel::<KeyringJob>(1);
         let thread = std::thread::Builder::new().name("keyring".into());
         thread.spawn(move || {
             let mut backend = Backend::default();

@@ -1,7 +1,7 @@
 //! Keys and passwords that `toolhold secrets` keeps: in the system's keyring, or in a file of the user's.
 //!
 //! They stand in for environment variables that are not set: wherever the configuration names a variable that holds a
-//! secret, the secret of that name is taken. [`StoredSecrets`] reads them, [`SecretsPlace`] changes them.
+//! secret, the secret of that name is taken. [`StoredSecrets`] reads them, [`SecretStore`] changes them.
 //!
 //! The file says of each name where it lies: it has the value, or a mark that the keyring has it. So a name has one
 //! place, a machine without a keyring is never asked for one, and a keyring that does not answer is an error for the
@@ -9,14 +9,14 @@
 
 mod file;
 mod keyring;
-mod place;
+mod store;
 
-pub use keyring::{Asks, KeyringError, PROMPT_PATIENCE, Question};
-pub use place::SecretsPlace;
+pub use keyring::{Asks, KeyringError, KeyringQuestion, PROMPT_PATIENCE};
+pub use store::SecretStore;
 
 use super::files;
 use super::layers::ConfigError;
-use file::{Entry, SecretsFile};
+use file::{SecretEntry, SecretsFile};
 use keyring::Keyring;
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -34,7 +34,7 @@ const MAX_NAME_CHARS: usize = 128;
 /// `secrets.store`: where new secrets are kept, and where they are looked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Store {
+pub enum StoreChoice {
     /// The keyring, where one can be used, else the file.
     #[default]
     Auto,
@@ -48,17 +48,17 @@ pub enum Store {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecretsTable {
-    pub store: Store,
+    pub store: StoreChoice,
 }
 
 /// Where one secret lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum SecretPlace {
     Keyring,
     File,
 }
 
-impl Place {
+impl SecretPlace {
     pub fn name(self) -> &'static str {
         match self {
             Self::Keyring => "keyring",
@@ -120,7 +120,7 @@ pub enum Unread {
     },
 }
 
-type Answer = Result<Option<SecretString>, Unread>;
+type SecretAnswer = Result<Option<SecretString>, Unread>;
 
 /// Stands for a module's secret that was not read, where only what modules are granted counts: nobody gets it. A grant
 /// without its secrets would be another grant, as if a person had taken it back.
@@ -156,7 +156,7 @@ impl ReadSecrets {
 /// The secrets as they are read for one configuration. The keyring is asked when the first one of it is needed.
 #[derive(Debug, Default)]
 pub struct StoredSecrets {
-    store: Store,
+    store: StoreChoice,
     needs: Needs,
     /// The variables of modules' secrets.
     of_modules: BTreeSet<String>,
@@ -167,7 +167,7 @@ pub struct StoredSecrets {
     no_file: Option<Arc<ConfigError>>,
     keyring: OnceCell<Keyring>,
     /// Those that were asked for.
-    answers: RefCell<BTreeMap<String, Answer>>,
+    answers: RefCell<BTreeMap<String, SecretAnswer>>,
 }
 
 impl StoredSecrets {
@@ -177,7 +177,7 @@ impl StoredSecrets {
     /// # Errors
     /// It cannot be read, is damaged, or others may read it, and secrets are needed. Without need, what is wrong with it
     /// must not prevent that something is taken back, and is among the [outcomes](Self::outcome).
-    pub fn read(store: Store, needs: Needs, is_named: bool) -> Result<Self, ConfigError> {
+    pub fn read(store: StoreChoice, needs: Needs, is_named: bool) -> Result<Self, ConfigError> {
         let Some(path) = path() else {
             return Ok(Self::of(store, needs, SecretsFile::default()));
         };
@@ -185,7 +185,7 @@ impl StoredSecrets {
     }
 
     fn of_read(
-        store: Store,
+        store: StoreChoice,
         needs: Needs,
         is_named: bool,
         read: Result<SecretsFile, ConfigError>,
@@ -207,7 +207,7 @@ impl StoredSecrets {
         }
     }
 
-    fn of(store: Store, needs: Needs, file: SecretsFile) -> Self {
+    fn of(store: StoreChoice, needs: Needs, file: SecretsFile) -> Self {
         Self {
             store,
             needs,
@@ -259,11 +259,11 @@ impl StoredSecrets {
     }
 
     fn is_marked(&self, name: &str) -> bool {
-        matches!(self.file.get(name), Some(Entry::InKeyring))
+        matches!(self.file.get(name), Some(SecretEntry::InKeyring))
     }
 
-    fn look_up(&self, name: &str) -> Answer {
-        let misplaced = |place: Place, other: Place| Unread::Misplaced {
+    fn look_up(&self, name: &str) -> SecretAnswer {
+        let misplaced = |place: SecretPlace, other: SecretPlace| Unread::Misplaced {
             name: name.to_owned(),
             place: place.name(),
             other: other.name(),
@@ -273,18 +273,23 @@ impl StoredSecrets {
             return Err(Unread::NoFile { name, source });
         }
         match (self.store, self.file.get(name)) {
-            (Store::Auto | Store::File, Some(Entry::Value(value))) => Ok(Some(value.clone())),
-            (Store::Auto | Store::File, None) => Ok(None),
-            (Store::Keyring, Some(Entry::Value(_))) => Err(misplaced(Place::File, Place::Keyring)),
-            (Store::File, Some(Entry::InKeyring)) => Err(misplaced(Place::Keyring, Place::File)),
-            (Store::Keyring, None) if !is_valid_name(name) => Ok(None),
-            (Store::Auto | Store::Keyring, Some(Entry::InKeyring)) | (Store::Keyring, None) => {
-                self.of_keyring(name)
+            (StoreChoice::Auto | StoreChoice::File, Some(SecretEntry::Value(value))) => {
+                Ok(Some(value.clone()))
             }
+            (StoreChoice::Auto | StoreChoice::File, None) => Ok(None),
+            (StoreChoice::Keyring, Some(SecretEntry::Value(_))) => {
+                Err(misplaced(SecretPlace::File, SecretPlace::Keyring))
+            }
+            (StoreChoice::File, Some(SecretEntry::InKeyring)) => {
+                Err(misplaced(SecretPlace::Keyring, SecretPlace::File))
+            }
+            (StoreChoice::Keyring, None) if !is_valid_name(name) => Ok(None),
+            (StoreChoice::Auto | StoreChoice::Keyring, Some(SecretEntry::InKeyring))
+            | (StoreChoice::Keyring, None) => self.of_keyring(name),
         }
     }
 
-    fn of_keyring(&self, name: &str) -> Answer {
+    fn of_keyring(&self, name: &str) -> SecretAnswer {
         let name = name.to_owned();
         if self.needs == Needs::None {
             return Err(Unread::Unasked { name });

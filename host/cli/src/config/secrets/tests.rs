@@ -21,8 +21,8 @@ fn names_are_those_of_variables() {
 fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("secrets.toml");
-    file::change(&path, "VALUE", Some(Entry::Value("one".into()))).unwrap();
-    file::change(&path, "MARKED", Some(Entry::InKeyring)).unwrap();
+    file::change(&path, "VALUE", Some(SecretEntry::Value("one".into()))).unwrap();
+    file::change(&path, "MARKED", Some(SecretEntry::InKeyring)).unwrap();
     let read = |store, name: &str| {
         let stored = StoredSecrets::of(store, Needs::All, SecretsFile::read(&path).unwrap());
         let found = stored.get(name).map(|it| it.expose_secret().to_owned());
@@ -31,13 +31,13 @@ fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
         let unread = stored.outcome().unread().map(ToString::to_string);
         (found, unread)
     };
-    for store in [Store::Auto, Store::File] {
+    for store in [StoreChoice::Auto, StoreChoice::File] {
         assert_eq!(read(store, "VALUE"), (Some("one".to_owned()), None));
         assert_eq!(read(store, "OTHER"), (None, None));
     }
     for (store, name, place) in [
-        (Store::Keyring, "VALUE", "file"),
-        (Store::File, "MARKED", "keyring"),
+        (StoreChoice::Keyring, "VALUE", "file"),
+        (StoreChoice::File, "MARKED", "keyring"),
     ] {
         let (found, fault) = read(store, name);
         let fault = fault.unwrap();
@@ -49,7 +49,7 @@ fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
         );
     }
     // No name of a secret, so it is none.
-    assert_eq!(read(Store::Keyring, "no-name"), (None, None));
+    assert_eq!(read(StoreChoice::Keyring, "no-name"), (None, None));
 }
 
 /// Whoever needs no secret waits for no keyring, and sees grants as they are.
@@ -57,16 +57,19 @@ fn a_secret_is_read_from_the_place_that_holds_and_from_no_other() {
 fn without_need_the_keyring_is_not_asked() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("secrets.toml");
-    file::change(&path, "VALUE", Some(Entry::Value("one".into()))).unwrap();
-    file::change(&path, "MARKED", Some(Entry::InKeyring)).unwrap();
-    for store in [Store::Auto, Store::Keyring] {
+    file::change(&path, "VALUE", Some(SecretEntry::Value("one".into()))).unwrap();
+    file::change(&path, "MARKED", Some(SecretEntry::InKeyring)).unwrap();
+    for store in [StoreChoice::Auto, StoreChoice::Keyring] {
         let file = SecretsFile::read(&path).unwrap();
         let stored = StoredSecrets::of(store, Needs::None, file);
         let stored = stored.of_modules(["MODULES".to_owned(), "MARKED".to_owned()].into());
         assert!(stored.get("MARKED").is_some(), "the grant stays what it is");
-        assert_eq!(stored.get("MODULES").is_some(), store == Store::Keyring);
+        assert_eq!(
+            stored.get("MODULES").is_some(),
+            store == StoreChoice::Keyring
+        );
         assert!(stored.get("OTHER").is_none());
-        assert_eq!(stored.get("VALUE").is_some(), store == Store::Auto);
+        assert_eq!(stored.get("VALUE").is_some(), store == StoreChoice::Auto);
         assert!(stored.keyring.get().is_none());
         let read = stored.outcome();
         assert!(read.of_keyring.is_empty(), "no stand-in is taken for one");
@@ -83,11 +86,12 @@ fn without_need_a_damaged_file_is_told_and_the_grant_stays() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("secrets.toml");
     let read = |needs| {
-        let stored = StoredSecrets::of_read(Store::Auto, needs, false, SecretsFile::read(&path))?;
+        let stored =
+            StoredSecrets::of_read(StoreChoice::Auto, needs, false, SecretsFile::read(&path))?;
         Ok::<_, ConfigError>(stored.of_modules(["MODULES".to_owned()].into()))
     };
     // Made as ours: what follows keeps its permissions.
-    file::change(&path, "VALUE", Some(Entry::Value("one".into()))).unwrap();
+    file::change(&path, "VALUE", Some(SecretEntry::Value("one".into()))).unwrap();
     for damage in [&b"not = toml = at all"[..], &[0xff]] {
         std::fs::write(&path, damage).unwrap();
         read(Needs::All).unwrap_err();
@@ -107,9 +111,9 @@ fn without_need_a_damaged_file_is_told_and_the_grant_stays() {
 #[test]
 fn the_choice_is_one_of_three_words() {
     let read = |text: &str| toml::from_str::<SecretsTable>(text).map(|table| table.store);
-    assert_eq!(read("store = \"auto\"").unwrap(), Store::Auto);
-    assert_eq!(read("store = \"keyring\"").unwrap(), Store::Keyring);
-    assert_eq!(read("store = \"file\"").unwrap(), Store::File);
+    assert_eq!(read("store = \"auto\"").unwrap(), StoreChoice::Auto);
+    assert_eq!(read("store = \"keyring\"").unwrap(), StoreChoice::Keyring);
+    assert_eq!(read("store = \"file\"").unwrap(), StoreChoice::File);
     for wrong in ["store = \"Keyring\"", "store = 1", "", "stores = \"file\""] {
         assert!(read(wrong).is_err(), "{wrong}");
     }

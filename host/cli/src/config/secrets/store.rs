@@ -1,22 +1,22 @@
 //! Changing what is kept: a secret has one place, and an older copy in the other one goes.
 
-use super::file::{self, Entry, SecretsFile};
-use super::{Asks, ConfigError, Keyring, KeyringError, Place, Store};
+use super::file::{self, SecretEntry, SecretsFile};
+use super::{Asks, ConfigError, Keyring, KeyringError, SecretPlace, StoreChoice};
 use secrecy::{ExposeSecret as _, SecretString};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Where this user's secrets lie.
 #[derive(Debug, Clone)]
-pub struct SecretsPlace {
-    store: Store,
+pub struct SecretStore {
+    store: StoreChoice,
     file: PathBuf,
 }
 
 /// What became of a secret that was to be kept.
 #[derive(Debug)]
-pub struct Kept {
-    pub place: Place,
+pub struct KeptSecret {
+    pub place: SecretPlace,
     pub is_replaced: bool,
     /// Why it is not in the keyring, where that was tried first.
     pub instead: Option<KeyringError>,
@@ -28,18 +28,18 @@ pub struct Kept {
 
 /// What became of a secret that was to be forgotten.
 #[derive(Debug)]
-pub struct Forgotten {
+pub struct ForgottenSecret {
     pub was_kept: bool,
     /// Why a copy may still be in the keyring. It is not used.
     pub left_over: Option<KeyringError>,
 }
 
-impl SecretsPlace {
-    pub fn new(store: Store, file: PathBuf) -> Self {
+impl SecretStore {
+    pub fn new(store: StoreChoice, file: PathBuf) -> Self {
         Self { store, file }
     }
 
-    pub fn store(&self) -> Store {
+    pub fn store(&self) -> StoreChoice {
         self.store
     }
 
@@ -51,45 +51,54 @@ impl SecretsPlace {
     ///
     /// # Errors
     /// The file cannot be read or written. The keyring cannot be used, and nothing else may be.
-    pub fn keep(&self, name: &str, value: &SecretString, asks: Asks) -> Result<Kept, ConfigError> {
+    pub fn keep(
+        &self,
+        name: &str,
+        value: &SecretString,
+        asks: Asks,
+    ) -> Result<KeptSecret, ConfigError> {
         let keyring = Keyring::new();
         // A damaged file is told before anything is put anywhere.
-        let is_marked = matches!(self.entry(name)?, Some(Entry::InKeyring));
+        let is_marked = matches!(self.entry(name)?, Some(SecretEntry::InKeyring));
         let put = match self.store {
-            Store::File => None,
-            Store::Auto | Store::Keyring => Some(unlocked(&keyring, name, asks, || {
-                keyring.set(name, value, asks)
-            })),
+            StoreChoice::File => None,
+            StoreChoice::Auto | StoreChoice::Keyring => {
+                Some(unlocked(&keyring, name, asks, || {
+                    keyring.set(name, value, asks)
+                }))
+            }
         };
         let instead = match put {
             None => None,
             Some(Ok(())) => {
-                let before = file::change(&self.file, name, Some(Entry::InKeyring))?;
-                return Ok(Kept {
-                    place: Place::Keyring,
+                let before = file::change(&self.file, name, Some(SecretEntry::InKeyring))?;
+                return Ok(KeptSecret {
+                    place: SecretPlace::Keyring,
                     is_replaced: before.is_some(),
                     instead: None,
                     left_over: None,
                     unreadable: read_back(name, value).err(),
                 });
             }
-            Some(Err(error)) if self.store == Store::Auto && error.leaves_the_file(is_marked) => {
+            Some(Err(error))
+                if self.store == StoreChoice::Auto && error.leaves_the_file(is_marked) =>
+            {
                 Some(error)
             }
             Some(Err(source)) => return Err(ConfigError::KeyringUnusable { source }),
         };
-        let entry = Entry::Value(value.clone());
+        let entry = SecretEntry::Value(value.clone());
         let before = file::change(&self.file, name, Some(entry))?;
         // One that failed late has the new value, too.
         let left_over = match &instead {
             Some(error) if !error.is_absent() => keyring.remove(name, None).err(),
-            _ if matches!(before, Some(Entry::InKeyring)) => {
+            _ if matches!(before, Some(SecretEntry::InKeyring)) => {
                 unlocked(&keyring, name, asks, || keyring.remove(name, asks)).err()
             }
             _ => None,
         };
-        Ok(Kept {
-            place: Place::File,
+        Ok(KeptSecret {
+            place: SecretPlace::File,
             is_replaced: before.is_some(),
             instead,
             left_over,
@@ -101,11 +110,11 @@ impl SecretsPlace {
     ///
     /// # Errors
     /// The file cannot be read or written. It may be in the keyring, which cannot be used.
-    pub fn forget(&self, name: &str, asks: Asks) -> Result<Forgotten, ConfigError> {
-        let is_marked = matches!(self.entry(name)?, Some(Entry::InKeyring));
+    pub fn forget(&self, name: &str, asks: Asks) -> Result<ForgottenSecret, ConfigError> {
+        let is_marked = matches!(self.entry(name)?, Some(SecretEntry::InKeyring));
         let mut left_over = None;
         let mut was_kept = false;
-        if is_marked || self.store != Store::File {
+        if is_marked || self.store != StoreChoice::File {
             let keyring = Keyring::new();
             match unlocked(&keyring, name, asks, || keyring.remove(name, asks)) {
                 Ok(was_there) => was_kept = was_there,
@@ -118,7 +127,7 @@ impl SecretsPlace {
             }
         }
         let before = file::change(&self.file, name, None)?;
-        Ok(Forgotten {
+        Ok(ForgottenSecret {
             was_kept: was_kept || before.is_some(),
             left_over,
         })
@@ -128,24 +137,26 @@ impl SecretsPlace {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn list(&self) -> Result<(BTreeMap<String, Place>, Option<KeyringError>), ConfigError> {
+    pub fn list(
+        &self,
+    ) -> Result<(BTreeMap<String, SecretPlace>, Option<KeyringError>), ConfigError> {
         let kept = SecretsFile::read(&self.file)?;
-        let place = |entry: &Entry| match entry {
-            Entry::Value(_) => Place::File,
-            Entry::InKeyring => Place::Keyring,
+        let place = |entry: &SecretEntry| match entry {
+            SecretEntry::Value(_) => SecretPlace::File,
+            SecretEntry::InKeyring => SecretPlace::Keyring,
         };
         let entries = kept.entries();
         let mut places: BTreeMap<_, _> = entries
             .map(|(name, entry)| (name.to_owned(), place(entry)))
             .collect();
-        if self.store != Store::Keyring {
+        if self.store != StoreChoice::Keyring {
             return Ok((places, None));
         }
         // Only then those count that other programs, or another machine's file, have put there.
         match Keyring::new().names() {
             Ok(names) => {
                 for name in names {
-                    places.entry(name).or_insert(Place::Keyring);
+                    places.entry(name).or_insert(SecretPlace::Keyring);
                 }
                 Ok((places, None))
             }
@@ -157,27 +168,27 @@ impl SecretsPlace {
     ///
     /// # Errors
     /// Why not in the keyring, where that would be tried.
-    pub fn next(&self) -> Result<Place, KeyringError> {
+    pub fn next(&self) -> Result<SecretPlace, KeyringError> {
         match self.store {
-            Store::File => Ok(Place::File),
-            Store::Auto | Store::Keyring if Keyring::new().is_locked()? => {
+            StoreChoice::File => Ok(SecretPlace::File),
+            StoreChoice::Auto | StoreChoice::Keyring if Keyring::new().is_locked()? => {
                 Err(KeyringError::Locked)
             }
-            Store::Auto | Store::Keyring => Ok(Place::Keyring),
+            StoreChoice::Auto | StoreChoice::Keyring => Ok(SecretPlace::Keyring),
         }
     }
 
-    fn entry(&self, name: &str) -> Result<Option<Entry>, ConfigError> {
+    fn entry(&self, name: &str) -> Result<Option<SecretEntry>, ConfigError> {
         Ok(SecretsFile::read(&self.file)?.get(name).cloned())
     }
 }
 
 /// Whether nothing is forgotten while the keyring cannot be used. With "file" it may be gone for good.
-fn is_needed(store: Store, is_marked: bool) -> bool {
+fn is_needed(store: StoreChoice, is_marked: bool) -> bool {
     match store {
-        Store::Auto => is_marked,
-        Store::Keyring => true,
-        Store::File => false,
+        StoreChoice::Auto => is_marked,
+        StoreChoice::Keyring => true,
+        StoreChoice::File => false,
     }
 }
 
