@@ -29,6 +29,7 @@ mod images;
 mod interpreters;
 #[cfg(target_os = "linux")]
 mod keyring;
+mod knowledge;
 mod many_runs;
 mod markdown;
 mod mcp;

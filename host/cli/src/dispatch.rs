@@ -2,9 +2,9 @@
 
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, mcp, modules, plan,
-    plan_capacity, policy, probe, record, run, runs, secrets, selftest, serve, show_config, stats,
-    trust,
+    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, knowledge, mcp,
+    modules, plan, plan_capacity, policy, probe, record, run, runs, secrets, selftest, serve,
+    show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
@@ -129,6 +129,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Generate(command) => generate::generate(&command, usage::command()),
         Command::Serve(_) => serve::serve(&load(&flags)?).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
+        Command::Knowledge(command) => {
+            knowledge::knowledge(&load(&flags)?.configuration, command).await
+        }
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,

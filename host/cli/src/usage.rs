@@ -6,12 +6,13 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _};
 use std::fmt::Write as _;
 
 /// The groups of the commands in the help, in its order.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Agents", &["run", "chat", "request", "plan", "resume"]),
     (
         "Records of runs",
         &["runs", "show", "stats", "replay", "diff"],
     ),
+    ("Documents", &["knowledge"]),
     ("Modules", &["modules", "new-module", "build", "mcp"]),
     ("Server", &["serve", "keys", "approvals", "audit"]),
     (

@@ -122,6 +122,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "samples of a call that is profiled",
         Proof::File("host/sandbox/src/call/profiler.rs"),
     ),
+    (
+        "files and folders of `toolhold knowledge add`",
+        Proof::File("host/cli/src/commands/knowledge/walk.rs"),
+    ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
 ];
 

@@ -16,9 +16,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for transactions that delete many rows.
 const LONG_REPLY_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// SQLite: write-ahead logging lets other connections and processes read during a write.
+/// SQLite: write-ahead logging lets other connections and processes read during a write. What is deleted is
+/// overwritten, also what moves to another page: a page that is merely free keeps its bytes.
 const PRAGMAS: &str = "PRAGMA busy_timeout = 10000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
-     PRAGMA foreign_keys = ON;";
+     PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;";
 
 /// PostgreSQL: frees the locks of a process that hangs or whose machine vanished, after at most a minute.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = 60000; SET tcp_keepalives_idle = 10; \

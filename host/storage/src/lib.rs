@@ -9,8 +9,9 @@
 //! `writer`, which commits the writes of many runs in one transaction; `change` holds the statements, `health`
 //! what is known about an outage. `process` tells living processes from dead ones, `run_lease` gives runs to
 //! them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
-//! `approvals`, `keys`, `idempotency`, `orphans`, `prune`, `responses`. The audit log is `audit_log`
-//! (rows and their chain of hashes) and `audit` (search and verification).
+//! `approvals`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
+//! collections of documents. The audit log is `audit_log` (rows and their chain of hashes) and `audit` (search and
+//! verification).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -40,6 +41,7 @@ mod idempotency;
 mod images;
 mod journal;
 mod keys;
+mod knowledge;
 mod label;
 mod orphans;
 mod pending_approvals;
@@ -70,6 +72,11 @@ pub use health::{Health, Outage};
 pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
 pub use keys::{Permits, Scope, StoredKey};
+pub use knowledge::{
+    Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage, Passage,
+    PublishError, QuestionWord, Quota, RemovedPassages, SharedWith, StagedDocument, StagingError,
+    VectorRow, Vectors, WordQuestion,
+};
 pub use label::{Label, Origin};
 pub use orphans::Orphan;
 pub use prune::PrunedCounts;

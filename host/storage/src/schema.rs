@@ -1,10 +1,11 @@
 //! The schema and its migrations.
 //!
 //! Version 1 is the schema of release 0.1.0. It evolves by migrations: each change of the schema is a new file
-//! `schema/NNNN_name.sql` with the next number, added to the list below. A file that was released never changes,
-//! because every database stores the checksums of the migrations that made it, and refuses to open if one
-//! differs ([`StoreError::Version`](crate::StoreError::Version)). A database of a newer Toolhold is refused the
-//! same way. Migrations run when the store opens, each in a transaction, and there are no downgrades.
+//! `schema/NNNN_name.sql`, or one for each database where they differ, with the next number, added to the list
+//! below. A file that was released never changes, because every database stores the checksums of the migrations
+//! that made it, and refuses to open if one differs ([`StoreError::Version`](crate::StoreError::Version)). A
+//! database of a newer Toolhold is refused the same way. Migrations run when the store opens, each in a
+//! transaction, and there are no downgrades.
 //!
 //! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
 
@@ -12,15 +13,57 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, &str); 3] = [
-    (1, "initial", include_str!("schema/0001_initial.sql")),
-    (2, "open calls", include_str!("schema/0002_open_calls.sql")),
-    (3, "run images", include_str!("schema/0003_run_images.sql")),
+const MIGRATIONS: [(i64, &str, Sql); 5] = [
+    (
+        1,
+        "initial",
+        Sql::Both(include_str!("schema/0001_initial.sql")),
+    ),
+    (
+        2,
+        "open calls",
+        Sql::Both(include_str!("schema/0002_open_calls.sql")),
+    ),
+    (
+        3,
+        "run images",
+        Sql::Both(include_str!("schema/0003_run_images.sql")),
+    ),
+    (
+        4,
+        "knowledge",
+        Sql::Both(include_str!("schema/0004_knowledge.sql")),
+    ),
+    (
+        5,
+        "passages",
+        Sql::Each {
+            sqlite: include_str!("schema/0005_passages.sqlite.sql"),
+            postgres: include_str!("schema/0005_passages.postgres.sql"),
+        },
+    ),
 ];
 
+/// The statements of a migration.
+#[derive(Clone, Copy)]
+enum Sql {
+    /// Read by both databases.
+    Both(&'static str),
+    /// For what they have no common words for.
+    Each {
+        sqlite: &'static str,
+        postgres: &'static str,
+    },
+}
+
 /// Creates the tables in an empty database, and applies the migrations that an older one lacks.
-pub fn migrator() -> Migrator {
-    let migration = |(number, name, sql): (i64, &'static str, &'static str)| {
+pub fn migrator(is_file: bool) -> Migrator {
+    let migration = |(number, name, sql): (i64, &'static str, Sql)| {
+        let sql = match sql {
+            Sql::Both(sql) => sql,
+            Sql::Each { sqlite, .. } if is_file => sqlite,
+            Sql::Each { postgres, .. } => postgres,
+        };
         let sql = sql.into_sql_str();
         Migration::new(number, name.into(), MigrationType::Simple, sql, false)
     };

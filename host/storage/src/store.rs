@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::schema;
 use crate::writer::Writer;
 use sqlx::migrate::MigrateError;
-use sqlx::{AnyConnection, AnyPool, Connection as _};
+use sqlx::{AnyPool, Connection as _};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -58,12 +58,12 @@ impl Store {
         let process = match location {
             Location::File(path) => {
                 let lock = prepare(path).await?;
-                migrate(database.connect().await.map_err(failed)?, &what).await?;
+                migrate(&database, &what).await?;
                 drop(lock);
                 Process::of_file(path.with_extension("processes"))?
             }
             Location::Postgres(_) => {
-                migrate(database.connect().await.map_err(failed)?, &what).await?;
+                migrate(&database, &what).await?;
                 Process::of_server(&database, &readers, health.clone()).await?
             }
         };
@@ -149,16 +149,19 @@ async fn prepare(path: &Path) -> Result<File, StoreError> {
     lock.map_err(|source| StoreError::Folder { path, source })
 }
 
-async fn migrate(mut connection: AnyConnection, what: &str) -> Result<(), StoreError> {
-    let migrated = schema::migrator().run(&mut connection).await;
+async fn migrate(database: &Database, what: &str) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Open {
+        what: what.to_owned(),
+        source,
+    };
+    let mut connection = database.connect().await.map_err(failed)?;
+    let migrator = schema::migrator(database.is_file());
+    let migrated = migrator.run(&mut connection).await;
     let closed = connection.close().await;
     migrated
         .and(closed.map_err(MigrateError::Execute))
         .map_err(|error| match error {
-            MigrateError::Execute(source) => StoreError::Open {
-                what: what.to_owned(),
-                source,
-            },
+            MigrateError::Execute(source) => failed(source),
             source => StoreError::Version {
                 what: what.to_owned(),
                 source,

@@ -11,6 +11,7 @@ pub mod endpoint;
 pub mod eval;
 pub mod generate;
 pub mod keys;
+pub mod knowledge;
 pub mod loaded;
 pub mod mcp;
 pub mod module_flags;

@@ -26,6 +26,13 @@ impl Spinner {
         Self(Some(bar))
     }
 
+    /// Shows what changes often: at a terminal alone, because a log would get a line each time.
+    pub fn show(&self, text: String) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text);
+        }
+    }
+
     pub fn say(&self, text: String) {
         match &self.0 {
             Some(bar) => bar.set_message(text),

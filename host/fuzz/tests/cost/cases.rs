@@ -13,6 +13,7 @@ use toolhold_json::repair::{End, repair};
 use toolhold_json::scan::Scan;
 use toolhold_json::validate::Validator;
 use toolhold_json::{fragment, strict};
+use toolhold_knowledge::fuzzing::found_by;
 use toolhold_model::fuzzing::completion;
 use toolhold_policy::{HttpGrant, Manifest, Redactor, is_name, pii, text, tool_name};
 use toolhold_protocol::completion::{Completion, Delta};
@@ -193,6 +194,9 @@ readers! {
         drop(text::visible(text, 4_000));
         drop(text::json(text));
     };
+    documents: "documents of collections", 64 KiB, 64, 1_000 ms, [DOCUMENTS], |text| {
+        std::hint::black_box(found_by(text));
+    };
     mcp_messages: "messages of MCP", 256 KiB, VALUE, 0 ms, [shapes::MESSAGES, shapes::JSON], |text| {
         toolhold_mcp::fuzzing::of_client(text.as_bytes());
         toolhold_mcp::fuzzing::of_server(text.as_bytes());
@@ -203,6 +207,45 @@ readers! {
         }
     };
 }
+
+/// What a splitter of texts and of Markdown may find dear.
+const DOCUMENTS: &[Shape] = &[
+    ("one letter", |n| "a".repeat(n)),
+    ("quotes in each other", |n| format!("{}a", ">".repeat(n))),
+    ("lists in each other", |n| "- ".repeat(n / 2)),
+    ("emphasis that does not end", |n| "*a ".repeat(n / 3)),
+    ("emphasis of all kinds", |n| "*_**__a".repeat(n / 7)),
+    ("links that do not end", |n| "[".repeat(n)),
+    ("images in each other", |n| "![a](".repeat(n / 5)),
+    ("code that does not end", |n| {
+        shapes::many(n, "", "`#", " ", "")
+    }),
+    ("fences", |n| "```\n".repeat(n / 4)),
+    ("headings", |n| shapes::many(n, "", "# h#", "\n", "")),
+    ("one long heading", |n| format!("# {}", "a ".repeat(n / 2))),
+    ("tables", |n| {
+        format!("|a|b|\n|-|-|\n{}", "|a|b|\n".repeat(n / 6))
+    }),
+    ("a wide table", |n| {
+        format!("{}\n{}\n", "|a".repeat(n / 4), "|-".repeat(n / 4))
+    }),
+    ("references", |n| shapes::many(n, "", "[a#]: b", "\n", "")),
+    ("rules", |n| "---\n".repeat(n / 4)),
+    ("sentences", |n| "A b. ".repeat(n / 5)),
+    ("no space at all", |n| "東".repeat(n / 3)),
+    ("marks on one letter", |n| {
+        format!("a{}", "\u{301}".repeat(n / 2))
+    }),
+    ("joined pictures", |n| "\u{1F469}\u{200D}".repeat(n / 7)),
+    ("flags", |n| "\u{1F1E6}".repeat(n / 4)),
+    ("letters that become many", |n| "\u{FDFA} ".repeat(n / 4)),
+    ("blanks", |n| " ".repeat(n)),
+    ("returns", |n| "\r\n".repeat(n / 2)),
+    ("lines of a letter", |n| "a\n".repeat(n / 2)),
+    ("cells", |n| "a,".repeat(n / 2)),
+    ("angles", |n| "<a ".repeat(n / 3)),
+    ("comments that do not end", |n| "<!-- ".repeat(n / 5)),
+];
 
 /// As a stream brings it.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {

@@ -64,6 +64,7 @@ pub struct Tables {
     shields: BTreeMap<String, ShieldTable>,
     pub(super) compiler: CompilerTable,
     pub(super) oci: OciTable,
+    knowledge: KnowledgeTable,
     storage: StorageTable,
     telemetry: TelemetryTable,
     #[serde(default)]
@@ -165,6 +166,13 @@ struct StorageTable {
     keep_days: u32,
     audit_results: bool,
     patience_ms: u64,
+}
+
+/// `[knowledge]`: a static model, of which both files are named, or none.
+#[derive(Debug, Clone, Deserialize)]
+pub struct KnowledgeTable {
+    pub weights: PathBuf,
+    pub tokenizer: PathBuf,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -519,6 +527,11 @@ impl Configuration {
     /// Whether results of calls are kept in the audit log.
     pub fn audit_results(&self) -> bool {
         self.tables.storage.audit_results
+    }
+
+    /// What makes vectors of documents' passages.
+    pub fn knowledge(&self) -> &KnowledgeTable {
+        &self.tables.knowledge
     }
 
     /// How long writes are retried during an outage of the database.

@@ -132,6 +132,73 @@ impl Draft {
         Self::now("", "pruned", details)
     }
 
+    /// `owner` created a collection of documents.
+    pub(crate) fn collection_created(owner: &str, collection: &str) -> Self {
+        Self::now(
+            owner,
+            "collection_created",
+            json!({"collection": collection}),
+        )
+    }
+
+    /// `actor` deleted a collection with its documents.
+    pub(crate) fn collection_deleted(actor: &str, collection: CollectionName<'_>) -> Self {
+        Self::now(actor, "collection_deleted", told(collection))
+    }
+
+    /// The owner of a collection changed what another key may do with it; absent: nothing any more.
+    pub(crate) fn collection_shared(
+        collection: CollectionName<'_>,
+        grantee: &str,
+        access: Option<&'static str>,
+    ) -> Self {
+        let mut details = told(collection);
+        details["grantee"] = logged_owner(grantee).into();
+        details["access"] = access.into();
+        Self::now(collection.owner, "collection_shared", details)
+    }
+
+    /// `actor` added a document, in the place of the one of the same source, if there was one.
+    pub(crate) fn document_added(
+        actor: &str,
+        collection: CollectionName<'_>,
+        document: Uuid,
+        source: &str,
+        digest: &str,
+    ) -> Self {
+        let mut details = of_document(collection, document, source);
+        details["digest"] = digest.into();
+        Self::now(actor, "document_added", details)
+    }
+
+    /// `actor` gave a document other labels.
+    pub(crate) fn document_labelled(
+        actor: &str,
+        collection: CollectionName<'_>,
+        document: Uuid,
+        source: &str,
+    ) -> Self {
+        Self::now(
+            actor,
+            "document_labelled",
+            of_document(collection, document, source),
+        )
+    }
+
+    /// `actor` deleted a document.
+    pub(crate) fn document_deleted(
+        actor: &str,
+        collection: CollectionName<'_>,
+        document: Uuid,
+        source: &str,
+    ) -> Self {
+        Self::now(
+            actor,
+            "document_deleted",
+            of_document(collection, document, source),
+        )
+    }
+
     pub(crate) fn at_ms(&self) -> i64 {
         self.at_ms
     }
@@ -170,6 +237,24 @@ impl Draft {
         }
         serde_json::to_string(&entry)
     }
+}
+
+/// A collection as the log names it: names are unique among an owner's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CollectionName<'a> {
+    pub owner: &'a str,
+    pub name: &'a str,
+}
+
+fn told(collection: CollectionName<'_>) -> Value {
+    json!({"collection": collection.name, "collection_owner": logged_owner(collection.owner)})
+}
+
+fn of_document(collection: CollectionName<'_>, document: Uuid, source: &str) -> Value {
+    let mut details = told(collection);
+    details["document"] = document.to_string().into();
+    details["source"] = source.into();
+    details
 }
 
 /// A member of the entry.

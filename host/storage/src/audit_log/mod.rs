@@ -9,6 +9,7 @@ mod draft;
 mod run;
 
 pub use call::{AuditContent, BegunCall, CallRecord};
+pub(crate) use draft::CollectionName;
 pub use draft::{Draft, PrunedBy};
 pub use run::RunAudit;
 

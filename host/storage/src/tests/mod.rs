@@ -3,7 +3,7 @@
 
 mod audit;
 mod interrupted;
-
+mod knowledge;
 mod prune;
 mod queries;
 

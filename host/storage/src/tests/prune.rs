@@ -225,3 +225,40 @@ async fn a_session_that_somebody_comes_back_to_is_kept() {
         assert!(store.session("ann", gone).await.unwrap().is_none());
     }
 }
+
+/// Pages that become free, and rows that move, keep no bytes of what was deleted.
+#[tokio::test]
+async fn what_is_pruned_is_in_the_file_no_more() {
+    let database = databases().await.swap_remove(0);
+    let Location::File(path) = &database.location else {
+        unreachable!("the first is SQLite");
+    };
+    let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+        .await
+        .unwrap();
+    for (number, task) in (0..60).map(|n| (n, ["marmalade", "peppermint"][n % 2])) {
+        let mut script = EventScript::new();
+        let mut journal = store.journal(script.run, Label::default());
+        let begin = script.begin(&format!("{task} {number} {}", "of it ".repeat(100)));
+        journal.append(&[begin]).await.unwrap();
+        let done = Event {
+            at_ms: if task == "marmalade" { 1_000 } else { 9_000 },
+            ..script.done()
+        };
+        journal.append(from_ref(&done)).await.unwrap();
+    }
+    let by = PrunedBy::Retention { days: 30 };
+    assert_eq!(store.prune(5_000, by).await.unwrap().runs, 30);
+    // What writing back the log does sooner or later.
+    sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+        .fetch_all(&store.pool)
+        .await
+        .unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    let count = |needle: &str| {
+        let found = bytes.windows(needle.len());
+        found.filter(|it| *it == needle.as_bytes()).count()
+    };
+    assert_eq!(count("marmalade"), 0);
+    assert!(count("peppermint") >= 30);
+}

@@ -7,7 +7,7 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 19] = [
+pub const ORDER: [&str; 20] = [
     "json",
     "admission",
     "files",
@@ -16,6 +16,7 @@ pub const ORDER: [&str; 19] = [
     "model",
     "sandbox",
     "storage",
+    "knowledge",
     "oci",
     "telemetry",
     "connections",
@@ -33,7 +34,7 @@ pub const ORDER: [&str; 19] = [
 pub const DEVELOPERS: [&str; 2] = ["fuzz", "xtask"];
 
 /// Packages that must not be linked into a crate: they compile slowly, and are a sign of a wrong dependency.
-const FORBIDDEN: [(&str, &[&str]); 12] = [
+const FORBIDDEN: [(&str, &[&str]); 13] = [
     ("json", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("admission", &["wasmtime", "sqlx", "axum", "reqwest"]),
     ("files", &["wasmtime", "sqlx", "axum", "reqwest"]),
@@ -42,6 +43,7 @@ const FORBIDDEN: [(&str, &[&str]); 12] = [
     ("model", &["wasmtime", "sqlx", "axum"]),
     ("sandbox", &["sqlx", "axum"]),
     ("storage", &["wasmtime", "axum"]),
+    ("knowledge", &["wasmtime", "axum", "reqwest"]),
     ("telemetry", &["wasmtime"]),
     ("connections", &["wasmtime", "sqlx"]),
     ("agent", &["wasmtime", "sqlx", "axum"]),

@@ -1,0 +1,280 @@
+//! `toolhold knowledge add`.
+
+use super::model::{self, ConfiguredKnowledge};
+use super::walk::{self, Bounds, Unread, WalkedFile};
+use super::{DEFAULT_COLLECTION, DocumentLabel, OWNER};
+use crate::exit::Exit;
+use crate::terminal::progress::Spinner;
+use crate::terminal::{output, style};
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use toolhold_knowledge::{AddError, Added, NoText, Settings, TextDocument};
+use toolhold_policy::is_name;
+use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_runtime::stats::now_ms;
+use toolhold_storage::{Collection, Store};
+
+/// What is added, and where.
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// Files and folders. Of a folder all texts are taken, but no hidden ones, and no links.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Add to this collection. It is created if there is none of this name.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_COLLECTION)]
+    collection: String,
+    /// Label the documents, so that a search can be narrowed to them; may be repeated.
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    labels: Vec<DocumentLabel>,
+    /// Print one JSON object per line: what became of each file, and the sums.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long what a dead process left staged is kept, so that adding the same file goes on with it.
+const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Files that were left out and are named, of those in folders.
+const MAX_NAMED_FILES: usize = 20;
+
+pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
+    if !is_name(&args.collection) {
+        bail!(
+            "{:?}: a collection's name is lower case letters, digits and _, at most 48, starting with a letter",
+            args.collection
+        );
+    }
+    let paths = args.paths.iter().map(|path| super::absolute(path));
+    let paths = paths.collect::<Result<Vec<_>>>()?;
+    let store = host::store(config).await?;
+    let settings = Settings::default();
+    let bounds = Bounds::new(settings.document_bytes);
+    let mut work = Work {
+        configured: model::configured(config, store.clone(), settings).await?,
+        store,
+        name: args.collection,
+        labels: super::by_name(args.labels),
+        collection: None,
+        is_json: args.json,
+        counts: AddCounts::default(),
+        left_out: Vec::new(),
+        spinner: None,
+    };
+    if !work.is_json {
+        let text = format!("adding to {}", work.name);
+        work.spinner = Some(Spinner::start(text));
+    }
+    let mut files = walk::start(paths, bounds);
+    let mut ended = Ok(());
+    while let Some(file) = files.recv().await {
+        ended = work.file(file).await;
+        if ended.is_err() {
+            break;
+        }
+    }
+    work.spinner = None;
+    work.finish().await?;
+    ended?;
+    Ok(if work.counts.failed > 0 {
+        Exit::Failed
+    } else {
+        Exit::Ok
+    })
+}
+
+/// What became of the files so far.
+#[derive(Debug, Default)]
+struct AddCounts {
+    added: u64,
+    passages: u64,
+    unchanged: u64,
+    /// Unchanged but for their labels.
+    labelled: u64,
+    /// Files in folders that are no texts.
+    left_out: u64,
+    /// What was named and is no text, and what could not be read or added.
+    failed: u64,
+}
+
+struct Work {
+    store: Store,
+    configured: ConfiguredKnowledge,
+    name: String,
+    labels: BTreeMap<String, String>,
+    /// Opened, or created, for the first document.
+    collection: Option<Collection>,
+    is_json: bool,
+    counts: AddCounts,
+    /// What is told of files that were not added.
+    left_out: Vec<String>,
+    spinner: Option<Spinner>,
+}
+
+impl Work {
+    /// # Errors
+    /// Nothing can be added any more: the database failed, or the collection is full.
+    async fn file(&mut self, mut file: WalkedFile) -> Result<()> {
+        let Some(source) = file.path.to_str().map(str::to_owned) else {
+            return self.not_added(
+                &file,
+                "its name is not UTF-8, and documents are named by it",
+                true,
+            );
+        };
+        let bytes = match std::mem::replace(&mut file.content, Ok(Vec::new())) {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                let is_fault = file.is_named || !matches!(why, Unread::NoText(_));
+                return self.not_added(&file, &why.to_string(), is_fault);
+            }
+        };
+        let document = match read(source.clone(), bytes, self.labels.clone()).await? {
+            Ok(document) => document,
+            Err(why) => return self.not_added(&file, &why.to_string(), is_fault(&file, &why)),
+        };
+        let collection = self.collection().await?;
+        let spinner = self.spinner.as_ref();
+        let shown = style::line(&document.title);
+        let progress = |staged, all| {
+            if let Some(spinner) = spinner {
+                spinner.show(format!(
+                    "{shown}: {staged} of {}",
+                    style::plural(all, "passage")
+                ));
+            }
+        };
+        let added = self
+            .configured
+            .knowledge
+            .add(OWNER, &collection, &document, &progress)
+            .await;
+        match added {
+            Ok(Added::New { passages }) => {
+                self.counts.added += 1;
+                self.counts.passages += passages;
+                self.tell(&source, json!({"result": "added", "passages": passages}))
+            }
+            Ok(Added::Unchanged(_)) => {
+                self.counts.unchanged += 1;
+                self.tell(&source, json!({"result": "unchanged"}))
+            }
+            Ok(Added::Labelled(_)) => {
+                self.counts.labelled += 1;
+                self.tell(&source, json!({"result": "labelled"}))
+            }
+            // Of one document: others can still be added.
+            Err(error @ AddError::Empty) => {
+                self.not_added(&file, &error.to_string(), file.is_named)
+            }
+            Err(
+                error
+                @ (AddError::TooLong { .. } | AddError::Description { .. } | AddError::Cut(_)),
+            ) => self.not_added(&file, &error.to_string(), true),
+            Err(error) => {
+                Err(anyhow::Error::from(error).context(format!("{source} was not added")))
+            }
+        }
+    }
+
+    async fn collection(&mut self) -> Result<Collection> {
+        if let Some(collection) = &self.collection {
+            return Ok(collection.clone());
+        }
+        self.store
+            .create_collection(OWNER, &self.name, self.configured.vectors.as_ref())
+            .await?;
+        let collection = super::collection(&self.store, &self.name).await?;
+        self.collection = Some(collection.clone());
+        Ok(collection)
+    }
+
+    fn not_added(&mut self, file: &WalkedFile, why: &str, is_fault: bool) -> Result<()> {
+        if is_fault {
+            self.counts.failed += 1;
+        } else {
+            self.counts.left_out += 1;
+        }
+        if self.left_out.len() < MAX_NAMED_FILES {
+            self.left_out
+                .push(format!("{}: {why}", file.path.display()));
+        }
+        let result = if is_fault { "failed" } else { "left_out" };
+        self.tell(
+            &file.path.to_string_lossy(),
+            json!({"result": result, "reason": why}),
+        )
+    }
+
+    /// A line for a program.
+    fn tell(&self, source: &str, mut what: serde_json::Value) -> Result<()> {
+        if self.is_json {
+            what["source"] = source.into();
+            output::json_line(&what)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was replaced, and says what became of everything.
+    async fn finish(&self) -> Result<()> {
+        let before = now_ms().saturating_sub(KEEP_STAGED_MS);
+        match self.store.remove_gone_passages(before).await {
+            Ok(removal) => super::note_log(&removal),
+            Err(error) => {
+                let what = "what was replaced is not found any more, and is removed by the next command that adds or removes";
+                output::remark(&format!("{what}: {error}"));
+            }
+        }
+        let counts = &self.counts;
+        if self.is_json {
+            return output::json_line(&json!({
+                "collection": self.name, "added": counts.added, "passages": counts.passages,
+                "unchanged": counts.unchanged, "labelled": counts.labelled, "left_out": counts.left_out, "failed": counts.failed,
+            }));
+        }
+        for file in &self.left_out {
+            output::left_out(file);
+        }
+        let told = self.left_out.len() as u64;
+        let all = counts.left_out + counts.failed;
+        if all > told {
+            output::remark(&format!("and {} more; --json names all", all - told));
+        }
+        let added = style::plural(counts.added, "document");
+        let passages = style::plural(counts.passages, "passage");
+        let mut text = format!("{} {added}, {passages}", style::good("added:"));
+        for (count, what) in [
+            (counts.unchanged, "unchanged"),
+            (counts.labelled, "with other labels"),
+            (all, "left out"),
+        ] {
+            if count > 0 {
+                let _ = write!(text, "; {count} {what}");
+            }
+        }
+        output::tell(&format!("{text}; collection {}", self.name));
+        let collection = self.collection.as_ref();
+        if counts.added > 0 && collection.is_some_and(|it| it.vectors.is_none()) {
+            super::note_words_alone(self.configured.vectors.as_ref());
+        }
+        Ok(())
+    }
+}
+
+/// Reads the bytes, of which there may be many, on a thread that serves no others.
+async fn read(
+    source: String,
+    bytes: Vec<u8>,
+    labels: BTreeMap<String, String>,
+) -> Result<Result<TextDocument, NoText>> {
+    let read = move || TextDocument::read(&source, &bytes, labels);
+    Ok(tokio::task::spawn_blocking(read).await?)
+}
+
+/// Whether a person wanted this very file, or it is a text that nobody could tell by its name.
+fn is_fault(file: &WalkedFile, why: &NoText) -> bool {
+    file.is_named || matches!(why, NoText::OtherEncoding { .. })
+}

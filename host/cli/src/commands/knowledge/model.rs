@@ -1,0 +1,68 @@
+//! The model that `[knowledge]` names.
+
+use anyhow::{Context as _, Result, bail};
+use std::path::Path;
+use std::sync::Arc;
+use toolhold_files::Links;
+use toolhold_knowledge::{Embedder as _, Knowledge, Settings, StaticModel};
+use toolhold_runtime::config::Configuration;
+use toolhold_storage::{Store, Vectors};
+
+/// Bytes of the weights: of 256,000 tokens with 2,048 numbers each.
+const MAX_WEIGHTS_BYTES: u64 = 1 << 30;
+const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
+
+/// The knowledge in a store, with the vectors that new collections have.
+pub struct ConfiguredKnowledge {
+    pub knowledge: Knowledge,
+    /// Absent: no model is configured.
+    pub vectors: Option<Vectors>,
+}
+
+/// # Errors
+/// The model's files cannot be read, or are of another form.
+pub async fn configured(
+    config: &Configuration,
+    store: Store,
+    settings: Settings,
+) -> Result<ConfiguredKnowledge> {
+    let table = config.knowledge().clone();
+    let is_named = |path: &Path| !path.as_os_str().is_empty();
+    let model = match (is_named(&table.weights), is_named(&table.tokenizer)) {
+        (false, false) => None,
+        (true, true) => {
+            let read =
+                tokio::task::spawn_blocking(move || read_model(&table.weights, &table.tokenizer));
+            Some(read.await??)
+        }
+        _ => bail!("knowledge.weights and knowledge.tokenizer belong together: set both, or none"),
+    };
+    let vectors = match &model {
+        Some(model) => Some(Vectors {
+            model: model.model().to_owned(),
+            dimensions: u32::try_from(model.dimensions())?,
+        }),
+        None => None,
+    };
+    let embedder = model.map(|model| Arc::new(model) as Arc<_>);
+    Ok(ConfiguredKnowledge {
+        knowledge: Knowledge::new(store, settings, embedder),
+        vectors,
+    })
+}
+
+fn read_model(weights: &Path, tokenizer: &Path) -> Result<StaticModel> {
+    let read = |path: &Path, key: &str, most: u64| {
+        toolhold_files::read(path, most, Links::Follow)
+            .with_context(|| format!("{key}: {} cannot be read", path.display()))
+    };
+    let of_weights = read(weights, "knowledge.weights", MAX_WEIGHTS_BYTES)?;
+    let of_tokenizer = read(tokenizer, "knowledge.tokenizer", MAX_TOKENIZER_BYTES)?;
+    StaticModel::new(&of_weights, &of_tokenizer).with_context(|| {
+        format!(
+            "{} and {} are no static model",
+            weights.display(),
+            tokenizer.display()
+        )
+    })
+}

@@ -1,0 +1,325 @@
+//! Adds documents: text becomes passages with words and vectors, which are staged and then made visible.
+
+use crate::embed::{Embedder, normalize};
+use crate::error::AddError;
+use crate::knowledge::{CollectionEmbedder, Knowledge};
+use crate::split::{self, Structure, TextPassage, passages};
+use crate::vectors::{WrongDimensions, encode};
+use crate::words;
+use std::collections::BTreeMap;
+use toolhold_json::hex::sha256;
+use toolhold_storage::{
+    Begun, Collection, CollectionDocument, NewDocument, NewPassage, PublishError, StagedDocument,
+};
+
+/// Passages of one transaction, and of one request for vectors.
+const BATCH: usize = 32;
+
+/// Bytes of a document's source: PostgreSQL's index of sources takes rows of 2,704 bytes.
+const MAX_SOURCE_BYTES: usize = 2_000;
+const MAX_TITLE_BYTES: usize = 500;
+/// Bytes of all labels of a document, their names included.
+const MAX_LABEL_BYTES: usize = 2_000;
+
+/// A document whose text is known.
+#[derive(Debug, Clone)]
+pub struct TextDocument {
+    /// A path, a URL or a name: what takes its place later has the same.
+    pub source: String,
+    pub title: String,
+    pub media_type: String,
+    pub structure: Structure,
+    /// SHA-256 of the bytes that the text was taken from, in hex.
+    pub digest: String,
+    pub text: String,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What became of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Added {
+    /// It is visible.
+    New { passages: u64 },
+    /// It was visible already, made of the same bytes in the same way.
+    Unchanged(CollectionDocument),
+    /// The same, and it has the labels now.
+    Labelled(CollectionDocument),
+}
+
+impl TextDocument {
+    /// Whether what describes it is within its bounds.
+    fn check(&self) -> Result<(), AddError> {
+        let labels = self.labels.iter();
+        let labels: Vec<&str> = labels.flat_map(|(name, value)| [&**name, value]).collect();
+        for (what, texts, most) in [
+            ("source", &[&*self.source][..], MAX_SOURCE_BYTES),
+            ("title", &[&*self.title], MAX_TITLE_BYTES),
+            ("labels", &labels, MAX_LABEL_BYTES),
+        ] {
+            let bytes: usize = texts.iter().map(|text| text.len()).sum();
+            if bytes > most || texts.iter().any(|text| text.contains('\0')) {
+                return Err(AddError::Description { what, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The digest of bytes, as [`TextDocument::digest`] has it.
+pub fn digest(bytes: &[u8]) -> String {
+    sha256(bytes)
+}
+
+impl Knowledge {
+    /// Adds a document to a collection that `actor` may write, in the place of the one of the same source. `progress`
+    /// is told how many passages are staged, of how many.
+    ///
+    /// # Errors
+    /// The document is not visible then. Where a later attempt can go on, it stays staged: [`AddError::Embed`] and
+    /// errors of the database. Where the collection has no room, what was staged is given up.
+    pub async fn add(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        document: &TextDocument,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Added, AddError> {
+        let bytes = document.text.len() as u64;
+        let most = self.settings.document_bytes;
+        if bytes > most {
+            return Err(AddError::TooLong { bytes, most });
+        }
+        document.check()?;
+        let embedder = self.embedder_for(collection)?;
+        let recipe = self.recipe(document.structure, embedder.map(|it| it.embedder));
+        let new = NewDocument {
+            source: &document.source,
+            title: &document.title,
+            media_type: &document.media_type,
+            digest: &document.digest,
+            recipe: &recipe,
+            labels: &document.labels,
+            bytes,
+        };
+        let mut staged = match self.store.stage_document(collection, &new).await? {
+            Begun::Unchanged(document) => return Ok(Added::Unchanged(document)),
+            Begun::OtherLabels(document) => {
+                return self.label(actor, collection, document, new.labels).await;
+            }
+            Begun::Staged(staged) => staged,
+        };
+        let done = self
+            .stage(&mut staged, collection, document, embedder, progress)
+            .await;
+        let done = match done {
+            Ok(()) => self
+                .store
+                .publish_document(actor, collection, &staged, self.settings.quota)
+                .await
+                .map_err(AddError::from),
+            Err(error) => Err(error),
+        };
+        let given_up = match &done {
+            Ok(()) => Ok(()),
+            Err(AddError::Publish(PublishError::Quota { .. })) => {
+                self.store.discard_document(&staged).await
+            }
+            Err(_) => self.store.release_document(&staged).await,
+        };
+        if let Err(error) = given_up {
+            tracing::warn!(%error, "a staged document was not given up; it is when this process ends");
+        }
+        done.map(|()| Added::New {
+            passages: staged.passages,
+        })
+    }
+
+    async fn label(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        mut document: CollectionDocument,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Added, AddError> {
+        let store = &self.store;
+        if !store
+            .label_document(actor, collection, document.id, labels)
+            .await?
+        {
+            return Err(AddError::Publish(PublishError::Lost));
+        }
+        document.labels.clone_from(labels);
+        Ok(Added::Labelled(document))
+    }
+
+    fn embedder_for(
+        &self,
+        collection: &Collection,
+    ) -> Result<Option<CollectionEmbedder<'_>>, AddError> {
+        let Some(vectors) = &collection.vectors else {
+            return Ok(None);
+        };
+        self.embedder_of(collection)
+            .map(Some)
+            .ok_or_else(|| AddError::OtherModel {
+                expected: vectors.model.clone(),
+                model: match &self.embedder {
+                    Some(embedder) => embedder.model().to_owned(),
+                    None => "no model".to_owned(),
+                },
+            })
+    }
+
+    /// Everything that the passages depend on but the bytes.
+    fn recipe(&self, structure: Structure, embedder: Option<&dyn Embedder>) -> String {
+        let size = self.settings.passage;
+        format!(
+            "split {} {structure:?} {} {}, words {} {:?}, vectors {}",
+            split::VERSION,
+            size.characters,
+            size.overlap,
+            words::VERSION,
+            self.settings.language,
+            embedder.map_or("none", Embedder::model),
+        )
+    }
+
+    async fn stage(
+        &self,
+        staged: &mut StagedDocument,
+        collection: &Collection,
+        document: &TextDocument,
+        embedder: Option<CollectionEmbedder<'_>>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<(), AddError> {
+        // Cutting a long text takes a while: not on a thread that serves others.
+        let (text, structure, size) = (
+            document.text.clone(),
+            document.structure,
+            self.settings.passage,
+        );
+        let cut = tokio::task::spawn_blocking(move || {
+            let passages = passages(&text, structure, size)?;
+            Ok::<_, text_splitter::ChunkConfigError>(passages.map(Cut::from).collect::<Vec<_>>())
+        });
+        let cut = cut.await.map_err(|error| AddError::Cut(error.into()))?;
+        let cut = cut.map_err(|error| AddError::Cut(error.into()))?;
+        if cut.is_empty() {
+            return Err(AddError::Empty);
+        }
+        let all = cut.len() as u64;
+        // Before all of it is written, and not only when it is made visible.
+        let (source, bytes) = (&document.source, document.text.len() as u64);
+        self.store
+            .check_room(collection, source, (all, bytes), self.settings.quota)
+            .await?;
+        let first = usize::try_from(staged.passages).unwrap_or(usize::MAX);
+        for batch in cut.get(first..).unwrap_or_default().chunks(BATCH) {
+            let vectors = match embedder {
+                Some(embedder) => embed(embedder, batch).await?,
+                None => vec![None; batch.len()],
+            };
+            let batch = batch.iter().zip(vectors);
+            let batch: Vec<NewPassage> = batch
+                .map(|(cut, vector)| NewPassage {
+                    heading: cut.heading.clone(),
+                    text: cut.text.clone(),
+                    range: cut.range.clone(),
+                    words: self.splitter.words(&cut.whole()),
+                    vector,
+                })
+                .collect();
+            self.store.stage_passages(staged, &batch).await?;
+            progress(staged.passages, all);
+        }
+        Ok(())
+    }
+}
+
+/// A passage with a text of its own.
+struct Cut {
+    heading: String,
+    /// As [`TextPassage::begins_with_heading`].
+    begins_with_heading: bool,
+    text: String,
+    range: std::ops::Range<u64>,
+}
+
+impl Cut {
+    /// By what it is found: a passage does not repeat what the headings above it say.
+    fn whole(&self) -> String {
+        let above = if self.begins_with_heading {
+            self.heading
+                .rsplit_once('\n')
+                .map_or("", |(above, _)| above)
+        } else {
+            self.heading.as_str()
+        };
+        format!("{above}\n{}", self.text)
+    }
+}
+
+impl From<TextPassage<'_>> for Cut {
+    fn from(passage: TextPassage<'_>) -> Self {
+        Self {
+            heading: passage.heading,
+            begins_with_heading: passage.begins_with_heading,
+            text: passage.text.to_owned(),
+            range: passage.range.start as u64..passage.range.end as u64,
+        }
+    }
+}
+
+async fn embed(
+    CollectionEmbedder {
+        embedder,
+        dimensions,
+    }: CollectionEmbedder<'_>,
+    batch: &[Cut],
+) -> Result<Vec<Option<Vec<u8>>>, AddError> {
+    let texts: Vec<String> = batch.iter().map(Cut::whole).collect();
+    let vectors = embedder.embed(&texts).await?;
+    if vectors.len() != texts.len() {
+        return Err(AddError::Count {
+            model: embedder.model().to_owned(),
+            vectors: vectors.len(),
+            texts: texts.len(),
+        });
+    }
+    let encoded = vectors.into_iter().map(|mut vector| {
+        if vector.len() != dimensions {
+            return Err(WrongDimensions {
+                has: vector.len(),
+                expected: dimensions,
+            });
+        }
+        normalize(&mut vector);
+        Ok(Some(encode(&vector)))
+    });
+    Ok(encoded.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split::PassageSize;
+
+    #[test]
+    fn a_passage_is_found_by_each_heading_once() {
+        let text = "# Fees\n\n## Cards\n\nA card costs five euro.\n\nAnother card costs as much as the first.\n";
+        let size = PassageSize {
+            characters: 50,
+            overlap: 0,
+        };
+        let cut = passages(text, Structure::Markdown, size).unwrap();
+        let cut: Vec<Cut> = cut.map(Cut::from).collect();
+        assert!(cut.len() > 1);
+        for cut in &cut {
+            let whole = cut.whole();
+            assert_eq!(whole.matches("Fees").count(), 1, "{whole:?}");
+            assert!(whole.matches("Cards").count() <= 1, "{whole:?}");
+        }
+        let last = cut.last().unwrap().whole();
+        assert!(last.starts_with("Fees\nCards\n"), "{last:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Collections: what is searched together, shared together and has vectors of one kind.
+
+use crate::audit_log::{self, CollectionName, Draft};
+use crate::column::{id, signed, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::time::now_ms;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+use uuid::Uuid;
+
+/// A collection of documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collection {
+    pub id: Uuid,
+    /// Name of the API key; empty for the user of this machine's terminal.
+    pub owner: String,
+    /// Unique among the owner's.
+    pub name: String,
+    /// Absent: its passages have no vectors, and are found by their words alone.
+    pub vectors: Option<Vectors>,
+    /// Counts the changes of what can be found.
+    pub version: u64,
+    /// Visible documents, their passages, the words of these, and the documents' bytes.
+    pub documents: u64,
+    pub passages: u64,
+    pub words: u64,
+    pub bytes: u64,
+    /// Milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+}
+
+/// What makes the vectors of a collection. Vectors of different models cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vectors {
+    /// The model, as its embedder names it.
+    pub model: String,
+    /// Numbers of a vector.
+    pub dimensions: u32,
+}
+
+impl Collection {
+    pub(super) fn logged_name(&self) -> CollectionName<'_> {
+        CollectionName {
+            owner: &self.owner,
+            name: &self.name,
+        }
+    }
+}
+
+pub(super) const COLUMNS: &str = "id, owner, name, embedding, dimensions, version, documents, passages, words, bytes, \
+     created_ms";
+
+impl Store {
+    /// Creates an empty collection. Returns whether the name was free among the owner's.
+    pub async fn create_collection(
+        &self,
+        owner: &str,
+        name: &str,
+        vectors: Option<&Vectors>,
+    ) -> Result<bool, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let created = sqlx::query(
+                "INSERT INTO collections (id, owner, name, embedding, dimensions, version, documents, passages, \
+                 words, bytes, created_ms) VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6) \
+                 ON CONFLICT (owner, name) WHERE deleted_ms IS NULL DO NOTHING",
+            )
+            .bind(Uuid::now_v7().to_string())
+            .bind(owner)
+            .bind(name)
+            .bind(vectors.map(|vectors| vectors.model.as_str()))
+            .bind(vectors.map(|vectors| i64::from(vectors.dimensions)))
+            .bind(signed(now_ms()))
+            .execute(&mut *transaction)
+            .await?;
+            let is_created = created.rows_affected() > 0;
+            if is_created {
+                let draft = Draft::collection_created(owner, name);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_created)
+        };
+        self.database.within(work).await
+    }
+
+    /// The version of a collection; `None` when it was deleted.
+    pub async fn collection_version(&self, collection: Uuid) -> Result<Option<u64>, StoreError> {
+        let row =
+            sqlx::query("SELECT version FROM collections WHERE id = $1 AND deleted_ms IS NULL")
+                .bind(collection.to_string())
+                .fetch_optional(&self.pool)
+                .in_time(&self.database)
+                .await?;
+        Ok(row
+            .as_ref()
+            .map(|row| unsigned(row, "version"))
+            .transpose()?)
+    }
+
+    /// Deletes a collection with its documents. It is found no more at once; [`Self::remove_gone_passages`] removes
+    /// what it held. Returns whether it still existed.
+    pub async fn delete_collection(
+        &self,
+        actor: &str,
+        collection: &Collection,
+    ) -> Result<bool, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let gone = sqlx::query(
+                "UPDATE collections SET deleted_ms = $2, version = version + 1 WHERE id = $1 AND deleted_ms IS NULL",
+            )
+            .bind(collection.id.to_string())
+            .bind(signed(now_ms()))
+            .execute(&mut *transaction)
+            .await?;
+            let is_gone = gone.rows_affected() > 0;
+            if is_gone {
+                let draft = Draft::collection_deleted(actor, collection.logged_name());
+                audit_log::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_gone)
+        };
+        self.database.within(work).await
+    }
+}
+
+pub(super) fn collection(row: &AnyRow) -> Result<Collection, sqlx::Error> {
+    let model: Option<String> = row.try_get("embedding")?;
+    let dimensions: Option<i64> = row.try_get("dimensions")?;
+    let vectors = model.zip(dimensions).map(|(model, dimensions)| Vectors {
+        model,
+        dimensions: u32::try_from(dimensions).unwrap_or_default(),
+    });
+    Ok(Collection {
+        id: id(row, "id")?,
+        owner: row.try_get("owner")?,
+        name: row.try_get("name")?,
+        vectors,
+        version: unsigned(row, "version")?,
+        documents: unsigned(row, "documents")?,
+        passages: unsigned(row, "passages")?,
+        words: unsigned(row, "words")?,
+        bytes: unsigned(row, "bytes")?,
+        created_ms: unsigned(row, "created_ms")?,
+    })
+}

@@ -1,0 +1,235 @@
+//! Documents of collections.
+
+use super::Collection;
+use crate::audit_log::{self, Draft};
+use crate::column::{id, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row as _};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// A document that is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectionDocument {
+    /// A UUIDv7.
+    pub id: Uuid,
+    pub collection: Uuid,
+    /// A path, a URL or a name; unique among the visible documents of the collection.
+    pub source: String,
+    /// Shown to people and models; may be empty.
+    pub title: String,
+    pub media_type: String,
+    /// SHA-256 of its bytes, in hex.
+    pub digest: String,
+    /// What made passages and vectors of it.
+    pub recipe: String,
+    pub labels: BTreeMap<String, String>,
+    pub bytes: u64,
+    pub passages: u64,
+    /// Milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+}
+
+/// A document that is to be staged.
+#[derive(Debug, Clone)]
+pub struct NewDocument<'a> {
+    pub source: &'a str,
+    pub title: &'a str,
+    pub media_type: &'a str,
+    /// SHA-256 of its bytes, in hex.
+    pub digest: &'a str,
+    /// What makes passages and vectors of it, with versions.
+    pub recipe: &'a str,
+    pub labels: &'a BTreeMap<String, String>,
+    pub bytes: u64,
+}
+
+pub(super) const COLUMNS: &str = "id, collection, source, title, media_type, digest, recipe, labels, bytes, passages, created_ms";
+
+impl Store {
+    /// A visible document.
+    pub async fn document(
+        &self,
+        collection: &Collection,
+        document: Uuid,
+    ) -> Result<Option<CollectionDocument>, StoreError> {
+        self.document_where(collection, "id = $2", &document.to_string())
+            .await
+    }
+
+    /// The visible document of a source.
+    pub async fn document_of(
+        &self,
+        collection: &Collection,
+        source: &str,
+    ) -> Result<Option<CollectionDocument>, StoreError> {
+        self.document_where(collection, "source = $2", source).await
+    }
+
+    async fn document_where(
+        &self,
+        collection: &Collection,
+        condition: &'static str,
+        value: &str,
+    ) -> Result<Option<CollectionDocument>, StoreError> {
+        let row = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM documents WHERE collection = $1 AND state = 'visible' AND {condition}"
+        )))
+        .bind(collection.id.to_string())
+        .bind(value)
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(row.as_ref().map(document).transpose()?)
+    }
+
+    /// Visible documents that are older than `before`, newest first.
+    pub async fn documents(
+        &self,
+        collection: &Collection,
+        before: Option<Uuid>,
+        most: u32,
+    ) -> Result<Vec<CollectionDocument>, StoreError> {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM documents WHERE collection = $1 AND state = 'visible' AND id < $2 \
+             ORDER BY id DESC LIMIT $3"
+        )))
+        .bind(collection.id.to_string())
+        .bind(before.unwrap_or(Uuid::max()).to_string())
+        .bind(i64::from(most))
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let documents: Result<_, sqlx::Error> = rows.iter().map(document).collect();
+        Ok(documents?)
+    }
+
+    /// Gives a visible document other labels, on behalf of `actor`. Returns whether there was one.
+    pub async fn label_document(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        document: Uuid,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<bool, StoreError> {
+        let text =
+            serde_json::to_string(labels).map_err(|error| sqlx::Error::Encode(error.into()))?;
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // First, as in `delete_document`.
+            count_version(&mut transaction, collection.id).await?;
+            let labelled = sqlx::query(
+                "UPDATE documents SET labels = $3 WHERE id = $1 AND collection = $2 AND state = 'visible' \
+                 RETURNING source",
+            )
+            .bind(document.to_string())
+            .bind(collection.id.to_string())
+            .bind(text)
+            .fetch_optional(&mut *transaction)
+            .await?;
+            if let Some(row) = &labelled {
+                let source: String = row.try_get("source")?;
+                let draft =
+                    Draft::document_labelled(actor, collection.logged_name(), document, &source);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+                transaction.commit().await?;
+            }
+            Ok(labelled.is_some())
+        };
+        self.database.within(work).await
+    }
+
+    /// Deletes a visible document on behalf of `actor`: it is found no more, and its passages are removed by
+    /// [`Self::remove_gone_passages`]. Returns whether there was one.
+    pub async fn delete_document(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        document: Uuid,
+    ) -> Result<bool, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            // First, as publishing does: two transactions that take the same locks in one order do not deadlock.
+            count_version(&mut transaction, collection.id).await?;
+            let source = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
+            if let Some(source) = &source {
+                let draft =
+                    Draft::document_deleted(actor, collection.logged_name(), document, source);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+                transaction.commit().await?;
+            }
+            Ok(source.is_some())
+        };
+        self.database.within(work).await
+    }
+}
+
+/// Locks the collection until the transaction ends. Returns whether it exists.
+pub(super) async fn count_version(
+    connection: &mut AnyConnection,
+    collection: Uuid,
+) -> Result<bool, sqlx::Error> {
+    let counted = sqlx::query(
+        "UPDATE collections SET version = version + 1 WHERE id = $1 AND deleted_ms IS NULL",
+    )
+    .bind(collection.to_string())
+    .execute(connection)
+    .await?;
+    Ok(counted.rows_affected() > 0)
+}
+
+/// Takes the visible document whose `column` has `value` out of its collection. Returns its source.
+pub(super) async fn hide(
+    connection: &mut AnyConnection,
+    collection: Uuid,
+    column: &'static str,
+    value: &str,
+) -> Result<Option<String>, sqlx::Error> {
+    let hidden = sqlx::query(sqlx::AssertSqlSafe(format!(
+        "UPDATE documents SET state = 'gone' WHERE collection = $1 AND state = 'visible' AND {column} = $2 \
+         RETURNING source, bytes, passages, words"
+    )))
+    .bind(collection.to_string())
+    .bind(value)
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some(hidden) = hidden else {
+        return Ok(None);
+    };
+    let number = |column| hidden.try_get::<i64, _>(column);
+    sqlx::query(
+        "UPDATE collections SET documents = documents - 1, bytes = bytes - $2, passages = passages - $3, \
+         words = words - $4 WHERE id = $1",
+    )
+    .bind(collection.to_string())
+    .bind(number("bytes")?)
+    .bind(number("passages")?)
+    .bind(number("words")?)
+    .execute(connection)
+    .await?;
+    Ok(Some(hidden.try_get("source")?))
+}
+
+pub(super) fn document(row: &AnyRow) -> Result<CollectionDocument, sqlx::Error> {
+    Ok(CollectionDocument {
+        id: id(row, "id")?,
+        collection: id(row, "collection")?,
+        source: row.try_get("source")?,
+        title: row.try_get("title")?,
+        media_type: row.try_get("media_type")?,
+        digest: row.try_get("digest")?,
+        recipe: row.try_get("recipe")?,
+        labels: labels(row)?,
+        bytes: unsigned(row, "bytes")?,
+        passages: unsigned(row, "passages")?,
+        created_ms: unsigned(row, "created_ms")?,
+    })
+}
+
+pub(super) fn labels(row: &AnyRow) -> Result<BTreeMap<String, String>, sqlx::Error> {
+    let labels: String = row.try_get("labels")?;
+    serde_json::from_str(&labels).map_err(|error| sqlx::Error::Decode(error.into()))
+}

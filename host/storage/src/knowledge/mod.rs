@@ -1,0 +1,26 @@
+//! Knowledge: collections of documents, cut into passages that are found by their words or by their vectors.
+//!
+//! What is found changes in one small transaction: a document's passages are staged in batches that nobody finds, so
+//! that SQLite's one writer is never held for long, and then [`Store::publish_document`] makes them visible. What was
+//! replaced or deleted is invisible at once and removed in batches later ([`Store::remove_gone_passages`]).
+//!
+//! A collection belongs to the owner of a key, who may share it. Functions that take ids take the reader's name, too, and
+//! find nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
+
+mod access;
+mod collections;
+mod documents;
+mod find;
+mod passages;
+mod ranking;
+mod removal;
+mod staging;
+
+pub use access::{Access, SharedWith};
+pub use collections::{Collection, Vectors};
+pub use documents::{CollectionDocument, NewDocument};
+pub use find::{FoundPassage, WordQuestion};
+pub use passages::{Passage, VectorRow};
+pub use ranking::QuestionWord;
+pub use removal::RemovedPassages;
+pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};

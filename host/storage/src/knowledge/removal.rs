@@ -1,0 +1,203 @@
+//! Removes what nobody finds any more: replaced and deleted documents, deleted collections, and documents that were
+//! left staged.
+
+use crate::column::{id, signed};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use sqlx::any::AnyRow;
+use sqlx::{Connection as _, Row as _};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Passages of one transaction.
+const BATCH_ROWS: u64 = 200;
+/// Wait after so many passages, in which other writers can write.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
+/// Documents that are looked at in one round.
+const ROUND: i64 = 100;
+/// Emptying SQLite's write-ahead log waits so long for those who read, and lets nobody write meanwhile.
+const EMPTYING: &str = "PRAGMA busy_timeout = 1000";
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovedPassages {
+    pub passages: u64,
+    /// Whether SQLite's write-ahead log still holds it, because somebody reads an older state of the database. The
+    /// next removal that finds no such reader empties it. Always `false` for PostgreSQL, whose log is the server's.
+    pub is_in_log: bool,
+}
+
+impl Store {
+    /// Removes the passages of documents that were replaced or deleted, and of those that were staged before
+    /// `staged_before_ms` by a process that lives no more.
+    pub async fn remove_gone_passages(
+        &self,
+        staged_before_ms: u64,
+    ) -> Result<RemovedPassages, StoreError> {
+        let (mut removed, mut since_wait) = (0, 0);
+        self.give_up_staged(staged_before_ms).await?;
+        loop {
+            let documents = self.gone_documents().await?;
+            for document in &documents {
+                let passages = self.remove_document(document).await?;
+                removed += passages;
+                since_wait += passages;
+                if since_wait >= BATCH_ROWS {
+                    since_wait = 0;
+                    tokio::time::sleep(BATCH_DELAY).await;
+                }
+            }
+            if documents.len() < usize::try_from(ROUND).unwrap_or_default() {
+                break;
+            }
+        }
+        self.remove_empty_collections().await?;
+        Ok(RemovedPassages {
+            passages: removed,
+            is_in_log: self.database.is_file() && !self.empty_log().await?,
+        })
+    }
+
+    /// Writes SQLite's write-ahead log back and empties it: it holds what was removed, also what an earlier removal
+    /// could not empty. Returns whether it is empty.
+    async fn empty_log(&self) -> Result<bool, StoreError> {
+        // One of its own, because of its patience.
+        let mut connection = self.database.connect().await?;
+        let emptied = async {
+            sqlx::raw_sql(EMPTYING).execute(&mut connection).await?;
+            let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+                .fetch_one(&mut connection)
+                .await?;
+            row.try_get::<i64, _>("busy")
+        };
+        let emptied = emptied.await;
+        connection.close().await?;
+        Ok(emptied? == 0)
+    }
+
+    /// Deletes the visible documents of a collection that were added before `ms`, on behalf of the operator's
+    /// retention. Returns their number.
+    pub async fn expire_documents(
+        &self,
+        collection: &super::Collection,
+        ms: u64,
+    ) -> Result<u64, StoreError> {
+        let mut expired = 0;
+        loop {
+            let rows = sqlx::query(
+                "SELECT id FROM documents WHERE collection = $1 AND state = 'visible' AND created_ms < $2 \
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(collection.id.to_string())
+            .bind(signed(ms))
+            .bind(ROUND)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+            if rows.is_empty() {
+                return Ok(expired);
+            }
+            for row in &rows {
+                expired += u64::from(self.delete_document("", collection, id(row, "id")?).await?);
+            }
+        }
+    }
+
+    async fn give_up_staged(&self, before_ms: u64) -> Result<(), StoreError> {
+        let mut last = Uuid::nil();
+        loop {
+            let rows = sqlx::query(
+                "SELECT id, holder FROM documents WHERE state = 'staged' AND created_ms < $1 AND id > $2 \
+                 ORDER BY id LIMIT $3",
+            )
+            .bind(signed(before_ms))
+            .bind(last.to_string())
+            .bind(ROUND)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+            let Some(row) = rows.last() else {
+                return Ok(());
+            };
+            last = id(row, "id")?;
+            self.give_up(&rows).await?;
+        }
+    }
+
+    async fn give_up(&self, rows: &[AnyRow]) -> Result<(), StoreError> {
+        for row in rows {
+            let holder: Option<String> = row.try_get("holder")?;
+            if let Some(holder) = &holder
+                && self.process.is_alive(holder, &self.pool).await?
+            {
+                continue;
+            }
+            sqlx::query(
+                "UPDATE documents SET state = 'gone' WHERE id = $1 AND state = 'staged' \
+                 AND (holder = $2 OR (holder IS NULL AND $2 IS NULL))",
+            )
+            .bind(id(row, "id")?.to_string())
+            .bind(holder)
+            .execute(&self.pool)
+            .in_time(&self.database)
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn gone_documents(&self) -> Result<Vec<Uuid>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id FROM documents WHERE state = 'gone' OR collection IN \
+             (SELECT id FROM collections WHERE deleted_ms IS NOT NULL) LIMIT $1",
+        )
+        .bind(ROUND)
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        let documents: Result<_, sqlx::Error> = rows.iter().map(|row| id(row, "id")).collect();
+        Ok(documents?)
+    }
+
+    /// Removes a document in transactions of [`BATCH_ROWS`] passages, and then its row.
+    async fn remove_document(&self, document: &Uuid) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        let mut connection = self.pool.acquire().await?;
+        loop {
+            let gone = sqlx::query(
+                "DELETE FROM passages WHERE id IN \
+                 (SELECT id FROM passages WHERE document = $1 ORDER BY number LIMIT $2)",
+            )
+            .bind(document.to_string())
+            .bind(signed(BATCH_ROWS))
+            .execute(&mut *connection)
+            .in_time(&self.database)
+            .await?;
+            removed += gone.rows_affected();
+            if gone.rows_affected() < BATCH_ROWS {
+                break;
+            }
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
+        // In a deleted collection another process may still stage passages of it: the next removal finds it then.
+        sqlx::query(
+            "DELETE FROM documents WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM passages WHERE document = $1)",
+        )
+        .bind(document.to_string())
+        .execute(&mut *connection)
+        .in_time(&self.database)
+        .await?;
+        Ok(removed)
+    }
+
+    async fn remove_empty_collections(&self) -> Result<(), StoreError> {
+        sqlx::query(
+            "DELETE FROM collections WHERE deleted_ms IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM documents WHERE documents.collection = collections.id)",
+        )
+        .execute(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! Documents in collections: `toolhold knowledge`, with the real binary.
+
+use serde_json::Value;
+use sqlx::{Connection as _, Row as _};
+use std::fmt::Write as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use support::host::{Finished, Host};
+
+/// The lines of a command's output.
+fn lines(done: &Finished) -> Vec<Value> {
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let lines = done.stdout.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn search(host: &Host, more: &[&str]) -> Vec<Value> {
+    let done = host.run(&[&["knowledge", "search", "--json"], more].concat());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let found: Value = serde_json::from_str(&done.stdout).unwrap();
+    found["passages"].as_array().unwrap().clone()
+}
+
+/// A Markdown text of about so many passages.
+fn long(word: &str, sections: usize) -> String {
+    let mut text = String::new();
+    for number in 0..sections {
+        let _ = write!(
+            text,
+            "## Part {number}\n\n{word} number {number}. {}\n\n",
+            "And so on it goes with words. ".repeat(35)
+        );
+    }
+    text
+}
+
+#[test]
+fn what_was_added_is_found_where_it_is_and_not_after_it_was_removed() {
+    let host = Host::new();
+    host.write("notes/fees.md", "# Fees\n\nA lost card costs 20 euro.\n")
+        .write("notes/b/hours.txt", "Open on Saturdays.\n")
+        .write("notes/rates.csv", "name,rate\ngold,2\nsilver,1\n")
+        .write("notes/main.rs", "fn interest() -> f64 { 0.5 }\n")
+        .write("notes/photo.png", b"\x89PNG\r\n\x1a\n\0\0")
+        .write("notes/paper.pdf", "%PDF-1.7")
+        .write("notes/.hidden.md", "A hidden card.\n");
+    let add = ["knowledge", "add", "--json", "--label", "team=a", "notes"];
+    let told = lines(&host.run(&add));
+    let sums = told.last().unwrap();
+    assert_eq!(
+        (&sums["added"], &sums["left_out"], &sums["failed"]),
+        (&4.into(), &2.into(), &0.into()),
+        "{told:?}"
+    );
+    let found = search(&host, &["What does a lost card cost?"]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let path = host.path().join("notes/fees.md");
+    assert_eq!(found[0]["source"], path.to_str().unwrap());
+    assert_eq!(found[0]["heading"], "Fees");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let place = |key: &str| usize::try_from(found[0][key].as_u64().unwrap()).unwrap();
+    assert_eq!(found[0]["text"], text[place("starts")..place("ends")]);
+    for (words, file) in [
+        ("saturday", "hours.txt"),
+        ("silver", "rates.csv"),
+        ("interest", "main.rs"),
+    ] {
+        let found = search(&host, &[words]);
+        assert!(
+            found[0]["source"].as_str().unwrap().ends_with(file),
+            "{found:?}"
+        );
+    }
+    assert!(search(&host, &["card", "--label", "team=b"]).is_empty());
+    assert!(search(&host, &["hidden"]).is_empty());
+
+    // The same again is nothing new.
+    let told = lines(&host.run(&add));
+    let sums = told.last().unwrap();
+    assert_eq!((&sums["added"], &sums["unchanged"]), (&0.into(), &4.into()));
+    host.write("notes/fees.md", "# Fees\n\nNothing costs anything.\n");
+    let told = lines(&host.run(&add));
+    assert_eq!(told.last().unwrap()["added"], 1);
+    assert!(search(&host, &["lost"]).is_empty());
+
+    let wrong = host.run(&["knowledge", "remove", "notes/fees.md", "notes/none.md"]);
+    assert_eq!(wrong.code, Some(1), "{wrong:?}");
+    assert_eq!(search(&host, &["fees"]).len(), 1, "nothing was deleted");
+    let gone = lines(&host.run(&["knowledge", "remove", "--json", "notes/b", "notes/fees.md"]));
+    assert_eq!(gone[0]["documents"], 2);
+    assert!(search(&host, &["saturday fees"]).is_empty());
+    let bytes = std::fs::read(host.path().join(".state/toolhold.db")).unwrap();
+    for (needle, is_there) in [
+        ("Saturdays", false),
+        ("Nothing costs", false),
+        ("silver,1", true),
+    ] {
+        let has = bytes
+            .windows(needle.len())
+            .any(|it| it == needle.as_bytes());
+        assert_eq!(has, is_there, "{needle}");
+    }
+}
+
+/// A file of the form safetensors with one tensor: three tokens, of which the first two are alike.
+fn weights() -> Vec<u8> {
+    let rows = [[0.0_f32, 0.0], [1.0, 0.0], [0.9, 0.1], [0.0, 1.0]];
+    let data: Vec<u8> = rows
+        .iter()
+        .flatten()
+        .flat_map(|it| it.to_le_bytes())
+        .collect();
+    let header = format!(
+        r#"{{"embedding":{{"dtype":"F32","shape":[4,2],"data_offsets":[0,{}]}}}}"#,
+        data.len()
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(data);
+    file
+}
+
+const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
+    "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,
+    "model":{"type":"WordLevel","vocab":{"?":0,"car":1,"automobile":2,"tax":3},"unk_token":"?"}}"#;
+
+#[test]
+fn with_a_static_model_a_passage_is_found_by_what_it_means() {
+    let host = Host::new();
+    host.write("weights.safetensors", weights())
+        .write("tokenizer.json", TOKENIZER)
+        .write("notes/blue.txt", "The automobile is blue.\n")
+        .write("notes/due.txt", "The tax is due.\n");
+    let words = host.run(&["knowledge", "add", "--collection", "words", "notes"]);
+    assert!(
+        words.stderr.contains("knowledge.weights names no model"),
+        "{words:?}"
+    );
+    assert!(search(&host, &["car"]).is_empty());
+
+    host.write(
+        "toolhold.toml",
+        "[knowledge]\nweights = \"weights.safetensors\"\ntokenizer = \"tokenizer.json\"\n",
+    );
+    // The collection from before has no vectors, and is found by words.
+    let found = host.run(&["knowledge", "search", "--collection", "words", "car"]);
+    assert!(
+        found.stderr.contains("was made without the model"),
+        "{found:?}"
+    );
+    let added = host.run(&["knowledge", "add", "notes"]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert!(!added.stderr.contains("words alone"), "{added:?}");
+    let found = search(&host, &["car", "--collection", "documents"]);
+    assert!(
+        found[0]["source"].as_str().unwrap().ends_with("blue.txt"),
+        "{found:?}"
+    );
+    let done = host.run(&["knowledge", "search", "--json", "car"]);
+    let done: Value = serde_json::from_str(&done.stdout).unwrap();
+    assert_eq!(done["found_by"], serde_json::json!(["words", "vectors"]));
+
+    // Without the model there are no vectors to add, and those that are there do not count.
+    host.write("toolhold.toml", "");
+    host.write("notes/blue.txt", "The automobile is blue, and fast.\n");
+    let refused = host.run(&["knowledge", "add", "notes"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("here is no model"), "{refused:?}");
+    assert!(search(&host, &["car", "--collection", "documents"]).is_empty());
+
+    for (config, expect) in [
+        ("weights = \"weights.safetensors\"\n", "belong together"),
+        (
+            "weights = \"weights.safetensors\"\ntokenizer = \"notes/due.txt\"\n",
+            "the tokenizer cannot be read",
+        ),
+        (
+            "weights = \"none\"\ntokenizer = \"tokenizer.json\"\n",
+            "knowledge.weights: none cannot be read",
+        ),
+    ] {
+        host.write("toolhold.toml", format!("[knowledge]\n{config}"));
+        let refused = host.run(&["knowledge", "search", "car"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(expect), "{expect}: {refused:?}");
+    }
+}
+
+#[test]
+fn what_is_named_and_no_text_fails_and_the_rest_is_added() {
+    let host = Host::new();
+    host.write("binary.txt", b"\x7fELF\0\0\0")
+        .write("latin.txt", b"Gr\xfc\xdfe")
+        .write("wide.txt", b"\xff\xfeH\0i\0")
+        .write("page.html", "<p>text")
+        .write("empty.txt", " \n")
+        .write("good.txt", "A good text.");
+    let large = std::fs::File::create(host.path().join("large.txt")).unwrap();
+    large.set_len(2 << 30).unwrap();
+    let names = [
+        "binary.txt",
+        "latin.txt",
+        "wide.txt",
+        "page.html",
+        "empty.txt",
+        "large.txt",
+        "none.txt",
+        "good.txt",
+    ];
+    let started = Instant::now();
+    let done = host.run(&[&["knowledge", "add"], &names[..]].concat());
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for reason in [
+        "binary.txt: it is no text",
+        "latin.txt: it is not UTF-8 (byte 2)",
+        "wide.txt: it is in UTF-16",
+        "page.html: HTML is read by an extractor module",
+        "empty.txt: there is no text in it",
+        "large.txt: it has 2147483648 bytes, and may have 16777216",
+        "none.txt: it cannot be read",
+    ] {
+        assert!(done.stderr.contains(reason), "{reason}: {done:?}");
+    }
+    assert!(
+        done.stdout.contains("1 document, 1 passage; 7 left out"),
+        "{done:?}"
+    );
+    assert_eq!(search(&host, &["good"]).len(), 1);
+}
+
+/// What a document says is shown, and does nothing.
+#[test]
+fn a_hostile_document_is_text() {
+    let host = Host::new();
+    let text = "forged\x1b[2J \u{202e}words\nadded: 7 documents\n'; DROP TABLE passages; --\n";
+    host.write("a.txt", format!("{text}{}", "More of it. ".repeat(20)));
+    lines(&host.run(&["knowledge", "add", "--json", "a.txt"]));
+    let done = host.run(&[
+        "knowledge",
+        "search",
+        "forged \" OR words:* NEAR(a b) '; DROP TABLE",
+    ]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(
+        done.stdout.contains("forged\\u{1b}[2J \\u{202e}words"),
+        "{done:?}"
+    );
+    assert!(!done.stdout.contains('\x1b') && !done.stdout.contains('\u{202e}'));
+    for line in done.stdout.lines().skip(1) {
+        assert!(line.starts_with("  "), "{line:?}");
+    }
+}
+
+/// Passages of documents that are being added, as the database has them.
+fn staged(host: &Host) -> i64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let path = host.path().join(".state/toolhold.db");
+    runtime.block_on(async {
+        sqlx::any::install_default_drivers();
+        let url = format!("sqlite://{}?mode=ro", path.display());
+        let Ok(mut connection) = sqlx::AnyConnection::connect(&url).await else {
+            return 0;
+        };
+        let counted =
+            "SELECT COALESCE(SUM(passages), 0) AS passages FROM documents WHERE state = 'staged'";
+        let row = sqlx::query(counted).fetch_one(&mut connection).await;
+        row.map_or(0, |row| row.get("passages"))
+    })
+}
+
+/// `kill -9` in the middle: nothing of the document is found, and adding it again goes on.
+#[test]
+fn a_killed_process_leaves_nothing_half_visible() {
+    let host = Host::new();
+    host.write("a.md", "# First\n\nIt was whole before.\n")
+        .write("book.md", long("marmalade", 3_000));
+    let mut adding = host
+        .command(&["knowledge", "add", "--json", "a.md", "book.md"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let left = loop {
+        let left = staged(&host);
+        if left > 100 {
+            break left;
+        }
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "it stages nothing"
+        );
+        assert_eq!(
+            adding.try_wait().unwrap(),
+            None,
+            "it was too fast to be killed"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    adding.kill().unwrap();
+    adding.wait().unwrap();
+    assert!(search(&host, &["marmalade"]).is_empty());
+    assert_eq!(search(&host, &["whole"]).len(), 1);
+    let documents = lines(&host.run(&["knowledge", "list", "--json", "--collection", "documents"]));
+    assert_eq!(documents.len(), 1, "{documents:?}");
+
+    assert!(staged(&host) >= left);
+    let told = lines(&host.run(&["knowledge", "add", "--json", "a.md", "book.md"]));
+    let sums = told.last().unwrap();
+    assert_eq!(
+        (&sums["added"], &sums["unchanged"]),
+        (&1.into(), &1.into()),
+        "{told:?}"
+    );
+    assert_eq!(
+        staged(&host),
+        0,
+        "the second attempt went on with the first"
+    );
+    assert_eq!(search(&host, &["marmalade", "--most", "100"]).len(), 100);
+    let documents = lines(&host.run(&["knowledge", "list", "--json", "--collection", "documents"]));
+    assert_eq!(documents[0]["passages"], sums["passages"]);
+    assert!(documents[0]["passages"].as_u64().unwrap() >= 3_000);
+}
+
+#[test]
+fn two_processes_add_to_one_collection_at_the_same_time() {
+    let host = Host::new();
+    for number in 0..30 {
+        host.write(&format!("both/{number}.md"), long("plum", 6))
+            .write(&format!("one/{number}.md"), long("pear", 3))
+            .write(&format!("two/{number}.md"), long("fig", 3));
+    }
+    let started = ["one", "two"].map(|own| {
+        let mut command = host.command(&["knowledge", "add", "--json", "both", own]);
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    });
+    for child in started {
+        let done = support::host::finish(child.wait_with_output().unwrap());
+        let told = lines(&done);
+        let sums = told.last().unwrap();
+        assert_eq!(sums["failed"], 0, "{told:?}");
+    }
+    let documents = lines(&host.run(&["knowledge", "list", "--json", "--collection", "documents"]));
+    assert_eq!(documents.len(), 90);
+    let collections = lines(&host.run(&["knowledge", "list", "--json"]));
+    let passages: u64 = documents
+        .iter()
+        .map(|it| it["passages"].as_u64().unwrap())
+        .sum();
+    assert_eq!(collections[0]["documents"], 90);
+    assert_eq!(collections[0]["passages"], passages);
+    // What one of them replaced is gone after the next command.
+    lines(&host.run(&["knowledge", "add", "--json", "both"]));
+    assert_eq!(staged(&host), 0);
+    let gone = lines(&host.run(&["knowledge", "remove", "--json", "--all", "--yes"]));
+    assert_eq!(gone[0]["documents"], 90);
+    assert_eq!(gone[0]["passages"], passages);
+    assert!(lines(&host.run(&["knowledge", "list", "--json"])).is_empty());
+}
+
+/// A folder and a file in it may be named together; a folder that everything is from is not deleted by mistake.
+#[test]
+fn everything_is_removed_only_if_that_is_said() {
+    let host = Host::new();
+    host.write("notes/fees.md", "A card costs five euro.")
+        .write("notes/hours.md", "Open on Saturdays.")
+        .write("other.md", "Something else.");
+    lines(&host.run(&["knowledge", "add", "--json", "notes"]));
+    for all in [".", "/", "notes"] {
+        let done = host.run(&["knowledge", "remove", all]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        assert!(
+            done.stdout
+                .contains("2 documents of documents would be deleted"),
+            "{done:?}"
+        );
+        let told = lines(&host.run(&["knowledge", "remove", "--json", all]));
+        assert_eq!(
+            (&told[0]["documents"], &told[0]["would_delete"]),
+            (&0.into(), &2.into())
+        );
+    }
+    let told = lines(&host.run(&["knowledge", "remove", "--json", "--all"]));
+    assert_eq!(told[0]["would_delete"], 2);
+    assert_eq!(search(&host, &["card"]).len(), 1);
+
+    lines(&host.run(&["knowledge", "add", "--json", "other.md"]));
+    let both = ["knowledge", "remove", "--json", "notes", "notes/fees.md"];
+    let told = lines(&host.run(&both));
+    assert_eq!(told[0]["documents"], 2, "{told:?}");
+    // What is named itself needs no more than that.
+    let told = lines(&host.run(&["knowledge", "remove", "--json", "other.md"]));
+    assert_eq!(
+        (&told[0]["documents"], &told[0]["in_log"]),
+        (&1.into(), &false.into())
+    );
+    lines(&host.run(&["knowledge", "add", "--json", "notes"]));
+    let told = lines(&host.run(&["knowledge", "remove", "--json", ".", "--yes"]));
+    assert_eq!(told[0]["documents"], 2);
+}
+
+#[test]
+fn labels_are_changed_without_reading_anything_else_anew() {
+    let host = Host::new();
+    host.write("fees.md", "A card costs five euro.");
+    lines(&host.run(&["knowledge", "add", "--json", "fees.md"]));
+    let found = search(&host, &["card"]);
+    let add = ["knowledge", "add", "--json", "--label", "team=a", "fees.md"];
+    let told = lines(&host.run(&add));
+    assert_eq!(told[0]["result"], "labelled");
+    assert_eq!(
+        (&told[1]["added"], &told[1]["labelled"]),
+        (&0.into(), &1.into())
+    );
+    let labelled = search(&host, &["card", "--label", "team=a"]);
+    assert_eq!(labelled[0]["id"], found[0]["id"]);
+}
