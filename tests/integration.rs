@@ -14,6 +14,7 @@ mod chat;
 mod cli;
 mod cli_snapshots;
 mod denials;
+mod dev_build;
 mod dialects;
 mod docs;
 mod egress;

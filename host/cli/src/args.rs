@@ -108,6 +108,9 @@ pub enum Command {
         /// Folders of the modules, or names of modules in the modules folder.
         #[arg(required = true)]
         folders: Vec<PathBuf>,
+        /// Make dev builds of modules in Python, in seconds, for trying an edit; what is shipped is built without.
+        #[arg(long)]
+        dev: bool,
         #[command(flatten)]
         limit: build::BuildLimit,
     },

@@ -135,9 +135,20 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,
-        Command::Build { folders, limit } => {
-            let config = load(&flags)?.configuration;
-            build::until_stopped(build::build(&config, &folders, limit.timeout())).await
+        Command::Build {
+            folders,
+            dev,
+            limit,
+        } => {
+            let mut config = load(&flags)?.configuration;
+            let runner = if dev {
+                config.serve_author();
+                Some(build::base_runner(&config)?)
+            } else {
+                None
+            };
+            let built = build::build(&config, &folders, limit.timeout(), runner.as_ref());
+            build::until_stopped(built).await
         }
         Command::NewModule {
             name,
@@ -155,7 +166,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             println!("made {}; its README.md says how it works", folder.display());
             if build {
                 let folders = [folder];
-                let built = build::build(&config, &folders, DEFAULT_BUILD_TIMEOUT);
+                let built = build::build(&config, &folders, DEFAULT_BUILD_TIMEOUT, None);
                 return build::until_stopped(built).await;
             }
             println!("build it with: toolhold build {}", folder.display());

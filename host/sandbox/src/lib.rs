@@ -37,8 +37,10 @@
 //! [`engine`] (wasmtime, its clock, its permits), `grant` (a grant made ready for calls), [`egress`] (outbound
 //! HTTP), `descriptors` (how many guests may have open), `revocation` (tells running calls that their grant is gone),
 //! `disk` (scratch files, keys and values, quotas), [`value`] (WIT types to JSON and back) and [`docs`] (what was written
-//! about a component). A room uses only rooms after it in that list, `bindings` and [`error`].
+//! about a component). [`base`] stands beside them: components that are made from
+//! one that ran. A room uses only rooms after it in that list, `bindings` and [`error`].
 
+pub mod base;
 mod bindings;
 mod call;
 pub mod compile;

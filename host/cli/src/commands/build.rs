@@ -16,6 +16,8 @@ use toolhold_devkit::build;
 use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT, Supervisor};
 use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::host;
+use toolhold_sandbox::base::BaseRunner;
 
 /// The name of the command that is the supervisor of another.
 pub const SUPERVISOR_COMMAND: &str = "supervise-build";
@@ -39,19 +41,25 @@ impl BuildLimit {
     }
 }
 
-pub async fn build(config: &Configuration, folders: &[PathBuf], timeout: Duration) -> Result<Exit> {
+pub async fn build(
+    config: &Configuration,
+    folders: &[PathBuf],
+    timeout: Duration,
+    dev: Option<&BaseRunner>,
+) -> Result<Exit> {
     let mut exit = Exit::Ok;
     for said in folders {
         let built = match located(config, said) {
-            Ok(folder) => one(config, &folder, timeout).await,
+            Ok(folder) => one(config, &folder, timeout, dev).await,
             Err(error) => Err(error),
         };
         match built {
             Ok(built) => println!(
-                "{} {} ({})",
+                "{} {} ({}{})",
                 style::good("built"),
                 built.component.display(),
-                style::bytes(built.bytes)
+                style::bytes(built.bytes),
+                dev_mark(&built)
             ),
             Err(error) => {
                 eprintln!(
@@ -83,11 +91,22 @@ fn located(config: &Configuration, said: &Path) -> Result<PathBuf> {
     Ok(inside)
 }
 
+/// What dev builds are made with.
+pub fn base_runner(config: &Configuration) -> Result<BaseRunner> {
+    Ok(BaseRunner::new(host::engine(config)?, host::cache(config)))
+}
+
+/// What is told of a dev build beside its size.
+pub fn dev_mark(built: &build::FinishedBuild) -> &'static str {
+    if built.is_dev { ", dev build" } else { "" }
+}
+
 /// Builds one module, with a spinner that shows the current step. Dropped, it stops the build.
 pub async fn one(
     config: &Configuration,
     folder: &Path,
     timeout: Duration,
+    dev: Option<&BaseRunner>,
 ) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
@@ -98,11 +117,18 @@ pub async fn one(
     let control = BuildControl::supervised(timeout, supervisor);
     let _stopped = control.cancel_on_drop();
     let running = RunningBuild::begin();
+    let dev = dev.cloned();
     let built = tokio::task::spawn_blocking(move || {
         let _running = running;
-        build::build(&folder, &toolchains, &control, &|step: BuildStep| {
-            spinner.say(step.to_string());
-        })
+        build::build(
+            &folder,
+            &toolchains,
+            &control,
+            dev.as_ref(),
+            &|step: BuildStep| {
+                spinner.say(step.to_string());
+            },
+        )
     })
     .await??;
     Ok(built)

@@ -159,12 +159,12 @@ pub fn decision(
     standing: &StandingApprovals,
 ) -> Result<Decision, InvalidAnswer> {
     match meaning(answer)? {
-        Answer::Once(verdict) => Ok(Decision {
+        ApproverAnswer::Once(verdict) => Ok(Decision {
             digest: pending.digest.clone(),
             verdict,
             by: Some("terminal".into()),
         }),
-        Answer::Always(pattern) => {
+        ApproverAnswer::Always(pattern) => {
             let decided = standing.add(run, pending, pattern);
             decided.map_err(InvalidAnswer::Because)
         }
@@ -172,13 +172,13 @@ pub fn decision(
 }
 
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum ApproverAnswer {
     Once(Verdict),
     /// Also for calls with the same arguments, or whose arguments fit this pattern.
     Always(Option<Value>),
 }
 
-fn meaning(answer: &str) -> Result<Answer, InvalidAnswer> {
+fn meaning(answer: &str) -> Result<ApproverAnswer, InvalidAnswer> {
     let (word, rest) = answer.split_once(' ').unwrap_or((answer, ""));
     let rest = rest.trim();
     let json = |what: &str| -> Result<Value, InvalidAnswer> {
@@ -188,20 +188,20 @@ fn meaning(answer: &str) -> Result<Answer, InvalidAnswer> {
     };
     match word.to_ascii_lowercase().as_str() {
         "" => Err(InvalidAnswer::Nothing),
-        "y" | "yes" => Ok(Answer::Once(Verdict::Approve)),
-        "a" | "always" if rest.is_empty() => Ok(Answer::Always(None)),
-        "a" | "always" => Ok(Answer::Always(Some(json("the pattern")?))),
-        "n" | "no" => Ok(Answer::Once(Verdict::Refuse {
+        "y" | "yes" => Ok(ApproverAnswer::Once(Verdict::Approve)),
+        "a" | "always" if rest.is_empty() => Ok(ApproverAnswer::Always(None)),
+        "a" | "always" => Ok(ApproverAnswer::Always(Some(json("the pattern")?))),
+        "n" | "no" => Ok(ApproverAnswer::Once(Verdict::Refuse {
             reason: if rest.is_empty() {
                 "no reason given".into()
             } else {
                 rest.to_owned()
             },
         })),
-        "e" => Ok(Answer::Once(Verdict::Edit {
+        "e" => Ok(ApproverAnswer::Once(Verdict::Edit {
             arguments: json("the new arguments")?,
         })),
-        "r" => Ok(Answer::Once(Verdict::Replace {
+        "r" => Ok(ApproverAnswer::Once(Verdict::Replace {
             result: json("the result")?,
         })),
         _ => {
@@ -254,13 +254,13 @@ mod tests {
             ),
             ("r 7", Verdict::Replace { result: json!(7) }),
         ] {
-            assert_eq!(meaning(typed), Ok(Answer::Once(meant)), "{typed}");
+            assert_eq!(meaning(typed), Ok(ApproverAnswer::Once(meant)), "{typed}");
         }
-        assert_eq!(meaning("a"), Ok(Answer::Always(None)));
+        assert_eq!(meaning("a"), Ok(ApproverAnswer::Always(None)));
         let pattern = json!({"path": "notes/*"});
         assert_eq!(
             meaning("always {\"path\": \"notes/*\"}"),
-            Ok(Answer::Always(Some(pattern)))
+            Ok(ApproverAnswer::Always(Some(pattern)))
         );
         assert_eq!(meaning(""), Err(InvalidAnswer::Nothing));
         for (typed, expect) in [

@@ -23,6 +23,7 @@ mod manifest;
 mod mention;
 mod npm;
 mod python;
+mod python_dev;
 mod requirements;
 mod rust;
 mod scratch;
@@ -36,6 +37,7 @@ mod wasi;
 mod web;
 mod zig;
 
+use std::cell::Cell;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,7 @@ pub use stamp::SourceStamp;
 pub use supervisor::{Supervisor, supervise};
 pub use toolchain::{OutdatedTools, remove_outdated};
 use toolhold_files::temporary_name;
+use toolhold_sandbox::base::BaseRunner;
 pub use typescript::DECLARATIONS;
 pub use web::DECLARATIONS as WEB_DECLARATIONS;
 
@@ -81,6 +84,8 @@ pub enum BuildStep {
     Install { tool: String },
     /// The source is compiled.
     Compile { module: String, language: Language },
+    /// What dev builds of the module are made from; happens once for what it imports.
+    Base { module: String },
 }
 
 /// A finished build.
@@ -94,17 +99,21 @@ pub struct FinishedBuild {
     pub bytes: u64,
     /// Output of the tools.
     pub log: PathBuf,
+    /// It was made from a base, which only dev builds are.
+    pub is_dev: bool,
 }
 
 /// Builds the component of the module in `module_dir`, as `[build]` of its `module.toml` says.
 ///
 /// `toolchains` is a cache directory: compilers are installed there once, logs are kept there, and
 /// it may be deleted at any time between builds. `control` ends the build early. `progress` hears of each step as it
-/// begins.
+/// begins. With `dev`, the build may be a dev build, for an author's next call: what it makes behaves as what a whole build
+/// makes, and is not the same bytes.
 pub fn build(
     module_dir: &Path,
     toolchains: &Path,
     control: &BuildControl,
+    dev: Option<&BaseRunner>,
     progress: &dyn Fn(BuildStep),
 ) -> Result<FinishedBuild, BuildError> {
     let manifest = BuildManifest::read(module_dir)?;
@@ -115,6 +124,8 @@ pub fn build(
         manifest,
         toolchains,
         progress,
+        dev,
+        is_dev: Cell::new(false),
     };
     match job.manifest.language {
         Language::Rust => rust::build(&job)?,
@@ -131,6 +142,7 @@ pub fn build(
         bytes: metadata.len(),
         component,
         log: job.log.path,
+        is_dev: job.is_dev.get(),
     })
 }
 
@@ -141,6 +153,9 @@ struct Job<'a> {
     toolchains: &'a Path,
     log: Log,
     progress: &'a dyn Fn(BuildStep),
+    dev: Option<&'a BaseRunner>,
+    /// Whether it became a dev build.
+    is_dev: Cell<bool>,
 }
 
 impl Job<'_> {
@@ -277,6 +292,12 @@ impl fmt::Display for BuildStep {
             Self::Install { tool } => write!(formatter, "installing {tool} (once)"),
             Self::Compile { module, language } => {
                 write!(formatter, "compiling {module} ({language})")
+            }
+            Self::Base { module } => {
+                write!(
+                    formatter,
+                    "preparing dev builds of {module} (once for what it imports)"
+                )
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Python: `componentize-py` links the source, its imports and CPython into one component.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use super::requirements::requirements;
 use super::scratch::Scratch;
 use super::venv::{self, PinnedPackage};
 use super::web::{self, Extension};
-use super::{BuildError, Job, toolchain};
+use super::{BuildError, Job, python_dev, toolchain};
 
 /// Pinned: the generated bindings that `app.py` imports are this version's.
 pub const COMPONENTIZE: PinnedPackage = PinnedPackage {
@@ -54,8 +55,16 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
         toolchain::shared(job, "python-support/toolhold", SUPPORT)?;
         Some(job.toolchains.join("python-support"))
     };
-    job.compiling();
-    job.publish(|component| {
+    let folders: Vec<PathBuf> = [
+        Some(job.manifest.directory.clone()),
+        packages.clone(),
+        support.clone(),
+        http.clone(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let componentize = |wit: &Path, world: &str, further: Option<&Path>, app: &str, to: &Path| {
         let mut command = Command::new(venv::program(&venv, COMPONENTIZE.name));
         command
             // Packages come from the module's folder alone, not from the user's environment.
@@ -66,28 +75,54 @@ pub fn build(job: &Job<'_>) -> Result<(), BuildError> {
             .env("TMPDIR", scratch.path())
             .current_dir(&job.manifest.directory)
             .arg("--wit-path")
-            .arg(&wit)
+            .arg(wit)
             .args(["--world", world, "componentize"]);
-        let folders = [
-            Some(job.manifest.directory.clone()),
-            packages.clone(),
-            support.clone(),
-            http.clone(),
-        ];
-        for folder in folders.into_iter().flatten() {
+        for folder in folders.iter().map(PathBuf::as_path).chain(further) {
             command.arg("--python-path").arg(folder);
         }
-        command.args([app, "--output"]).arg(component);
+        command.args([app, "--output"]).arg(to);
         job.log.run(
             &mut command,
             COMPONENTIZE.python(),
             "mend what the log says about `app.py`: it is imported once during the build, so an \
              exception at its top level ends it",
-        )?;
+        )
+    };
+    let finish = |component: &Path| {
         if has_http {
             web::finish(component)?;
         }
         Ok(())
+    };
+    // A world of its own may export anything, and a base has the tools of ours.
+    if let Some(runner) = job.dev.filter(|_| !has_own_world) {
+        let edited = folders
+            .iter()
+            .map(|folder| (folder.clone(), Some(folder) != packages.as_ref()));
+        let sources = python_dev::DevSources {
+            folders: &edited.collect::<Vec<_>>(),
+            wit: &wit,
+            world,
+        };
+        let base = |wit: &Path, shim: &Path, to: &Path| {
+            let world = python_dev::WORLD;
+            componentize(wit, world, Some(shim), python_dev::SHIM_MODULE, to)
+        };
+        if let Some(made) = python_dev::component(job, runner, &sources, &scratch, &base)? {
+            job.is_dev.set(true);
+            return job.publish(|component| {
+                fs::write(component, &made).map_err(BuildError::io("write", component))?;
+                finish(component)
+            });
+        }
+    }
+    if job.dev.is_none() {
+        python_dev::forget(job)?;
+    }
+    job.compiling();
+    job.publish(|component| {
+        componentize(&wit, world, None, app, component)?;
+        finish(component)
     })
 }
 

@@ -291,6 +291,12 @@ impl FolderName {
         Some(Self(Digest::of(folder.as_os_str().as_encoded_bytes())))
     }
 
+    /// The name for the bases of the module in the folder.
+    pub fn of_base(folder: &Path) -> Option<Self> {
+        let Self(folder) = Self::of(folder)?;
+        Some(Self(Digest::of(format!("bases of {folder}").as_bytes())))
+    }
+
     pub fn digest(&self) -> &Digest {
         &self.0
     }

@@ -171,6 +171,64 @@ pub(crate) async fn compiled(
     Ok((component, digest))
 }
 
+/// The code of a base ([`crate::base`]), whose `digest` is that of what it is made from. Kept beside what was compiled of
+/// the module in this folder, with whose functions it is compiled: most are the same.
+pub(crate) async fn compiled_base(
+    engine: &Engine,
+    cache: Option<&Cache>,
+    limits: &Limits,
+    bytes: Arc<Vec<u8>>,
+    digest: Digest,
+    folder: PathBuf,
+) -> Result<Component, LoadError> {
+    let lost = |error: tokio::task::JoinError| LoadError::Compile {
+        reason: error.to_string(),
+    };
+    let (found, pack, folder) = {
+        let (engine, cache) = (engine.clone(), cache.cloned());
+        tokio::task::spawn_blocking(move || {
+            let found = cache
+                .as_ref()
+                .and_then(|cache| cache.load(&engine, &digest));
+            let name = FolderName::of(&folder);
+            let pack = match (&cache, &name, &found) {
+                (Some(cache), Some(name), None) => Some(cache.functions(&engine, name)),
+                _ => None,
+            };
+            (found, pack, folder)
+        })
+        .await
+        .map_err(lost)?
+    };
+    if let Some(component) = found {
+        return Ok(component);
+    }
+    let compiled = process::compile(engine, limits, bytes, pack).await?;
+    let (engine, cache) = (engine.clone(), cache.cloned());
+    tokio::task::spawn_blocking(move || {
+        if let Some(cache) = cache {
+            let stored = cache.store(&engine, &digest, compiled.artefact.bytes());
+            let packed = match (FolderName::of(&folder), &compiled.pack) {
+                (Some(name), Some(pack)) => cache.store_functions(&engine, &name, pack),
+                _ => Ok(()),
+            };
+            if let Err(error) = stored.and(packed) {
+                tracing::warn!(%error, "the compiled base could not be cached");
+            }
+            // Under a name of its own, so that it does not take the place of the author's component.
+            note_edit(
+                &cache,
+                &engine,
+                FolderName::of_base(&folder).as_ref(),
+                &digest,
+            );
+        }
+        cache::adopt(&engine, &compiled.artefact)
+    })
+    .await
+    .map_err(lost)?
+}
+
 /// Notes what an author's folder holds now. It costs nobody a call if that fails: entries stay in the cache.
 fn note_edit(cache: &Cache, engine: &Engine, folder: Option<&FolderName>, digest: &Digest) {
     let noted = folder.map(|folder| cache.replace_edit(engine, folder, digest));

@@ -12,12 +12,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use toolhold_runtime::host;
 use toolhold_runtime::watch::ConfigWatch;
+use toolhold_sandbox::base::BaseRunner;
 use toolhold_sandbox::{LoadEvent, Registry};
 
 pub const ABOUT: &str = "Build and load modules whenever they change, and report the result; meant for authors of \
 modules.
 
-When a file of a named module's source changes, the module is built as `toolhold build` does it, which runs its \
+When a file of a named module's source changes, the module is built as `toolhold build --dev` does it, which runs its \
 toolchain outside of the sandbox, and loaded again. A build whose source changes meanwhile is stopped and begins anew. \
 Where that fails, the reason is printed and the component from \
 before stays in use. Without names, nothing is built: components that change are loaded. A changed module waits for \
@@ -27,16 +28,17 @@ your approval as ever; --trust-all runs it.";
 pub async fn watch(loaded: &Loaded, names: &[String], timeout: Duration) -> Result<Exit> {
     let config = &loaded.configuration;
     let registry = host::registry(config)?;
+    let dev = build::base_runner(config)?;
     let mut sources = Sources::begin(config, &registry, names).await?;
     let (mut edits, changes) = (serving::watch(loaded), serving::watch(loaded));
-    build_changed(loaded, &mut sources, &mut edits, timeout).await?;
+    build_changed(loaded, &mut sources, &mut edits, timeout, &dev).await?;
     let only = sources.names();
     host::load(&registry, config, only.as_deref(), &|event| tell(&event)).await?;
     list::list(&registry, false)?;
     output::remark("watching; Ctrl-C ends it");
     // A build takes as long as its toolchain, and other modules are loaded meanwhile. A finished build is a change.
     tokio::select! {
-        ended = building(loaded, sources, edits, timeout) => ended,
+        ended = building(loaded, sources, edits, timeout, &dev) => ended,
         ended = loading(loaded, &registry, only.as_deref(), changes) => ended,
     }
 }
@@ -46,10 +48,11 @@ async fn building(
     mut sources: Sources,
     mut edits: ConfigWatch,
     timeout: Duration,
+    dev: &BaseRunner,
 ) -> Result<Exit> {
     loop {
         edits.changed().await;
-        build_changed(loaded, &mut sources, &mut edits, timeout).await?;
+        build_changed(loaded, &mut sources, &mut edits, timeout, dev).await?;
     }
 }
 
@@ -60,6 +63,7 @@ async fn build_changed(
     sources: &mut Sources,
     edits: &mut ConfigWatch,
     timeout: Duration,
+    dev: &BaseRunner,
 ) -> Result<()> {
     loop {
         let changed = sources.changed().await?;
@@ -69,7 +73,7 @@ async fn build_changed(
         for folder in changed {
             loop {
                 tokio::select! {
-                    () = rebuilt(loaded, &folder, timeout) => break,
+                    () = rebuilt(loaded, &folder, timeout, dev) => break,
                     edited = edited(sources, &folder, edits) => edited?,
                 }
                 let name = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -109,14 +113,15 @@ async fn loading(
 }
 
 /// Builds one module, and tells the outcome. Where it fails, the component from before stays in its place.
-async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration) {
+async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration, dev: &BaseRunner) {
     let begun = Instant::now();
-    match build::one(&loaded.configuration, folder, timeout).await {
+    match build::one(&loaded.configuration, folder, timeout, Some(dev)).await {
         Ok(built) => output::tell(&format!(
-            "{} {} ({}) in {:.1} s",
+            "{} {} ({}{}) in {:.1} s",
             good("built:"),
             line(&built.module),
             bytes(built.bytes),
+            build::dev_mark(&built),
             begun.elapsed().as_secs_f64()
         )),
         Err(error) => output::say(&format!(

@@ -130,7 +130,7 @@ const MOST_BYTES: u64 = 8 << 20;
 
 /// Copies the texts of WIT in `from` (`*.wit`, `deps/*.wit`, `deps/*/*.wit`) to the folder `wit` of `scratch`. A link is
 /// an error: a module that others wrote could name any file of this machine.
-fn copy(from: &Path, scratch: &Scratch) -> Result<(), BuildError> {
+pub fn copy(from: &Path, scratch: &Scratch) -> Result<(), BuildError> {
     let (Some(module), Some(name)) = (from.parent(), from.file_name()) else {
         return Ok(());
     };
