@@ -4,9 +4,10 @@
 //! same bytes again costs one query, and that a search ends within its time. It reads no files and asks no network:
 //! bytes of documents, and what turns text into vectors, are given to it.
 //!
-//! Read `knowledge` first, which holds the parts; `read` takes bytes for text or refuses them; `add` cuts a text (`split`), divides it into `words`, has vectors
-//! made (`embed`), and stages the passages in the storage; `search` finds them, among `vectors` that `tables` keeps in
-//! memory, and `rank` fuses what was found in different ways.
+//! Read `knowledge` first, which holds the parts; `read` takes bytes for text or refuses them; `add` cuts a text
+//! (`split`), divides it into `words`, has vectors made (`embed`, of which `static_model` is one way), and stages the
+//! passages in the storage; `search` finds them, among `vectors` that `tables` keeps in memory, and `rank` fuses what was
+//! found in different ways.
 #![forbid(unsafe_code)]
 
 mod add;
