@@ -10,7 +10,8 @@
 //! telemetry made from it), [`components`] and [`requests`] (what a `_module` may name), [`tools`] (the
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
 //! it, ready to run), [`recorded`] (calls that belong to no run), [`trust`] (which found files a person trusts),
-//! [`watch`] and [`renewal`] (what changes while a process serves), [`stats`] (what runs took).
+//! [`watch`] and [`renewal`] (what changes while a process serves), [`knowledge`]
+//! (documents and the model that finds passages of them), [`stats`] (what runs took).
 //!
 //! # Embedding
 //!
@@ -47,6 +48,7 @@ pub mod config;
 pub mod dialect;
 pub mod host;
 pub mod install;
+pub mod knowledge;
 pub mod models;
 pub mod module_report;
 pub mod probed;

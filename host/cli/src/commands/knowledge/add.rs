@@ -1,6 +1,5 @@
 //! `toolhold knowledge add`.
 
-use super::model::{self, ConfiguredKnowledge};
 use super::walk::{self, Bounds, Unread, WalkedFile};
 use super::{DEFAULT_COLLECTION, DocumentLabel, OWNER};
 use crate::exit::Exit;
@@ -16,6 +15,7 @@ use toolhold_knowledge::{AddError, Added, NoText, Settings, TextDocument};
 use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_runtime::knowledge::{self, ConfiguredKnowledge};
 use toolhold_runtime::stats::now_ms;
 use toolhold_storage::{Collection, Store};
 
@@ -54,7 +54,7 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
     let settings = Settings::default();
     let bounds = Bounds::new(settings.document_bytes);
     let mut work = Work {
-        configured: model::configured(config, store.clone(), settings).await?,
+        configured: knowledge::open(config, store.clone(), settings).await?,
         store,
         name: args.collection,
         labels: super::by_name(args.labels),

@@ -4,7 +4,6 @@
 
 mod add;
 mod list;
-mod model;
 mod remove;
 mod search;
 mod walk;

@@ -1,6 +1,6 @@
 //! `toolhold knowledge search`.
 
-use super::{DocumentLabel, OWNER, model};
+use super::{DocumentLabel, OWNER};
 use crate::exit::Exit;
 use crate::terminal::{output, style};
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 use toolhold_knowledge::{By, FoundPassage, SearchQuery, Settings, WithoutVectors};
 use toolhold_runtime::config::Configuration;
-use toolhold_runtime::host;
+use toolhold_runtime::{host, knowledge};
 use toolhold_storage::{Collection, Store};
 
 /// What is looked for, and where.
@@ -37,7 +37,7 @@ const MAX_COLLECTIONS: u32 = 100;
 pub async fn search(config: &Configuration, args: SearchArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let collections = collections(&store, &args.collections).await?;
-    let configured = model::configured(config, store, Settings::default()).await?;
+    let configured = knowledge::open(config, store, Settings::default()).await?;
     let question = SearchQuery {
         texts: vec![args.text],
         by: By::Both,

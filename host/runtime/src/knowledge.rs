@@ -1,11 +1,11 @@
-//! The model that `[knowledge]` names.
+//! The knowledge in a store, with the model that `[knowledge]` names.
 
+use crate::config::Configuration;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::sync::Arc;
 use toolhold_files::Links;
 use toolhold_knowledge::{Embedder as _, Knowledge, Settings, StaticModel};
-use toolhold_runtime::config::Configuration;
 use toolhold_storage::{Store, Vectors};
 
 /// Bytes of the weights: of 256,000 tokens with 2,048 numbers each.
@@ -19,9 +19,11 @@ pub struct ConfiguredKnowledge {
     pub vectors: Option<Vectors>,
 }
 
+/// Reads the model's files: a process does so once.
+///
 /// # Errors
 /// The model's files cannot be read, or are of another form.
-pub async fn configured(
+pub async fn open(
     config: &Configuration,
     store: Store,
     settings: Settings,
