@@ -99,6 +99,7 @@ pub mod context;
 pub mod contract;
 pub mod guard;
 pub mod language;
+pub mod retrieval;
 pub mod router;
 pub mod run;
 pub mod toolbox;

@@ -11,6 +11,7 @@ pub use types::TypeMessage;
 use crate::advisor::Advisor;
 use crate::data::{Data, Method, Write};
 use crate::image::{Image, ImageCount};
+use crate::knowledge::RetrievedPassage;
 use crate::meta::Meta;
 use crate::plan::Mode;
 use crate::reference::Path;
@@ -37,6 +38,7 @@ pub enum Message {
     Meta(MetaMessage),
     Error(ErrorMessage),
     Type(TypeMessage),
+    Knowledge(KnowledgeMessage),
 }
 
 /// Shown as it is.
@@ -140,6 +142,13 @@ pub struct ErrorData {
     pub error: Value,
 }
 
+/// Passages of documents. They are data of low trust: shown apart from what is said, and read by references as
+/// `†knowledge.k1.text`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnowledgeMessage {
+    pub passages: Vec<RetrievedPassage>,
+}
+
 /// Why a context cannot be used. Configuration: nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("message {} of the context{}: {reason}", index + 1, at(place))]
@@ -194,6 +203,8 @@ struct Note {
     description: Option<String>,
 }
 
+/// The kind of data that holds passages, by their ids.
+const KNOWLEDGE: &str = "knowledge";
 const MAX_MESSAGES: usize = 100_000;
 /// Maximum bytes of an instance's name, which is repeated in every call.
 const MAX_NAME: usize = 128;
@@ -401,6 +412,14 @@ impl Context {
             Message::Meta(message) => self.meta = Some(message.meta.clone()),
             Message::Type(message) => {
                 self.types.register(message)?;
+            }
+            // Without a note: a context that has no other data needs no references.
+            Message::Knowledge(message) => {
+                let passages = message.passages.iter();
+                let passages: Map<String, Value> = passages
+                    .map(|it| (it.id.clone(), serde_json::to_value(it).unwrap_or_default()))
+                    .collect();
+                self.write(Path::root(KNOWLEDGE), None, Method::Merge, passages.into())?;
             }
         }
         Ok(())

@@ -8,10 +8,12 @@ pub use bodies::{Bodies, BodyError, SharedWithPrevious};
 use crate::advisor::{Council, Dissent, Tally};
 use crate::approval::{Decision, Pending};
 use crate::bound::Bound;
+use crate::citation::Citation;
 use crate::completion::{Completion, ContextOverflow, Delta};
 use crate::cost::Amount;
 use crate::failure::ToolFailure;
 use crate::fallback::Stage;
+use crate::knowledge::RetrievedPassage;
 use crate::meta::Meta;
 use crate::reference::Path;
 use crate::request_fetch::RequestFetch;
@@ -96,7 +98,7 @@ impl Event {
 /// On the wire: `{"event": "tool_start", …}`.
 ///
 /// All external inputs of the run are in `run`, `delta`, `reply`, `model_failed`, `side_request`, `decided`,
-/// `screened`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
+/// `screened`, `retrieved`, `counted`, `resumed` and `tool_result`, whole: from these alone the loop can be run again and
 /// comes to the same events.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -128,6 +130,17 @@ pub enum EventKind {
         #[serde(flatten)]
         screened: ScreeningResult,
     },
+    /// Passages were looked for in documents, before the model was asked. They are as the shields left them.
+    Retrieved {
+        step: u32,
+        passages: Vec<RetrievedPassage>,
+        /// What the run's readers should know, such as a collection that does not exist.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
+        duration_ms: u64,
+    },
+    /// The passages that the output names, and whether what it quotes is in them.
+    Cited { step: u32, citations: Vec<Citation> },
     /// How many values the model is not shown, of the whole run so far.
     Hidden {
         step: u32,

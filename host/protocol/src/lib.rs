@@ -5,8 +5,8 @@
 //! and the sandbox all speak in its types, and none of them is known here.
 //!
 //! Read it in this order: [`context`] (the messages that a Request is built from) with [`tool`],
-//! [`data`], [`image`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
-//! [`turn`] (what a model replied and was told); [`plan`] and [`advisor`]; [`settings`] (what a run is
+//! [`data`], [`image`], [`knowledge`], [`reference`](mod@reference) and [`meta`]; [`compose`] (the schema of a reply), [`solution`] and
+//! [`turn`] (what a model replied and was told), [`citation`] (what it cites); [`plan`] and [`advisor`]; [`settings`] (what a run is
 //! asked, and its limits) with [`bound`], [`approval`], [`privacy`], [`shield`], [`fallback`] and
 //! [`window`]; [`completion`], [`routing`], [`side_request`] and [`cost`] (what models answer, and for
 //! how much); [`result`](mod@result), [`failure`] and [`error`] (what comes of calls and runs); and
@@ -54,6 +54,7 @@
 pub mod advisor;
 pub mod approval;
 pub mod bound;
+pub mod citation;
 pub mod completion;
 pub mod compose;
 pub mod context;
@@ -65,6 +66,7 @@ pub mod event;
 pub mod failure;
 pub mod fallback;
 pub mod image;
+pub mod knowledge;
 pub mod meta;
 pub mod plan;
 pub mod privacy;

@@ -7,6 +7,7 @@ use crate::context::Message;
 use crate::contract::Contract;
 use crate::cost::{Amount, Price};
 use crate::fallback::Fallback;
+use crate::knowledge::Retrieval;
 use crate::privacy::Privacy;
 use crate::result_cache::ResultCaching;
 use crate::shield::Policy;
@@ -43,6 +44,9 @@ pub struct RunRequest {
     /// write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Vec<Value>>,
+    /// What is looked for in documents before the model is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieval: Option<Retrieval>,
     /// The policy that the host applies, recorded when the run begins.
     #[serde(default, skip_serializing_if = "Policy::is_none")]
     pub policy: Policy,
@@ -77,6 +81,7 @@ impl RunRequest {
             output_schema: None,
             settings: Settings::default(),
             plan: None,
+            retrieval: None,
             policy: Policy::default(),
             depth: 0,
             agents: Vec::new(),

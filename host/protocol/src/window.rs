@@ -46,6 +46,8 @@ pub enum Part {
     Tools,
     /// Messages of the user and of the run itself.
     User,
+    /// Passages of documents that were found for the task.
+    Retrieved,
     /// The context's data.
     Data,
     /// What took the place of dropped history.

@@ -2,11 +2,12 @@
 
 use crate::calls::ToolCheck;
 use crate::guard::shield::{Screening, Shields};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolhold_model::CompletionObserver;
 use toolhold_protocol::completion::Delta;
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::knowledge::{Retrieved, RetrievedPassage};
 use toolhold_protocol::result::ToolOutput;
 use toolhold_protocol::routing::Routing;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
@@ -112,6 +113,55 @@ pub async fn screen_result(
         }),
     };
     (outcome, events)
+}
+
+/// The name under which shields are shown passages that were found before a run's model was asked.
+const RETRIEVAL: &str = "knowledge.retrieval";
+
+/// Passages after the shields, which see their texts as they see what a tool returns. One that a shield blocks is left
+/// out, and the others stay.
+pub async fn screen_passages(shields: &Shields, found: Retrieved) -> (Retrieved, Vec<EventKind>) {
+    let place = ShieldPlace::ToolOutput;
+    if found.passages.is_empty() || !shields.applies_to(place, Some(RETRIEVAL)) {
+        return (found, Vec::new());
+    }
+    let mut events = Vec::new();
+    let (mut passages, mut notes) = (Vec::new(), found.notes);
+    for passage in found.passages {
+        let screening = Screening {
+            call: String::new(),
+            place,
+            tool: Some(RETRIEVAL.to_owned()),
+            value: json!([passage.title, passage.heading, passage.text]),
+            context: Vec::new(),
+        };
+        let (screened, said) = screen(shields, screening).await;
+        events.extend(said);
+        match screened {
+            ScreeningResult::Pass => passages.push(passage),
+            ScreeningResult::Blocked { shield, reason } => {
+                notes.push(format!(
+                    "the shield {shield} blocked a passage of {}: {reason}",
+                    passage.source
+                ));
+            }
+            ScreeningResult::Redacted { value } => {
+                let left = |at: usize| value[at].as_str().unwrap_or_default().to_owned();
+                passages.push(RetrievedPassage {
+                    title: left(0),
+                    heading: left(1),
+                    text: left(2),
+                    ..passage
+                });
+            }
+        }
+    }
+    let found = Retrieved {
+        passages,
+        notes,
+        ..found
+    };
+    (found, events)
 }
 
 fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {

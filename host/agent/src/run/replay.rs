@@ -11,6 +11,7 @@ use thiserror::Error;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, FORMAT, Seal, StopReason, ToolOutcome};
+use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult};
 use toolhold_protocol::routing::Routing;
 use uuid::Uuid;
@@ -294,6 +295,16 @@ fn input(event: &EventKind) -> Option<Input> {
             call: call.clone(),
             screened: screened.clone(),
         },
+        EventKind::Retrieved {
+            passages,
+            notes,
+            duration_ms,
+            ..
+        } => Input::Retrieved(Retrieved {
+            passages: passages.clone(),
+            notes: notes.clone(),
+            duration_ms: *duration_ms,
+        }),
         EventKind::Counted { counted, .. } => Input::Counted(counted.clone()),
         EventKind::SideRequest(request) => Input::SideRequest(request.clone()),
         EventKind::Resumed { .. } => Input::Resumed,

@@ -250,6 +250,8 @@ fn request(delegated: &Delegated<'_>, parent: &RunRequest) -> Result<RunRequest,
         output_schema: saved.schema.clone().or_else(|| tool.output.clone()),
         settings,
         plan: None,
+        // What it may know its caller passes on.
+        retrieval: None,
         policy: Policy::default(),
         depth,
         agents: [parent.agents.as_slice(), std::slice::from_ref(&call.tool)].concat(),

@@ -23,6 +23,7 @@ mod meta;
 mod nested;
 mod plans;
 mod record;
+mod retrieval;
 mod run_loop;
 mod scheduling;
 mod schema;

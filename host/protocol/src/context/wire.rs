@@ -2,13 +2,15 @@
 //! otherwise.
 
 use super::types::MessageTypes;
-use super::{DataMessage, HiddenMetadata, Message, MessageFault, Text};
+use super::{DataMessage, HiddenMetadata, KnowledgeMessage, Message, MessageFault, Text};
+use crate::citation::is_id;
 use crate::image::Image;
 use crate::reference::Path;
 use crate::turn::Role;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 
 /// A field of a message.
 struct Field(&'static str, FieldNeed, Form);
@@ -46,7 +48,7 @@ const PLAIN: &[Field] = &[
 ];
 
 /// The fields of each type, in the order in which people are told of them.
-const TYPES: [(&str, &[Field]); 11] = [
+const TYPES: [(&str, &[Field]); 12] = [
     (
         "text",
         &[
@@ -123,6 +125,17 @@ const TYPES: [(&str, &[Field]); 11] = [
             Field("title", Optional, Form::Text),
         ],
     ),
+    ("knowledge", &[Field("passages", Required, List)]),
+];
+
+const PASSAGE: &[Field] = &[
+    Field("id", Required, Form::Text),
+    Field("text", Required, Form::Text),
+    Field("source", Required, Form::Text),
+    Field("title", Optional, Form::Text),
+    Field("heading", Optional, Form::Text),
+    Field("collection", Optional, Form::Text),
+    Field("passage", Optional, Any),
 ];
 
 /// The fields of a message whose type the context registers. Any other is a field of its data.
@@ -229,6 +242,7 @@ pub(super) fn message(value: &Value, types: &MessageTypes) -> Result<Message, Me
         "plan" => read(&fields).map(Message::Plan),
         "meta" => read(&fields).map(Message::Meta),
         "type" => read(&fields).map(Message::Type),
+        "knowledge" => knowledge(&fields).map(Message::Knowledge),
         _ => {
             if let Some(Value::Object(data)) = fields.get("data") {
                 check("of the type error, in its data,", ERROR, data, "/data")?;
@@ -268,6 +282,27 @@ fn image(fields: &Map<String, Value>) -> Result<Image, MessageFault> {
             "an image needs its bytes as base64 in \"data\"",
         )),
     }
+}
+
+/// Passages, each with an id of its own and a text.
+fn knowledge(fields: &Map<String, Value>) -> Result<KnowledgeMessage, MessageFault> {
+    let passages = fields.get("passages").and_then(Value::as_array);
+    for (index, passage) in passages.into_iter().flatten().enumerate() {
+        let place = format!("/passages/{index}");
+        let Value::Object(passage) = passage else {
+            return Err(MessageFault::new(place, "a passage is an object"));
+        };
+        check("with passages, in each,", PASSAGE, passage, &place)?;
+    }
+    let message: KnowledgeMessage = read(fields)?;
+    let mut ids = HashSet::new();
+    for (index, passage) in message.passages.iter().enumerate() {
+        if !is_id(&passage.id) || !ids.insert(&passage.id) {
+            let reason = "a passage needs an id of its own, k and a number, such as k1";
+            return Err(MessageFault::new(format!("/passages/{index}/id"), reason));
+        }
+    }
+    Ok(message)
 }
 
 /// A message of `role` and `content`.

@@ -15,6 +15,7 @@ pub(in crate::run) use sink::Sink;
 
 use crate::calls::{CallRules, KeptResults, ResultsOfRun};
 use crate::guard::shield::Shields;
+use crate::retrieval::Retriever;
 use crate::run::approval::{Approver, NoApprover};
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
@@ -60,6 +61,8 @@ pub struct Driver {
     pub shields: Shields,
     /// Told what comes of asking these.
     pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
+    /// Finds passages of documents for runs that ask for it; absent: they are told that there is none.
+    pub retriever: Option<Arc<dyn Retriever>>,
     /// Results that the run may be given, and that are kept of it, if its settings say so.
     pub results: KeptResults,
 }
@@ -116,6 +119,7 @@ impl Driver {
             candidates: BTreeMap::new(),
             shields: Shields::default(),
             outcomes: None,
+            retriever: None,
             results: KeptResults::default(),
         }
     }

@@ -6,10 +6,11 @@ use super::nested::{RunApprover, RunBudget, RunRecorder};
 use super::tools::RunTools;
 use super::{CallEventSender, Driver, Sink, StartingPoint};
 use crate::calls::privacy::revealed;
-use crate::calls::screen::{screen, screen_result};
+use crate::calls::screen::{screen, screen_passages, screen_result};
 use crate::calls::{
     Attempts, CallPipeline, CallRules, CallableTools, CalledTool, NestedCaller, PartyPrivacy,
 };
+use crate::retrieval::retrieve;
 use crate::run::RunUsage;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::counting::count;
@@ -34,6 +35,7 @@ use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::shield::{ScreeningResult, ShieldPlace};
@@ -78,6 +80,7 @@ pub(super) enum TaskKind {
     Decide(Box<Pending>),
     /// Of a call's arguments, or of the run itself.
     Screen(Option<String>),
+    Retrieve,
     Count,
 }
 
@@ -200,6 +203,10 @@ impl Performer {
                         reason: "its code that asks the shields crashed".into(),
                     },
                 },
+                Some(TaskKind::Retrieve) => Input::Retrieved(Retrieved {
+                    notes: vec!["the host's code that looks for passages crashed".into()],
+                    ..Retrieved::default()
+                }),
                 Some(TaskKind::Count) => Input::Counted(Counted {
                     tokens: Vec::new(),
                     failure: Some("the host's code that asks for counts crashed".into()),
@@ -331,6 +338,17 @@ impl Performer {
                         let (screened, said) = screen(&shields, *screening).await;
                         events.tell_all(said).await;
                         Input::Screened { call, screened }
+                    });
+                }
+                Action::Retrieve(question) => {
+                    let (retriever, shields) =
+                        (self.driver.retriever.clone(), self.driver.shields.clone());
+                    let events = self.events.clone();
+                    self.spawn(TaskKind::Retrieve, async move {
+                        let found = retrieve(retriever.as_deref(), &question).await;
+                        let (found, said) = screen_passages(&shields, found).await;
+                        events.tell_all(said).await;
+                        Input::Retrieved(found)
                     });
                 }
                 Action::Count(texts) => {

@@ -150,6 +150,7 @@ impl Machine {
             context: &self.context,
             privacy: &self.privacy,
             max: self.request.settings.result_chars,
+            fence: &self.fence,
         }
     }
 

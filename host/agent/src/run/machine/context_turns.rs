@@ -7,6 +7,7 @@
 use super::plan_progress::PlanProgress;
 use super::privacy::RunPrivacy;
 use super::results::some_of;
+use super::retrieval;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolhold_json::validate::cut;
@@ -29,6 +30,8 @@ pub(super) struct ContextView<'a> {
     pub privacy: &'a RunPrivacy,
     /// Maximum characters of one value, and of the plan.
     pub max: usize,
+    /// Marks where passages begin and end.
+    pub fence: &'a str,
 }
 
 impl ContextView<'_> {
@@ -67,6 +70,10 @@ impl ContextView<'_> {
                 }
                 Message::Input(input) => {
                     self.show_once("input", input.instance.as_ref(), &mut shown, &mut turns);
+                }
+                Message::Knowledge(message) => {
+                    let block = retrieval::block(&message.passages, self.fence, self.max);
+                    Turn::add(&mut turns, Role::User, &block);
                 }
                 Message::Error(error) => {
                     let text = format!(
@@ -266,6 +273,7 @@ mod tests {
             context,
             privacy,
             max: 20,
+            fence: "abcd1234",
         }
     }
 

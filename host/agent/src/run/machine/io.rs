@@ -3,6 +3,7 @@
 use crate::calls::ToolCheck;
 use crate::guard::pii::GivenPlaceholders;
 use crate::guard::shield::Screening;
+use crate::retrieval::RetrievalQuestion;
 use crate::run::budget_tracker::{Budget, Budgets};
 use crate::toolbox::ToolCall;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::event::{EventKind, RunFailure};
+use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::shield::ScreeningResult;
 use toolhold_protocol::side_request::SideRequest;
@@ -39,6 +41,8 @@ pub enum Input {
         call: Option<String>,
         screened: ScreeningResult,
     },
+    /// The passages that [`Action::Retrieve`] asked for, as the shields left them.
+    Retrieved(Retrieved),
     /// How many tokens the texts are that [`Action::Count`] named.
     Counted(Counted),
     /// A model was asked on behalf of the run, beside its own Requests.
@@ -67,6 +71,8 @@ pub enum Action {
     Decide(Box<Pending>),
     /// Ask the shields about the run's input or output, or about the arguments of a call.
     Screen(Box<Screening>),
+    /// Look for passages of documents.
+    Retrieve(Box<RetrievalQuestion>),
     /// Ask the endpoint how many tokens each of these texts is; as the model is shown them.
     Count(Vec<String>),
     /// Nothing more; whatever still runs is to be stopped.

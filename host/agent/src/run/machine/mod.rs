@@ -20,8 +20,8 @@
 //! They make no events. The other files do, which conduct them: `io` is what goes in and comes out; `ask` makes
 //! the next Request, and `window` fits it; `reply` reads what the model says, while it says it; `calls` takes
 //! each call from there to being made (`wiring` is what it says of data, `scopes` what it sees), `results` from
-//! there to what the model is told; `council` holds calls until its votes let them go; `plan` runs plans, which `plan_check` checks; `context_turns` is how the
-//! context is shown; `end` is the end.
+//! there to what the model is told; `council` holds calls until its votes let them go; `plan` runs plans, which `plan_check` checks; `retrieval` looks for passages of documents and
+//! checks citations; `context_turns` is how the context is shown; `end` is the end.
 
 mod account;
 mod appending;
@@ -47,6 +47,7 @@ mod reply;
 mod reply_counts;
 mod results;
 mod resume;
+mod retrieval;
 mod running_calls;
 mod scopes;
 mod screen;
@@ -71,6 +72,7 @@ use history::History;
 use plan_progress::PlanProgress;
 use privacy::RunPrivacy;
 use reply_counts::ReplyCounts;
+use retrieval::RetrievalState;
 use running_calls::RunningCalls;
 use serde_json::Value;
 use std::sync::Arc;
@@ -105,6 +107,8 @@ pub struct Machine {
     context: Context,
     /// The turns that every Request begins with.
     opening: Vec<Turn>,
+    /// Marks where passages begin and end in them. No document knows it.
+    fence: String,
     history: History,
     /// The body of the last Request.
     sent: Option<Value>,
@@ -127,6 +131,9 @@ pub struct Machine {
     waiting: Option<screen::PendingScreening>,
     /// Whether the model was told that a shield blocked its output.
     was_blocked: bool,
+    retrieval: RetrievalState,
+    /// Whether the model was told that its output's citations did not hold.
+    was_uncited: bool,
     privacy: RunPrivacy,
     finished: bool,
     /// Since the start of the run, as of the last input.
@@ -208,7 +215,10 @@ impl Machine {
             replies: ReplyCounts::new(&request.settings),
             waiting: None,
             was_blocked: false,
+            retrieval: RetrievalState::default(),
+            was_uncited: false,
             opening: Vec::new(),
+            fence: String::new(),
             instructions: told_instructions(&request).into_owned(),
             request,
             model,
@@ -229,6 +239,7 @@ impl Machine {
             finished: false,
             elapsed: Duration::ZERO,
         };
+        machine.fence = machine.derive("knowledge", 0);
         machine.opening = machine.opening_turns();
         machine.choose_tools();
         machine.warn_of_names();
@@ -292,6 +303,7 @@ impl Machine {
                 call: Some(id),
                 screened,
             } => self.call_screened(&id, screened, &mut effects),
+            Input::Retrieved(found) => self.retrieved(found, &mut effects),
             Input::Counted(counted) => self.tokens_counted(counted, &mut effects),
             Input::SideRequest(request) => self.asked_beside(request, &mut effects),
             Input::Resumed => self.resumed(&mut effects),
@@ -340,6 +352,9 @@ impl Machine {
     }
 
     fn begin_work(&mut self, effects: &mut Effects) {
+        if self.retrieves(effects) {
+            return;
+        }
         if self.request.plan.is_some() {
             self.carry_out(effects);
         } else {

@@ -12,6 +12,7 @@ use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, Seal};
 use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::{ToolOutput, ToolResult, ToolUsage};
 use toolhold_protocol::shield::ScreeningResult;
 use toolhold_protocol::tool::{Execution, Tool};
@@ -199,6 +200,7 @@ impl World {
                     call: screening.call_id(),
                     screened: ScreeningResult::Pass,
                 }),
+                Action::Retrieve(_) => self.pending.push(Input::Retrieved(Retrieved::default())),
                 Action::Count(_) => unreachable!("nothing counts here"),
                 Action::Finish => {}
             }

@@ -378,6 +378,9 @@ impl Machine {
 
     /// The model gave its output: the end, unless advisors wait for exactly this moment.
     pub(super) fn conclude(&mut self, output: Value, effects: &mut Effects) {
+        if self.asks_for_citations(&output, effects) {
+            return;
+        }
         // Those who speak in every iteration have spoken in this one.
         let waiting: Vec<&str> = advisor::latest(&self.context.advisors)
             .into_iter()

@@ -1,7 +1,7 @@
 //! A run that goes on after its process ended: what was begun and not finished is begun again where
 //! that does no harm.
 
-use super::{Action, Effects, Machine, Work, millis};
+use super::{Action, Effects, Machine, RetrievalState, Work, millis};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::bound::Runner;
 use toolhold_protocol::event::EventKind;
@@ -18,6 +18,12 @@ impl Machine {
         self.resume_calls(effects);
         if self.waiting.is_some() {
             return self.screen(effects);
+        }
+        if self.retrieval == RetrievalState::Waits {
+            if !self.retrieve(effects) {
+                self.begin_work(effects);
+            }
+            return;
         }
         if self.ending.is_some() {
             return self.end_if_nothing_runs(effects);

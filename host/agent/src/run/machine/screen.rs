@@ -4,7 +4,7 @@
 
 use super::{Action, Effects, Machine, reply};
 use crate::guard::shield::Screening;
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason};
@@ -180,6 +180,9 @@ impl Machine {
                 Message::Data(data) => Some(data.data.clone()),
                 Message::Input(input) => Some(input.input.clone()),
                 Message::State(state) => state.state.clone(),
+                Message::Knowledge(message) => {
+                    Some(message.passages.iter().map(|it| json!(it.text)).collect())
+                }
                 _ => None,
             })
             .collect()
@@ -204,6 +207,18 @@ impl Machine {
                     Some(state) => state,
                     None => continue,
                 },
+                Message::Knowledge(message) => {
+                    let texts = contents.next();
+                    let texts = texts.as_ref().and_then(Value::as_array);
+                    for (passage, left) in
+                        message.passages.iter_mut().zip(texts.into_iter().flatten())
+                    {
+                        left.as_str()
+                            .unwrap_or_default()
+                            .clone_into(&mut passage.text);
+                    }
+                    continue;
+                }
                 _ => continue,
             };
             if let Some(left) = contents.next() {

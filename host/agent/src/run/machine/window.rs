@@ -5,6 +5,7 @@ use super::completion_limit::ReplyRoom;
 use super::composed::Composed;
 use super::history::MIN_STORED_RESULT_BYTES;
 use super::results::Ending;
+use super::retrieval;
 use super::window_tokens::ALL;
 use super::{Action, Effects, Machine};
 use crate::context::stored;
@@ -97,7 +98,7 @@ impl Machine {
     }
 
     /// Texts of the Request whose part is known; `turns` as the model is shown them. Those of the user
-    /// are within the data that the Request opens with.
+    /// and the passages are within the data that the Request opens with.
     fn known(&mut self, turns: &[Turn]) -> Vec<(Part, String)> {
         let mut known = vec![(Part::System, self.privacy.hide(&self.instructions))];
         for message in &self.context.messages {
@@ -105,6 +106,11 @@ impl Machine {
                 && text.role != Role::System
             {
                 known.push((Part::User, self.privacy.hide(&text.text)));
+            }
+            if let Message::Knowledge(message) = message {
+                let max = self.request.settings.result_chars;
+                let block = retrieval::block(&message.passages, &self.fence, max);
+                known.push((Part::Retrieved, self.privacy.hide(&block)));
             }
         }
         let happened = self.opening.len() + self.history.shown_len();

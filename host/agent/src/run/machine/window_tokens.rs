@@ -275,11 +275,11 @@ impl WindowTokens {
     /// Of each part its tokens, and the parts whose tokens the endpoint counted.
     pub fn parts(&self, composed: &Composed) -> (TokensByPart, Vec<Part>) {
         let mut sizes: Vec<(Part, Size)> = Vec::new();
-        let (mut user, mut within) = (Size::default(), Size::default());
+        let (mut shown, mut within) = (Size::default(), Size::default());
         for (part, text) in &composed.known {
             let size = self.size(text, composed.is_counted);
-            if *part == Part::User {
-                user = user.plus(size);
+            if matches!(part, Part::User | Part::Retrieved) {
+                shown = shown.plus(size);
             } else {
                 within = within.plus(size);
             }
@@ -299,7 +299,7 @@ impl WindowTokens {
         let (mut parts, mut exact) = (TokensByPart::default(), Vec::new());
         for (part, size) in sizes {
             let size = match part {
-                Part::Data => size.less(user),
+                Part::Data => size.less(shown),
                 _ => size,
             };
             let tokens = self.tokens_of(size);
