@@ -18,18 +18,22 @@ pub struct Retrieval {
     pub passages: u32,
     /// Tokens of their texts together at most, estimated.
     pub tokens: u32,
-    /// Number of the first passage: those of a session's turns differ.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub first: u32,
+    pub when: RetrievedWhen,
     pub citations: CitationRule,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde's skip_serializing_if gives a reference"
-)]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+/// Most passages of one search: the ids of those of a conversation's turns are this far apart.
+pub const MAX_RETRIEVED: u32 = 100;
+
+/// Before which turns of a conversation the collections are searched. Documents that came with a turn are searched
+/// before it anyway.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RetrievedWhen {
+    #[default]
+    Always,
+    /// Before the first answer.
+    First,
 }
 
 /// What becomes of an answer that does not cite what it was given.

@@ -3,9 +3,11 @@
 use crate::config::{AgentConfiguration, Configuration};
 use crate::dialect::ProbedDialects;
 use crate::host;
+use crate::knowledge::ConfiguredKnowledge;
 use crate::models::{Models, SharedProtection};
 use crate::remote_requests::RemoteRequests;
 use crate::requests::{Requests, RequestsFolder};
+use crate::retrieval::StoredRetriever;
 use crate::shields::shields;
 use crate::stored_approver::StoredApprover;
 use crate::tools::{LiveBounds, Narrowing, SandboxTools};
@@ -50,6 +52,7 @@ pub struct Agent {
     /// The part of the modules' grants that the agent may use, for calls that begin now, also in older runs.
     live: LiveBounds,
     results: Arc<ResultCache>,
+    knowledge: Option<Arc<ConfiguredKnowledge>>,
 }
 
 /// The client of a run, and the part of the agent's tools that it may use.
@@ -111,6 +114,7 @@ impl Agent {
             registry: registry.clone(),
             live: kept.live(name),
             results: kept.results.clone(),
+            knowledge: kept.knowledge.clone(),
             config,
         })
     }
@@ -122,6 +126,7 @@ impl Agent {
         request.instructions.clone_from(&self.instructions);
         request.output_schema.clone_from(&self.output_schema);
         request.settings = self.config.settings();
+        request.retrieval = self.config.retrieval(None);
         self.known.adapt(&mut request.settings, &self.config);
         request
     }
@@ -150,6 +155,13 @@ impl Agent {
             shields,
             candidates: self.candidates.clone(),
             outcomes: self.outcomes.clone(),
+            retriever: self.knowledge.clone().map(|knowledge| {
+                Arc::new(StoredRetriever::new(
+                    knowledge,
+                    store.clone(),
+                    &behalf.owner,
+                )) as Arc<_>
+            }),
             results: KeptResults::new(self.results.clone(), &behalf.owner),
             ..Driver::new(self.model.clone(), Arc::new(toolbox))
         };
@@ -291,6 +303,8 @@ struct ReloadState {
     live: Mutex<BTreeMap<String, LiveBounds>>,
     /// Results that runs of all agents keep for later calls.
     results: Arc<ResultCache>,
+    /// Absent: runs find no documents.
+    knowledge: Option<Arc<ConfiguredKnowledge>>,
 }
 
 impl ReloadState {
@@ -307,10 +321,16 @@ impl ReloadState {
 }
 
 impl Agents {
+    /// `knowledge`: in which runs find documents.
+    ///
     /// # Errors
     /// An agent cannot be made.
-    pub async fn new(config: &Configuration, registry: Registry) -> Result<Self> {
-        Self::all_of(config, registry, UnreachableEndpoint::Fails).await
+    pub async fn new(
+        config: &Configuration,
+        registry: Registry,
+        knowledge: Option<Arc<ConfiguredKnowledge>>,
+    ) -> Result<Self> {
+        Self::all_of(config, registry, knowledge, UnreachableEndpoint::Fails).await
     }
 
     /// An agent whose endpoint does not answer waits for it: see [`Agents::look_again`].
@@ -318,18 +338,26 @@ impl Agents {
     /// # Errors
     /// An agent cannot be made for another reason. The server then does not start: otherwise its clients
     /// would be the first to notice the missing agent.
-    pub async fn eventually(config: &Configuration, registry: Registry) -> Result<Self> {
-        Self::all_of(config, registry, UnreachableEndpoint::Waits).await
+    pub async fn eventually(
+        config: &Configuration,
+        registry: Registry,
+        knowledge: Option<Arc<ConfiguredKnowledge>>,
+    ) -> Result<Self> {
+        Self::all_of(config, registry, knowledge, UnreachableEndpoint::Waits).await
     }
 
     async fn all_of(
         config: &Configuration,
         registry: Registry,
+        knowledge: Option<Arc<ConfiguredKnowledge>>,
         absent: UnreachableEndpoint,
     ) -> Result<Self> {
         let this = Self {
             registry,
-            kept: ReloadState::default(),
+            kept: ReloadState {
+                knowledge,
+                ..ReloadState::default()
+            },
             absent,
             current: RwLock::default(),
         };

@@ -11,7 +11,7 @@
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
 //! it, ready to run), [`recorded`] (calls that belong to no run), [`trust`] (which found files a person trusts),
 //! [`watch`] and [`renewal`] (what changes while a process serves), [`knowledge`]
-//! (documents and the model that finds passages of them), [`stats`] (what runs took).
+//! (documents and the model that finds passages of them), [`retrieval`] (what a run is shown of them), [`stats`] (what runs took).
 //!
 //! # Embedding
 //!
@@ -58,6 +58,7 @@ mod remote_requests;
 pub mod renewal;
 pub mod request_runs;
 pub mod requests;
+pub mod retrieval;
 pub mod shields;
 pub mod stats;
 pub mod stored_approver;

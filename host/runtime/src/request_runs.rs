@@ -179,7 +179,7 @@ impl Approver for FirstDecisionApprover {
 
 impl RunResources {
     async fn new(config: &Configuration, registry: Registry, known: Option<Store>) -> Result<Self> {
-        let agents = Box::pin(Agents::new(config, registry)).await?;
+        let agents = Box::pin(Agents::new(config, registry, None)).await?;
         let agent = agents
             .named(DEFAULT_AGENT)
             .with_context(|| format!("there is no agent {DEFAULT_AGENT:?}"))?;
@@ -201,6 +201,7 @@ fn request(
     let mut request = agent.request();
     request.id = asked.id;
     request.own_tools_only = true;
+    request.retrieval = None;
     // All MCP clients of the process are one client here.
     let caching = &mut request.settings.result_cache;
     if caching.scope == CacheScope::Client {

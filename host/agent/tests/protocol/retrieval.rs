@@ -18,7 +18,9 @@ use toolhold_model::CompletionObserver;
 use toolhold_policy::pii::Kind;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::{Event, EventKind, NoJournal};
-use toolhold_protocol::knowledge::{CitationRule, Retrieval, Retrieved, RetrievedPassage};
+use toolhold_protocol::knowledge::{
+    CitationRule, Retrieval, Retrieved, RetrievedPassage, RetrievedWhen,
+};
 use toolhold_protocol::privacy::Privacy;
 use toolhold_protocol::settings::{RunRequest, Wiring};
 use toolhold_protocol::shield::ShieldPlace;
@@ -145,7 +147,6 @@ async fn a_follow_up_is_looked_for_with_what_came_before() {
         {"role": "assistant", "content": "20 euro."},
         {"role": "user", "content": "And a second one?"},
     ]));
-    request.retrieval.as_mut().unwrap().first = 100;
     run(&reading(&script, &shelf), request).await;
     assert_eq!(
         shelf.asked(),
@@ -161,11 +162,20 @@ async fn a_follow_up_is_looked_for_with_what_came_before() {
 async fn a_turn_numbers_its_passages_after_those_of_the_turns_before() {
     let script = Script::new([Reply::output("fine [k101]")]);
     let shelf = Shelf::of(&[FEES]);
-    let mut request = question();
-    request.retrieval.as_mut().unwrap().first = 100;
-    let events = run(&reading(&script, &shelf), request).await;
+    let mut request = asking(&json!([
+        {"role": "user", "content": "What does a lost card cost?"},
+        {"role": "assistant", "content": "20 euro [k1]."},
+        {"role": "user", "content": "And a second one?"},
+    ]));
+    let events = run(&reading(&script, &shelf), request.clone()).await;
     assert_eq!(of(&events, "retrieved")[0]["passages"][0]["id"], "k101");
     assert_eq!(of(&events, "cited")[0]["citations"][0]["holds"], true);
+
+    let script = Script::new([Reply::output("fine")]);
+    request.id = uuid::Uuid::now_v7();
+    request.retrieval.as_mut().unwrap().when = RetrievedWhen::First;
+    let events = run(&reading(&script, &shelf), request).await;
+    assert_eq!(of(&events, "retrieved"), json!([]), "{}", lines(&events));
 }
 
 #[tokio::test]

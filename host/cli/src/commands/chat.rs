@@ -21,13 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use toolhold_agent::language;
 use toolhold_agent::run::approval::Approver;
+use toolhold_knowledge::Settings;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::EventKind;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
-use toolhold_runtime::host;
 use toolhold_runtime::stored_approver::stored_decision;
+use toolhold_runtime::{host, knowledge};
 use toolhold_server::sessions::{goes_on_from, left_by};
 use toolhold_storage::{Label, Origin, Session, Store};
 use toolhold_telemetry::{ObservedRun, Telemetry};
@@ -67,7 +68,9 @@ Ctrl-C stops a turn that goes on. A line that ends in \\ goes on with the next."
 pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
     let registry = loaded::modules(config, None).await?;
     warn_of_failures(&registry);
-    let agents = Box::pin(Agents::new(config, registry)).await?;
+    let store = host::store(config).await?;
+    let knowledge = knowledge::open(config, store.clone(), Settings::default()).await?;
+    let agents = Box::pin(Agents::new(config, registry, Some(Arc::new(knowledge)))).await?;
     let agent = agents.named(&args.agent).ok_or_else(|| {
         let names: Vec<String> = agents.all().ready.keys().cloned().collect();
         anyhow!(
@@ -76,7 +79,6 @@ pub async fn chat(config: &Configuration, args: ChatArgs) -> Result<Exit> {
             names.join(", ")
         )
     })?;
-    let store = host::store(config).await?;
     let session = match &args.session {
         Some(name) => found(&store, name).await?,
         None => new(&store, &agent).await?,

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
-use toolhold_runtime::host;
 use toolhold_runtime::telemetry::cache_lookups;
+use toolhold_runtime::{host, knowledge};
 use toolhold_server::http::{App, is_administration, router};
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
@@ -44,8 +44,16 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         watch,
         loading,
     } = Box::pin(serving::load_and_watch(loaded)).await?;
-    let agents = Arc::new(Box::pin(Agents::eventually(config, registry)).await?);
     let store = host::store(config).await?;
+    // The model's files are read once, for the API and the runs.
+    let knowledge = knowledge::open(
+        config,
+        store.clone(),
+        toolhold_knowledge::Settings::default(),
+    );
+    let knowledge = Arc::new(knowledge.await?);
+    let agents = Agents::eventually(config, registry, Some(knowledge.clone()));
+    let agents = Arc::new(Box::pin(agents).await?);
     let needs_key = match serve.keys {
         Keys::Always => true,
         Keys::Never => false,

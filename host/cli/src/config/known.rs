@@ -1,6 +1,8 @@
 //! The known keys: those of the default file, and those of tables that users name.
 
-use toolhold_runtime::config::{AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, SHARES};
+use toolhold_runtime::config::{
+    AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, RETRIEVAL_KEYS, SHARES,
+};
 
 /// Keys of `[module.NAME]` besides `limits`. Tables among them are values, replaced as a whole.
 const MODULE: [&str; 11] = [
@@ -86,6 +88,8 @@ pub fn is_key(listed: &[String], key: &str) -> bool {
         ["agents", _, leaf] => AGENT_KEYS.contains(leaf),
         // The members of a share are checked where it is read.
         ["agents", _, SHARES, _] => true,
+        // The model is the process's.
+        ["agents", _, "knowledge", leaf] => RETRIEVAL_KEYS.contains(leaf),
         ["agents", _, table, rest @ ..] => {
             OVERRIDES.contains(table) && is_listed(format!("{table}.{}", rest.join(".")))
         }
@@ -110,6 +114,7 @@ pub fn leaves_of_named_tables() -> Vec<String> {
         below("agents.a", &AGENT_KEYS),
         below(&format!("agents.a.{SHARES}"), &["m"]),
         below("agents.a.run", &["max_steps"]),
+        below("agents.a.knowledge", &RETRIEVAL_KEYS),
         below("agents.a.shields.s", &SHIELD),
         below("pools.p", &POOL_KEYS),
         below("router.classes.c", &CLASS_KEYS),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use toolhold_policy::{Share, is_name};
 
-/// Keys of `[agents.NAME]` besides the `run`, `approval` and `fallback` settings that it overrides.
+/// Keys of `[agents.NAME]` besides the settings of [`OVERRIDES`].
 pub const AGENT_KEYS: [&str; 5] = [
     "description",
     "instructions",
@@ -21,8 +21,9 @@ pub const AGENT_KEYS: [&str; 5] = [
 ];
 /// The key of an agent's restrictions of grants, one table a module.
 pub const SHARES: &str = "grants";
-/// Tables of the configuration that an agent may override.
-pub const OVERRIDES: [&str; 3] = ["run", "approval", "fallback"];
+/// Tables of the configuration that an agent may override; of `knowledge` the keys of
+/// [`RETRIEVAL_KEYS`](super::RETRIEVAL_KEYS).
+pub const OVERRIDES: [&str; 4] = ["run", "approval", "fallback", "knowledge"];
 
 /// The agent that exists without a table; it runs as `toolhold run` does.
 pub const DEFAULT_AGENT: &str = "default";

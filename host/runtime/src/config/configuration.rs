@@ -7,6 +7,7 @@ use crate::config::agents::{AgentConfiguration, AgentTable, InvalidAgent};
 use crate::config::endpoint::EndpointTable;
 use crate::config::fallback;
 use crate::config::fallback::{FallbackCandidate, FallbackOrder, FallbackRoutes, FallbackTable};
+use crate::config::knowledge::KnowledgeTable;
 use crate::config::mcp::McpTable;
 use crate::config::modules::{CompilerTable, ModuleTable, ModulesTable, OciTable};
 use crate::config::pool::PoolTable;
@@ -64,7 +65,7 @@ pub struct Tables {
     shields: BTreeMap<String, ShieldTable>,
     pub(super) compiler: CompilerTable,
     pub(super) oci: OciTable,
-    knowledge: KnowledgeTable,
+    pub(super) knowledge: KnowledgeTable,
     storage: StorageTable,
     telemetry: TelemetryTable,
     #[serde(default)]
@@ -166,13 +167,6 @@ struct StorageTable {
     keep_days: u32,
     audit_results: bool,
     patience_ms: u64,
-}
-
-/// `[knowledge]`: a static model, of which both files are named, or none.
-#[derive(Debug, Clone, Deserialize)]
-pub struct KnowledgeTable {
-    pub weights: PathBuf,
-    pub tokenizer: PathBuf,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -527,11 +521,6 @@ impl Configuration {
     /// Whether results of calls are kept in the audit log.
     pub fn audit_results(&self) -> bool {
         self.tables.storage.audit_results
-    }
-
-    /// What makes vectors of documents' passages.
-    pub fn knowledge(&self) -> &KnowledgeTable {
-        &self.tables.knowledge
     }
 
     /// How long writes are retried during an outage of the database.

@@ -11,6 +11,7 @@ mod agents;
 mod configuration;
 mod endpoint;
 mod fallback;
+mod knowledge;
 mod machine_memory;
 mod mcp;
 mod model_order;
@@ -31,6 +32,7 @@ pub use agents::{
 pub use configuration::{Configuration, Tables};
 pub use endpoint::EndpointTable;
 pub use fallback::{FallbackCandidate, FallbackOrder};
+pub use knowledge::{KnowledgeTable, RETRIEVAL_KEYS};
 pub use pool::POOL_KEYS;
 pub use router::CLASS_KEYS;
 pub use routes::{ROUTER, RouteTarget, Routes};

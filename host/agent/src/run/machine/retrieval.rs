@@ -10,7 +10,9 @@ use toolhold_json::validate::cut;
 use toolhold_protocol::citation::citations;
 use toolhold_protocol::context::{Context, KnowledgeMessage, Message};
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::knowledge::{CitationRule, Retrieved, RetrievedPassage};
+use toolhold_protocol::knowledge::{
+    CitationRule, MAX_RETRIEVED, Retrieval, Retrieved, RetrievedPassage, RetrievedWhen,
+};
 use toolhold_protocol::turn::{Role, Turn};
 
 /// Characters of each text that is looked for.
@@ -46,8 +48,18 @@ impl Machine {
         let Some(retrieval) = self.request.retrieval.clone() else {
             return false;
         };
+        let is_due = retrieval.when == RetrievedWhen::Always || self.answers() == 0;
+        let retrieval = Retrieval {
+            collections: if is_due {
+                retrieval.collections
+            } else {
+                Vec::new()
+            },
+            ..retrieval
+        };
         let texts = self.questions();
-        if texts.is_empty() && retrieval.attached.is_none() {
+        let is_nothing = texts.is_empty() || retrieval.collections.is_empty();
+        if is_nothing && retrieval.attached.is_none() {
             self.retrieval = RetrievalState::Over;
             return false;
         }
@@ -58,6 +70,15 @@ impl Machine {
                 texts,
             })));
         true
+    }
+
+    /// The answers in the conversation so far: of its earlier turns.
+    fn answers(&self) -> u32 {
+        let said = self.request.context.iter();
+        let answers = said
+            .filter(|it| matches!(it, Message::Text(text) if text.role == Role::Assistant))
+            .count();
+        u32::try_from(answers).unwrap_or(u32::MAX / MAX_RETRIEVED - 2)
     }
 
     /// The last thing that the user said; beside it, that with what came before, because a question such as "and the
@@ -88,8 +109,9 @@ impl Machine {
             return;
         }
         self.retrieval = RetrievalState::Over;
-        let first = self.request.retrieval.as_ref().map_or(0, |it| it.first);
-        let passages: Vec<RetrievedPassage> = (first.saturating_add(1)..)
+        // An answer of an earlier turn may name passages of that turn.
+        let first = self.answers().saturating_mul(MAX_RETRIEVED) + 1;
+        let passages: Vec<RetrievedPassage> = (first..first + MAX_RETRIEVED)
             .zip(found.passages)
             .map(|(number, passage)| RetrievedPassage {
                 id: format!("k{number}"),

@@ -19,7 +19,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_storage::{Collection, RemovedPassages, Store, Vectors};
 
 /// Owner of the collections of this machine's terminal.
-const OWNER: &str = "";
+pub const OWNER: &str = "";
 /// The collection that commands use where none is named.
 const DEFAULT_COLLECTION: &str = "documents";
 

@@ -11,7 +11,7 @@ pub use options::{EndpointAndOutput, Options, RequestArgs, ResumeArgs, RunArgs};
 pub use resume::resume;
 pub use watch::{Watched, cancel_on_ctrl_c, exit_of, watch};
 
-use crate::commands::{loaded, plan};
+use crate::commands::{knowledge::OWNER as TERMINAL_OWNER, loaded, plan};
 use crate::exit::Exit;
 use crate::terminal::approver::TerminalApprover;
 use crate::terminal::view::{EventPrinter, OutputOptions};
@@ -21,7 +21,9 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use toolhold_agent::retrieval::Retriever;
 use toolhold_agent::{Activities, Driver, language};
+use toolhold_knowledge::Settings;
 use toolhold_mcp::Servers;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::saved::SavedRequest;
@@ -29,9 +31,11 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::config::{Configuration, DEFAULT_AGENT};
 use toolhold_runtime::dialect::ProbedDialects;
 use toolhold_runtime::host;
+use toolhold_runtime::knowledge;
 use toolhold_runtime::models::Models;
 use toolhold_runtime::requests;
 use toolhold_runtime::requests::Requests;
+use toolhold_runtime::retrieval::StoredRetriever;
 use toolhold_runtime::shields::shields;
 use toolhold_runtime::tools::SandboxTools;
 use toolhold_storage::{Label, Source, Store};
@@ -65,6 +69,7 @@ pub async fn run(config: &Configuration, args: RunArgs) -> Result<Exit> {
         language::keep(&mut request, tag, false);
     }
     request.context.push(Message::user(task));
+    request.retrieval = config.retrieval(None);
     request.output_schema = args.output_schema.as_deref().map(input::json).transpose()?;
     Box::pin(start(config, request, None, args.options)).await
 }
@@ -172,8 +177,9 @@ async fn start(
     let timeout = request.settings.timeout;
     let (means, tools) = (&options.means, options.tools.as_deref());
     let own = request.own_tools_only;
-    let (driver, servers, dialects) =
+    let (mut driver, servers, dialects) =
         Box::pin(driver(config, &store, means, tools, timeout, own)).await?;
+    driver.retriever = retriever(config, &store, &request).await?;
     dialects.adapt(&mut request.settings, config);
     let id = request.id;
     let telemetry = host::telemetry(config, false)?;
@@ -252,6 +258,20 @@ async fn driver(
         ..Driver::new(selected.model, Arc::new(toolbox))
     };
     Ok((driver, servers, selected.known))
+}
+
+/// What finds documents, for a run that looks for some.
+async fn retriever(
+    config: &Configuration,
+    store: &Store,
+    request: &RunRequest,
+) -> Result<Option<Arc<dyn Retriever>>> {
+    if request.retrieval.is_none() {
+        return Ok(None);
+    }
+    let knowledge = knowledge::open(config, store.clone(), Settings::default()).await?;
+    let retriever = StoredRetriever::new(Arc::new(knowledge), store.clone(), TERMINAL_OWNER);
+    Ok(Some(Arc::new(retriever)))
 }
 
 /// The loaded modules, or only those that `allowed` names.

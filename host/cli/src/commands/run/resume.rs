@@ -1,7 +1,7 @@
 //! `toolhold resume`: a run whose process ended, from its record.
 
 use super::options::ResumeArgs;
-use super::{driver, subject, watch};
+use super::{driver, retriever, subject, watch};
 use crate::commands::plan;
 use crate::exit::Exit;
 use crate::terminal::output;
@@ -27,7 +27,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
     let replayed = replay(&events).with_context(|| format!("run {id}"))?;
     let request = replayed.machine.request();
     let means = &args.means;
-    let (driver, servers) = if request.plan.is_some() {
+    let (mut driver, servers) = if request.plan.is_some() {
         if let Some(flag) = means.asking() {
             bail!("{flag} has no meaning here: the run is a saved plan's and asks no model");
         }
@@ -49,6 +49,7 @@ pub async fn resume(config: &Configuration, args: ResumeArgs) -> Result<Exit> {
         }
         (driver, servers)
     };
+    driver.retriever = retriever(config, &store, request).await?;
     let policy = driver.shields.policy(
         &request.settings,
         Some(&replayed.instructions),

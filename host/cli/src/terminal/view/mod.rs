@@ -4,6 +4,7 @@
 
 mod calls;
 mod detail;
+mod knowledge;
 mod prose;
 mod screen;
 mod words;
@@ -315,6 +316,24 @@ impl EventPrinter {
                 Some(_) => self.marked(&warn("!"), &line(&fetch.to_string())),
                 None => self.dim(&format!("  {}", line(&fetch.to_string()))),
             },
+            EventKind::Retrieved {
+                passages, notes, ..
+            } => {
+                self.dim(&format!("  {}", knowledge::retrieved(passages)));
+                if self.has_detail {
+                    for passage in passages {
+                        self.dim(&format!("    {}", knowledge::passage(passage)));
+                    }
+                }
+                for note in notes {
+                    self.marked(&warn("!"), &line(note));
+                }
+            }
+            EventKind::Cited { citations, .. } => {
+                if let Some(text) = knowledge::cited(citations) {
+                    self.line(&format!("  {text}"));
+                }
+            }
             EventKind::Notice { message, .. } => self.marked(&warn("!"), &line(message)),
             EventKind::Shield(judgement) => {
                 if let Some(text) = ruling(judgement) {

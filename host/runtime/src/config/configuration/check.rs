@@ -28,6 +28,8 @@ impl Configuration {
         retry.map_err(|fault| fault.below("tool_retry"))?;
         let requests = tables.requests.check();
         requests.map_err(|fault| fault.below("requests"))?;
+        let knowledge = tables.knowledge.check();
+        knowledge.map_err(|fault| fault.below("knowledge"))?;
         let telemetry = tables.telemetry.check();
         telemetry.map_err(|fault| fault.below("telemetry"))?;
         self.check_agents()?;
