@@ -4,10 +4,12 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use toolhold_protocol::bound::Runner;
+use toolhold_protocol::citation::Citation;
 use toolhold_protocol::context::Message;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
+use toolhold_protocol::knowledge::RetrievedPassage;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -37,6 +39,9 @@ pub struct Answer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<String>,
     pub steps: Vec<AnswerStep>,
+    /// The passages that the output names, and whether what it quotes is in them. Only of runs that were shown some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub citations: Vec<AnswerCitation>,
     pub usage: Usage,
     pub duration_ms: u64,
     /// Names of the tools that the client runs itself.
@@ -55,11 +60,66 @@ pub struct InputMessage {
 /// Most notices of an answer: beyond that, more tell nobody more.
 const MAX_NOTICES: usize = 100;
 
-/// One Request to the model, and the calls that its reply asked for.
+/// One Request to the model, and the calls that its reply asked for. Step 0 is what was done before the model was asked.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
 pub struct AnswerStep {
     pub step: u32,
     pub calls: Vec<Call>,
+    /// Passages of documents that were found, if some were looked for in this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retrieved: Option<Vec<AnswerPassage>>,
+}
+
+/// A passage of a document that the model was shown.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct AnswerPassage {
+    /// What the output cites it by: `k1`.
+    pub id: String,
+    /// Name of its collection.
+    pub collection: String,
+    /// Path, URL or name of its document.
+    pub source: String,
+    /// The headings that it stands under, one a line, the outermost first.
+    pub heading: String,
+    pub text: String,
+}
+
+/// A place of the output that names a passage.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct AnswerCitation {
+    /// The passage's: `k1`.
+    pub id: String,
+    /// Source of its document; absent where no such passage was shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What the output quotes before it, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quote: Option<String>,
+    /// Whether there is such a passage, and what is quoted is in it.
+    pub holds: bool,
+}
+
+impl From<&RetrievedPassage> for AnswerPassage {
+    fn from(passage: &RetrievedPassage) -> Self {
+        Self {
+            id: passage.id.clone(),
+            collection: passage.collection.clone(),
+            source: passage.source.clone(),
+            heading: passage.heading.clone(),
+            text: passage.text.clone(),
+        }
+    }
+}
+
+impl From<&Citation> for AnswerCitation {
+    fn from(citation: &Citation) -> Self {
+        Self {
+            id: citation.id.clone(),
+            source: citation.source.clone(),
+            quote: citation.quote.clone(),
+            holds: citation.holds,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
@@ -175,8 +235,26 @@ impl Answer {
             )),
             EventKind::Request { step, .. } => self.steps.push(AnswerStep {
                 step: *step,
-                calls: Vec::new(),
+                ..AnswerStep::default()
             }),
+            EventKind::Retrieved {
+                step,
+                passages,
+                notes,
+                ..
+            } => {
+                for note in notes {
+                    self.notice(note.clone());
+                }
+                self.steps.push(AnswerStep {
+                    step: *step,
+                    calls: Vec::new(),
+                    retrieved: Some(passages.iter().map(AnswerPassage::from).collect()),
+                });
+            }
+            EventKind::Cited { citations, .. } => {
+                self.citations = citations.iter().map(AnswerCitation::from).collect();
+            }
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
                 let is_clients = self.clients.contains(&call.tool);
