@@ -31,7 +31,7 @@ pub async fn keep(config: &Configuration, args: &KeepArgs) -> Result<Exit> {
     collection.keep_days = args.days;
     super::expire(&store, &collection).await;
     let kept = match args.days {
-        Some(days) => style::plural(days.get().into(), "day"),
+        Some(days) => style::plural(days.get(), "day"),
         None => "for ever".to_owned(),
     };
     output::tell(&format!(

@@ -53,11 +53,7 @@ pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
                 style::bytes(collection.bytes)
             );
             if let Some(days) = collection.keep_days {
-                let _ = write!(
-                    holds,
-                    ", each kept {}",
-                    style::plural(days.get().into(), "day")
-                );
+                let _ = write!(holds, ", each kept {}", style::plural(days.get(), "day"));
             }
             let name = style::bold(&style::line(&collection.name));
             output::tell(&format!("{name}  {}", style::dim(&holds)));
