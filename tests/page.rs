@@ -338,3 +338,17 @@ fn a_form_is_made_of_a_saved_request() {
         );
     }
 }
+
+/// Documents are added from files and as text, found, and deleted after a question.
+#[test]
+fn documents_are_added_found_and_deleted_on_the_page() {
+    let (host, endpoint) = (host(), scripted([]));
+    host.write(
+        "files/fees.md",
+        "# Fees\n\n## Cards\n\nA lost card costs 20 euro.\n",
+    )
+    .write("files/paper.pdf", "%PDF-1.7");
+    let server = serve(&host, &endpoint);
+    let folder = host.path().join("files");
+    click(&server, "knowledge", &[folder.to_str().unwrap()]);
+}

@@ -7,6 +7,7 @@ mod clients;
 mod database;
 mod faults;
 mod grants;
+mod knowledge;
 mod responses;
 mod retention;
 mod shielded_session;

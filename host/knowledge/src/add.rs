@@ -13,11 +13,12 @@ use toolhold_storage::{
 };
 
 /// Passages of one transaction, and of one request for vectors.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// Bytes of a document's source: PostgreSQL's index of sources takes rows of 2,704 bytes.
 const MAX_SOURCE_BYTES: usize = 2_000;
 const MAX_TITLE_BYTES: usize = 500;
+const MAX_MEDIA_TYPE_BYTES: usize = 200;
 /// Bytes of all labels of a document, their names included.
 const MAX_LABEL_BYTES: usize = 2_000;
 
@@ -46,23 +47,27 @@ pub enum Added {
     Labelled(CollectionDocument),
 }
 
-impl TextDocument {
-    /// Whether what describes it is within its bounds.
-    fn check(&self) -> Result<(), AddError> {
-        let labels = self.labels.iter();
-        let labels: Vec<&str> = labels.flat_map(|(name, value)| [&**name, value]).collect();
-        for (what, texts, most) in [
-            ("source", &[&*self.source][..], MAX_SOURCE_BYTES),
-            ("title", &[&*self.title], MAX_TITLE_BYTES),
-            ("labels", &labels, MAX_LABEL_BYTES),
-        ] {
-            let bytes: usize = texts.iter().map(|text| text.len()).sum();
-            if bytes > most || texts.iter().any(|text| text.contains('\0')) {
-                return Err(AddError::Description { what, most });
-            }
+/// Whether what describes a document is within its bounds.
+pub(crate) fn check_description(
+    source: &str,
+    title: &str,
+    media_type: &str,
+    labels: &BTreeMap<String, String>,
+) -> Result<(), AddError> {
+    let labels = labels.iter();
+    let labels: Vec<&str> = labels.flat_map(|(name, value)| [&**name, value]).collect();
+    for (what, texts, most) in [
+        ("source", &[source][..], MAX_SOURCE_BYTES),
+        ("title", &[title], MAX_TITLE_BYTES),
+        ("media type", &[media_type], MAX_MEDIA_TYPE_BYTES),
+        ("labels", &labels, MAX_LABEL_BYTES),
+    ] {
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if bytes > most || texts.iter().any(|text| text.contains('\0')) {
+            return Err(AddError::Description { what, most });
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The digest of bytes, as [`TextDocument::digest`] has it.
@@ -89,7 +94,12 @@ impl Knowledge {
         if bytes > most {
             return Err(AddError::TooLong { bytes, most });
         }
-        document.check()?;
+        check_description(
+            &document.source,
+            &document.title,
+            &document.media_type,
+            &document.labels,
+        )?;
         let embedder = self.embedder_for(collection)?;
         let recipe = self.recipe(document.structure, embedder.map(|it| it.embedder));
         let new = NewDocument {
@@ -108,13 +118,30 @@ impl Knowledge {
             }
             Begun::Staged(staged) => staged,
         };
-        let done = self
-            .stage(&mut staged, collection, document, embedder, progress)
-            .await;
+        let time = self.settings.add_time;
+        let stage = self.stage(&mut staged, collection, document, embedder, progress);
+        let done = tokio::time::timeout(time, stage).await;
+        let done = done.unwrap_or(Err(AddError::Late {
+            seconds: time.as_secs(),
+        }));
+        let done = self.publish(actor, collection, &staged, done).await;
+        done.map(|()| Added::New {
+            passages: staged.passages,
+        })
+    }
+
+    /// Makes a document visible whose passages were all staged, or gives it up.
+    pub(crate) async fn publish(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        staged: &StagedDocument,
+        done: Result<(), AddError>,
+    ) -> Result<(), AddError> {
         let done = match done {
             Ok(()) => self
                 .store
-                .publish_document(actor, collection, &staged, self.settings.quota)
+                .publish_document(actor, collection, staged, self.settings.quota)
                 .await
                 .map_err(AddError::from),
             Err(error) => Err(error),
@@ -122,19 +149,17 @@ impl Knowledge {
         let given_up = match &done {
             Ok(()) => Ok(()),
             Err(AddError::Publish(PublishError::Quota { .. })) => {
-                self.store.discard_document(&staged).await
+                self.store.discard_document(staged).await
             }
-            Err(_) => self.store.release_document(&staged).await,
+            Err(_) => self.store.release_document(staged).await,
         };
         if let Err(error) = given_up {
             tracing::warn!(%error, "a staged document was not given up; it is when this process ends");
         }
-        done.map(|()| Added::New {
-            passages: staged.passages,
-        })
+        done
     }
 
-    async fn label(
+    pub(crate) async fn label(
         &self,
         actor: &str,
         collection: &Collection,
@@ -152,7 +177,7 @@ impl Knowledge {
         Ok(Added::Labelled(document))
     }
 
-    fn embedder_for(
+    pub(crate) fn embedder_for(
         &self,
         collection: &Collection,
     ) -> Result<Option<CollectionEmbedder<'_>>, AddError> {
@@ -173,11 +198,19 @@ impl Knowledge {
     /// Everything that the passages depend on but the bytes.
     fn recipe(&self, structure: Structure, embedder: Option<&dyn Embedder>) -> String {
         let size = self.settings.passage;
-        format!(
-            "split {} {structure:?} {} {}, words {} {:?}, vectors {}",
+        let cut = format!(
+            "split {} {structure:?} {} {}",
             split::VERSION,
             size.characters,
-            size.overlap,
+            size.overlap
+        );
+        self.recipe_of(&cut, embedder)
+    }
+
+    /// The same where `cut` says how the passages were cut.
+    pub(crate) fn recipe_of(&self, cut: &str, embedder: Option<&dyn Embedder>) -> String {
+        format!(
+            "{cut}, words {} {:?}, vectors {}",
             words::VERSION,
             self.settings.language,
             embedder.map_or("none", Embedder::model),
@@ -215,34 +248,45 @@ impl Knowledge {
             .await?;
         let first = usize::try_from(staged.passages).unwrap_or(usize::MAX);
         for batch in cut.get(first..).unwrap_or_default().chunks(BATCH) {
-            let vectors = match embedder {
-                Some(embedder) => embed(embedder, batch).await?,
-                None => vec![None; batch.len()],
-            };
-            let batch = batch.iter().zip(vectors);
-            let batch: Vec<NewPassage> = batch
-                .map(|(cut, vector)| NewPassage {
-                    heading: cut.heading.clone(),
-                    text: cut.text.clone(),
-                    range: cut.range.clone(),
-                    words: self.splitter.words(&cut.whole()),
-                    vector,
-                })
-                .collect();
-            self.store.stage_passages(staged, &batch).await?;
+            self.stage_batch(staged, embedder, batch).await?;
             progress(staged.passages, all);
         }
         Ok(())
     }
+
+    /// Stores at most [`BATCH`] passages with their words and vectors.
+    pub(crate) async fn stage_batch(
+        &self,
+        staged: &mut StagedDocument,
+        embedder: Option<CollectionEmbedder<'_>>,
+        batch: &[Cut],
+    ) -> Result<(), AddError> {
+        let vectors = match embedder {
+            Some(embedder) => embed(embedder, batch).await?,
+            None => vec![None; batch.len()],
+        };
+        let batch = batch.iter().zip(vectors);
+        let batch: Vec<NewPassage> = batch
+            .map(|(cut, vector)| NewPassage {
+                heading: cut.heading.clone(),
+                text: cut.text.clone(),
+                range: cut.range.clone(),
+                words: self.splitter.words(&cut.whole()),
+                vector,
+            })
+            .collect();
+        Ok(self.store.stage_passages(staged, &batch).await?)
+    }
 }
 
 /// A passage with a text of its own.
-struct Cut {
-    heading: String,
+#[derive(Debug)]
+pub(crate) struct Cut {
+    pub heading: String,
     /// As [`TextPassage::begins_with_heading`].
-    begins_with_heading: bool,
-    text: String,
-    range: std::ops::Range<u64>,
+    pub begins_with_heading: bool,
+    pub text: String,
+    pub range: std::ops::Range<u64>,
 }
 
 impl Cut {

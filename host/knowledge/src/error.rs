@@ -39,6 +39,9 @@ pub enum AddError {
     },
     #[error("there is no text in it")]
     Empty,
+    /// What is stored of it stays staged, and adding it again goes on from there.
+    #[error("it took longer than {seconds} s; add it again, which goes on where this stopped")]
+    Late { seconds: u64 },
     #[error("it cannot be cut into passages: {0}")]
     Cut(Box<dyn std::error::Error + Send + Sync>),
     /// It stays staged, and adding it again goes on from there.

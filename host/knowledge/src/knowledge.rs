@@ -22,6 +22,8 @@ pub struct Settings {
     pub vector_bytes: usize,
     /// How long a search may take.
     pub search_time: Duration,
+    /// How long adding a document may take.
+    pub add_time: Duration,
 }
 
 impl Default for Settings {
@@ -37,6 +39,7 @@ impl Default for Settings {
             },
             vector_bytes: 256 << 20,
             search_time: Duration::from_secs(10),
+            add_time: Duration::from_mins(10),
         }
     }
 }
@@ -60,6 +63,10 @@ impl Knowledge {
             settings,
             embedder,
         }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// The embedder of a collection's vectors, if this process has it.

@@ -7,7 +7,8 @@
 //! Read `knowledge` first, which holds the parts; `read` takes bytes for text or refuses them; `add` cuts a text
 //! (`split`), divides it into `words`, has vectors made (`embed`, of which `static_model` is one way), and stages the
 //! passages in the storage; `search` finds them, among `vectors` that `tables` keeps in memory, and `rank` fuses what was
-//! found in different ways.
+//! found in different ways. `transfer` writes a collection as lines and reads them, and `names` says how collections of
+//! others are named.
 #![forbid(unsafe_code)]
 
 mod add;
@@ -15,6 +16,7 @@ mod embed;
 mod error;
 pub mod fuzzing;
 mod knowledge;
+mod media_type;
 mod names;
 mod rank;
 mod read;
@@ -22,6 +24,7 @@ mod search;
 mod split;
 mod static_model;
 mod tables;
+mod transfer;
 mod vectors;
 mod words;
 
@@ -34,5 +37,6 @@ pub use read::NoText;
 pub use search::{By, Found, FoundPassage, SearchQuery, WithoutVectors};
 pub use split::{PassageSize, Structure};
 pub use static_model::{StaticModel, StaticModelError};
+pub use transfer::{ExportReader, ImportCounts, ImportError, Importer, MAX_LINE_BYTES};
 pub use vectors::WrongDimensions;
 pub use words::Language;

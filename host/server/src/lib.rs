@@ -6,7 +6,8 @@
 //!
 //! Read it in this order: [`settings`] (`[serve]`), [`runs`] (the runs of this server), [`sessions`] (the
 //! context that a turn leaves for the next), [`answer`] and [`answer_stream`] (a run's answer, whole and
-//! while it is streamed), [`http`] (one resource a file), [`retention`] (deletes old records).
+//! while it is streamed), [`http`] (one resource a file), [`knowledge`] (who adds
+//! and searches at a time), [`retention`] (deletes old records).
 //!
 //! ```
 //! use toolhold_connections::web_origin;
@@ -20,6 +21,7 @@
 pub mod answer;
 pub mod answer_stream;
 pub mod http;
+pub mod knowledge;
 pub mod retention;
 pub mod runs;
 pub mod sessions;

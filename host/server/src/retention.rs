@@ -1,5 +1,7 @@
-//! Deletes runs that ended longer ago than the operator keeps them.
+//! Deletes runs that ended longer ago than the operator keeps them, and documents that are older than their collections
+//! keep them.
 
+use crate::knowledge::ServedKnowledge;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 use toolhold_storage::{PrunedBy, Store, now_ms};
@@ -20,6 +22,28 @@ pub async fn delete_expired(store: &Store, days: NonZeroU32) {
         let now = now_ms();
         if clock.is_even(now, Instant::now(), STEADY_CLOCK_TIME) && store.writable().is_ok() {
             delete(store, days, now).await;
+        }
+    }
+}
+
+/// Deletes documents that are older than their collections keep them, for as long as it is polled.
+pub async fn delete_expired_documents(store: &Store, knowledge: &ServedKnowledge) {
+    let mut clock = ClockCheck::started(now_ms(), Instant::now());
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        let now = now_ms();
+        if !clock.is_even(now, Instant::now(), STEADY_CLOCK_TIME) || store.writable().is_err() {
+            continue;
+        }
+        match store.expire_all_documents(now).await {
+            Ok(documents) if documents > 0 => {
+                knowledge.was_deleted();
+                tracing::info!(documents, "deleted documents that are older than keep_days");
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "old documents could not be deleted; they will be later");
+            }
         }
     }
 }

@@ -73,9 +73,9 @@ pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
 pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
-    Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage, Passage,
-    PublishError, QuestionWord, Quota, RemovedPassages, SharedWith, StagedDocument, StagingError,
-    VectorRow, Vectors, WordQuestion,
+    Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage,
+    OwnedSums, Passage, PublishError, QuestionWord, Quota, RemovedPassages, SharedWith,
+    StagedDocument, StagingError, VectorRow, Vectors, WordQuestion,
 };
 pub use label::{Label, Origin};
 pub use orphans::Orphan;

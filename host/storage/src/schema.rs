@@ -13,7 +13,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 5] = [
+const MIGRATIONS: [(i64, &str, Sql); 6] = [
     (
         1,
         "initial",
@@ -41,6 +41,11 @@ const MIGRATIONS: [(i64, &str, Sql); 5] = [
             sqlite: include_str!("schema/0005_passages.sqlite.sql"),
             postgres: include_str!("schema/0005_passages.postgres.sql"),
         },
+    ),
+    (
+        7,
+        "collection retention",
+        Sql::Both(include_str!("schema/0007_collection_retention.sql")),
     ),
 ];
 

@@ -17,6 +17,7 @@ use toolhold_runtime::config::Configuration;
 use toolhold_runtime::telemetry::cache_lookups;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::http::{App, is_administration, router};
+use toolhold_server::knowledge::ServedKnowledge;
 use toolhold_server::retention;
 use toolhold_server::runs::{Dispatcher, Limits, takeover};
 use toolhold_server::settings::Keys;
@@ -91,11 +92,19 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::delete_expired(&store, days).await });
     }
+    let knowledge = Arc::new(ServedKnowledge::new(knowledge));
+    let (store, removed) = (dispatcher.store().clone(), knowledge.clone());
+    tokio::spawn(async move { removed.remove_deleted(&store).await });
+    let (store, expiring) = (dispatcher.store().clone(), knowledge.clone());
+    tokio::spawn(async move { retention::delete_expired_documents(&store, &expiring).await });
     let Signals {
         reload,
         stop: mut stop_signal,
     } = Signals::listen()?;
-    let router = router(App::new(dispatcher.clone(), config, serve), serve);
+    let router = router(
+        App::new(dispatcher.clone(), knowledge, config, serve),
+        serve,
+    );
     let served = tokio::spawn(connections::serve(
         listener,
         router,

@@ -13,6 +13,7 @@ mod error;
 mod event_redactor;
 mod events;
 mod health;
+mod knowledge;
 mod messages;
 mod metrics;
 mod models;
@@ -30,6 +31,7 @@ mod upload;
 
 pub use auth::digest;
 
+use crate::knowledge::ServedKnowledge;
 use crate::runs::Dispatcher;
 use crate::settings::{Keys, Settings};
 use auth_throttle::AuthThrottle;
@@ -67,13 +69,20 @@ pub struct App {
     pub guard: Arc<PageGuard>,
     /// Absent if clients may not upload modules.
     pub uploads: Option<Arc<Uploads>>,
+    pub knowledge: Arc<ServedKnowledge>,
 }
 
 impl App {
-    pub fn new(dispatcher: Dispatcher, config: &Configuration, serve: &Settings) -> Self {
+    pub fn new(
+        dispatcher: Dispatcher,
+        knowledge: Arc<ServedKnowledge>,
+        config: &Configuration,
+        serve: &Settings,
+    ) -> Self {
         let uploads = || Arc::new(Uploads::new(config.uploads_folder()));
         Self {
             dispatcher,
+            knowledge,
             uploads: serve.module_upload.then(uploads),
             key_rate: Arc::new(KeyedRate::per_minute(serve.key_requests_per_minute.into())),
             keys: serve.keys,
@@ -129,6 +138,7 @@ fn routes() -> (Router<App>, utoipa::openapi::OpenApi) {
         .merge(tools::routes())
         .merge(modules::routes())
         .merge(requests::routes())
+        .merge(knowledge::routes())
         .merge(models::routes())
         .merge(audit::routes())
         .merge(health::routes())
@@ -145,7 +155,13 @@ pub fn router(app: App, serve: &Settings) -> Router {
     let origins = serve.origins.iter().filter_map(|it| it.parse().ok());
     let cors = CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
-        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_methods([
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ])
         .allow_headers([
             header::AUTHORIZATION,
             header::CONTENT_TYPE,

@@ -68,6 +68,7 @@ const FILES: &[File] = files! {
     "format.js": SCRIPT,
     "graph.js": SCRIPT,
     "json.js": SCRIPT,
+    "knowledge.js": SCRIPT,
     "main.js": SCRIPT,
     "modules.js": SCRIPT,
     "openapi.js": SCRIPT,

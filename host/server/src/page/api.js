@@ -34,6 +34,9 @@ export const get = (path, options) => json("GET", path, undefined, options);
 export const post = (path, body, options) => json("POST", path, body, options);
 export const remove = (path) => json("DELETE", path);
 
+/** Sends the bytes of a file as they are. */
+export const upload = (path, file) => json("POST", path, file);
+
 async function json(method, path, body, options) {
   const response = await request(method, path, body, options);
   const text = await response.text();
@@ -45,10 +48,11 @@ async function request(method, path, body, { signal, headers, quiet } = {}) {
     const used = sessionStorage.getItem(KEY);
     const own = { accept: "application/json", ...headers };
     if (used) own.authorization = `Bearer ${used}`;
-    if (body !== undefined) own["content-type"] = "application/json";
+    const isFile = body instanceof Blob;
+    if (body !== undefined) own["content-type"] = isFile ? body.type || "application/octet-stream" : "application/json";
     let response;
     try {
-      response = await fetch(path, { method, headers: own, signal, body: body === undefined ? undefined : stringify(body) });
+      response = await fetch(path, { method, headers: own, signal, body: body === undefined || isFile ? body : stringify(body) });
     } catch (error) {
       if (signal?.aborted) throw error;
       throw new ApiError(0, "The server cannot be reached.");

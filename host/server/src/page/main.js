@@ -4,6 +4,7 @@ import { get, hasKey, onKeyNeeded, setKey } from "./api.js";
 import { approvalsPage } from "./approval.js";
 import { chatPage } from "./chat.js";
 import { action, dialog, empty, fill, h } from "./dom.js";
+import { knowledgePage } from "./knowledge.js";
 import { modulesPage } from "./modules.js";
 import { requestsPage } from "./requests.js";
 import { runPage } from "./run.js";
@@ -14,6 +15,7 @@ const PAGES = [
   { name: "Chat", path: "chat", show: chatPage },
   { name: "Approvals", path: "approvals", show: approvalsPage },
   { name: "Requests", path: "requests", show: requestsPage },
+  { name: "Knowledge", path: "knowledge", show: knowledgePage },
   { name: "Modules", path: "modules", show: modulesPage },
 ];
 

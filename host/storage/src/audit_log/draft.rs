@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use uuid::Uuid;
 
 /// A row of the audit log, before it has a number and a hash.
@@ -156,6 +157,30 @@ impl Draft {
         details["grantee"] = logged_owner(grantee).into();
         details["access"] = access.into();
         Self::now(collection.owner, "collection_shared", details)
+    }
+
+    /// `actor` settled after how many days documents of a collection are deleted; absent: they are kept.
+    pub(crate) fn collection_retention(
+        actor: &str,
+        collection: CollectionName<'_>,
+        keep_days: Option<NonZeroU32>,
+    ) -> Self {
+        let mut details = told(collection);
+        details["keep_days"] = keep_days.map(NonZeroU32::get).into();
+        Self::now(actor, "collection_retention", details)
+    }
+
+    /// A document was older than its collection keeps documents.
+    pub(crate) fn document_expired(
+        collection: CollectionName<'_>,
+        document: Uuid,
+        source: &str,
+        keep_days: NonZeroU32,
+    ) -> Self {
+        let mut details = of_document(collection, document, source);
+        details["by"] = "retention".into();
+        details["keep_days"] = keep_days.get().into();
+        Self::now("", "document_deleted", details)
     }
 
     /// `actor` added a document, in the place of the one of the same source, if there was one.

@@ -112,29 +112,39 @@ impl Store {
         Ok(found?)
     }
 
-    /// Lets `grantee` use a collection; `None` ends that.
+    /// Lets `grantee` use a collection; `None` ends that. Returns whether there was anything to change.
     pub async fn share_collection(
         &self,
         collection: &Collection,
         grantee: &str,
         access: Option<Access>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
-            sqlx::query("DELETE FROM collection_grants WHERE collection = $1 AND grantee = $2")
-                .bind(collection.id.to_string())
-                .bind(grantee)
-                .execute(&mut *transaction)
-                .await?;
-            if let Some(access) = access {
-                sqlx::query(
-                    "INSERT INTO collection_grants (collection, grantee, access) VALUES ($1, $2, $3)",
-                )
-                .bind(collection.id.to_string())
-                .bind(grantee)
-                .bind(access.name())
-                .execute(&mut *transaction)
-                .await?;
+            let changed = match access {
+                Some(access) => {
+                    sqlx::query(
+                        "INSERT INTO collection_grants (collection, grantee, access) VALUES ($1, $2, $3) \
+                         ON CONFLICT (collection, grantee) DO UPDATE SET access = excluded.access",
+                    )
+                    .bind(collection.id.to_string())
+                    .bind(grantee)
+                    .bind(access.name())
+                    .execute(&mut *transaction)
+                    .await?
+                }
+                None => {
+                    sqlx::query(
+                        "DELETE FROM collection_grants WHERE collection = $1 AND grantee = $2",
+                    )
+                    .bind(collection.id.to_string())
+                    .bind(grantee)
+                    .execute(&mut *transaction)
+                    .await?
+                }
+            };
+            if changed.rows_affected() == 0 {
+                return Ok(false);
             }
             let draft = Draft::collection_shared(
                 collection.logged_name(),
@@ -143,7 +153,7 @@ impl Store {
             );
             audit_log::append(&mut transaction, &[&draft]).await?;
             transaction.commit().await?;
-            Ok(())
+            Ok(true)
         };
         self.database.within(work).await
     }

@@ -8,6 +8,7 @@ use crate::store::Store;
 use crate::time::now_ms;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
+use std::num::NonZeroU32;
 use uuid::Uuid;
 
 /// A collection of documents.
@@ -27,8 +28,19 @@ pub struct Collection {
     pub passages: u64,
     pub words: u64,
     pub bytes: u64,
+    /// Documents that were added longer ago are deleted. Absent: none is.
+    pub keep_days: Option<NonZeroU32>,
     /// Milliseconds since 1970 (UTC).
     pub created_ms: u64,
+}
+
+/// What the collections of an owner hold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnedSums {
+    pub collections: u64,
+    pub documents: u64,
+    pub passages: u64,
+    pub bytes: u64,
 }
 
 /// What makes the vectors of a collection. Vectors of different models cannot be compared.
@@ -50,7 +62,7 @@ impl Collection {
 }
 
 pub(super) const COLUMNS: &str = "id, owner, name, embedding, dimensions, version, documents, passages, words, bytes, \
-     created_ms";
+     keep_days, created_ms";
 
 impl Store {
     /// Creates an empty collection. Returns whether the name was free among the owner's.
@@ -84,6 +96,53 @@ impl Store {
             Ok(is_created)
         };
         self.database.within(work).await
+    }
+
+    /// Deletes documents of a collection from now on when they are older than `days`, on behalf of `actor`; `None`
+    /// keeps them. Returns whether the collection exists.
+    pub async fn keep_documents_for(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        days: Option<NonZeroU32>,
+    ) -> Result<bool, StoreError> {
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let changed = sqlx::query(
+                "UPDATE collections SET keep_days = $2 WHERE id = $1 AND deleted_ms IS NULL",
+            )
+            .bind(collection.id.to_string())
+            .bind(days.map(|days| i64::from(days.get())))
+            .execute(&mut *transaction)
+            .await?;
+            let is_there = changed.rows_affected() > 0;
+            if is_there {
+                let draft = Draft::collection_retention(actor, collection.logged_name(), days);
+                audit_log::append(&mut transaction, &[&draft]).await?;
+            }
+            transaction.commit().await?;
+            Ok(is_there)
+        };
+        self.database.within(work).await
+    }
+
+    /// What the collections of `owner` hold together.
+    pub async fn owned_sums(&self, owner: &str) -> Result<OwnedSums, StoreError> {
+        let row = sqlx::query(
+            "SELECT CAST(COUNT(*) AS BIGINT) AS collections, CAST(COALESCE(SUM(documents), 0) AS BIGINT) AS documents, \
+             CAST(COALESCE(SUM(passages), 0) AS BIGINT) AS passages, CAST(COALESCE(SUM(bytes), 0) AS BIGINT) AS bytes \
+             FROM collections WHERE owner = $1 AND deleted_ms IS NULL",
+        )
+        .bind(owner)
+        .fetch_one(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(OwnedSums {
+            collections: unsigned(&row, "collections")?,
+            documents: unsigned(&row, "documents")?,
+            passages: unsigned(&row, "passages")?,
+            bytes: unsigned(&row, "bytes")?,
+        })
     }
 
     /// The version of a collection; `None` when it was deleted.
@@ -135,6 +194,7 @@ pub(super) fn collection(row: &AnyRow) -> Result<Collection, sqlx::Error> {
         model,
         dimensions: u32::try_from(dimensions).unwrap_or_default(),
     });
+    let days: Option<i64> = row.try_get("keep_days")?;
     Ok(Collection {
         id: id(row, "id")?,
         owner: row.try_get("owner")?,
@@ -145,6 +205,7 @@ pub(super) fn collection(row: &AnyRow) -> Result<Collection, sqlx::Error> {
         passages: unsigned(row, "passages")?,
         words: unsigned(row, "words")?,
         bytes: unsigned(row, "bytes")?,
+        keep_days: days.and_then(|days| NonZeroU32::new(u32::try_from(days).ok()?)),
         created_ms: unsigned(row, "created_ms")?,
     })
 }

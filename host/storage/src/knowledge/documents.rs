@@ -150,15 +150,26 @@ impl Store {
         collection: &Collection,
         document: Uuid,
     ) -> Result<bool, StoreError> {
+        self.take_away(collection, document, |source| {
+            Draft::document_deleted(actor, collection.logged_name(), document, source)
+        })
+        .await
+    }
+
+    /// Hides a visible document, and logs why. Returns whether there was one.
+    pub(super) async fn take_away(
+        &self,
+        collection: &Collection,
+        document: Uuid,
+        draft: impl Fn(&str) -> Draft + Send + Sync,
+    ) -> Result<bool, StoreError> {
         let work = async {
             let mut transaction = self.pool.begin().await?;
             // First, as publishing does: two transactions that take the same locks in one order do not deadlock.
             count_version(&mut transaction, collection.id).await?;
             let source = hide(&mut transaction, collection.id, "id", &document.to_string()).await?;
             if let Some(source) = &source {
-                let draft =
-                    Draft::document_deleted(actor, collection.logged_name(), document, source);
-                audit_log::append(&mut transaction, &[&draft]).await?;
+                audit_log::append(&mut transaction, &[&draft(source)]).await?;
                 transaction.commit().await?;
             }
             Ok(source.is_some())

@@ -17,7 +17,7 @@ mod removal;
 mod staging;
 
 pub use access::{Access, SharedWith};
-pub use collections::{Collection, Vectors};
+pub use collections::{Collection, OwnedSums, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
 pub use find::{FoundPassage, WordQuestion};
 pub use passages::{Passage, VectorRow};

@@ -1,6 +1,8 @@
 //! Removes what nobody finds any more: replaced and deleted documents, deleted collections, and documents that were
 //! left staged.
 
+use super::collections::{COLUMNS, Collection, collection};
+use crate::audit_log::Draft;
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
@@ -10,6 +12,7 @@ use sqlx::{Connection as _, Row as _};
 use std::time::Duration;
 use uuid::Uuid;
 
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Passages of one transaction.
 const BATCH_ROWS: u64 = 200;
 /// Wait after so many passages, in which other writers can write.
@@ -76,13 +79,40 @@ impl Store {
         Ok(emptied? == 0)
     }
 
-    /// Deletes the visible documents of a collection that were added before `ms`, on behalf of the operator's
-    /// retention. Returns their number.
+    /// Deletes documents that are older than their collections keep them, in the collections of all owners. Returns
+    /// their number.
+    pub async fn expire_all_documents(&self, now_ms: u64) -> Result<u64, StoreError> {
+        let (mut expired, mut last) = (0, Uuid::nil());
+        loop {
+            let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+                "SELECT {COLUMNS} FROM collections WHERE keep_days IS NOT NULL AND deleted_ms IS NULL AND id > $1 \
+                 ORDER BY id LIMIT $2"
+            )))
+            .bind(last.to_string())
+            .bind(ROUND)
+            .fetch_all(&self.pool)
+            .in_time(&self.database)
+            .await?;
+            let Some(row) = rows.last() else {
+                return Ok(expired);
+            };
+            last = id(row, "id")?;
+            for row in &rows {
+                expired += self.expire_documents(&collection(row)?, now_ms).await?;
+            }
+        }
+    }
+
+    /// Deletes the visible documents of a collection that are older than it keeps them. Returns their number.
     pub async fn expire_documents(
         &self,
-        collection: &super::Collection,
-        ms: u64,
+        collection: &Collection,
+        now_ms: u64,
     ) -> Result<u64, StoreError> {
+        let Some(days) = collection.keep_days else {
+            return Ok(0);
+        };
+        let ms = now_ms.saturating_sub(u64::from(days.get()).saturating_mul(DAY_MS));
         let mut expired = 0;
         loop {
             let rows = sqlx::query(
@@ -99,8 +129,13 @@ impl Store {
                 return Ok(expired);
             }
             for row in &rows {
-                expired += u64::from(self.delete_document("", collection, id(row, "id")?).await?);
+                let document = id(row, "id")?;
+                let draft = |source: &str| {
+                    Draft::document_expired(collection.logged_name(), document, source, days)
+                };
+                expired += u64::from(self.take_away(collection, document, draft).await?);
             }
+            tokio::time::sleep(BATCH_DELAY).await;
         }
     }
 

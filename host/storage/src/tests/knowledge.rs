@@ -642,3 +642,39 @@ async fn words_are_no_syntax() {
         }
     }
 }
+
+#[tokio::test]
+async fn documents_expire_in_the_collections_that_say_so() {
+    const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+    for database in databases().await {
+        let store = Store::open(&database.location, OUTAGE_TIMEOUT)
+            .await
+            .unwrap();
+        let ours = collection(&store, "a", "notes").await;
+        let kept = collection(&store, "a", "kept").await;
+        add(&store, &ours, "one", "1", &["one"]).await;
+        add(&store, &kept, "one", "1", &["one"]).await;
+        let days = std::num::NonZeroU32::new(7);
+        assert!(store.keep_documents_for("a", &ours, days).await.unwrap());
+        let (ours, _) = store.collection("a", "a", "notes").await.unwrap().unwrap();
+        assert_eq!(ours.keep_days, days);
+        let later = |days: u64| now_ms() + days * DAY_MS + 1_000;
+        assert_eq!(store.expire_all_documents(later(6)).await.unwrap(), 0);
+        assert_eq!(store.expire_all_documents(later(7)).await.unwrap(), 1);
+        assert_eq!(store.expire_all_documents(later(7)).await.unwrap(), 0);
+        assert_eq!(found(&store, &[&ours, &kept], &["one"]).await.len(), 1);
+        let sums = store.owned_sums("a").await.unwrap();
+        assert_eq!((sums.collections, sums.documents), (2, 1), "{sums:?}");
+        assert_eq!(store.owned_sums("b").await.unwrap().bytes, 0);
+        let log = store
+            .audited(&AuditFilter::default(), AuditOrder::Before(i64::MAX), 9)
+            .await
+            .unwrap();
+        let says = |what: &str| log.iter().any(|entry| entry.text.contains(what));
+        assert!(says("\"action\":\"collection_retention\""), "{log:?}");
+        assert!(says("\"by\":\"retention\"") && says("\"keep_days\":7"));
+        assert!(store.keep_documents_for("a", &ours, None).await.unwrap());
+        store.delete_collection("a", &kept).await.unwrap();
+        assert!(!store.keep_documents_for("a", &kept, days).await.unwrap());
+    }
+}

@@ -1,18 +1,17 @@
 //! `toolhold knowledge add`.
 
 use super::walk::{self, Bounds, Unread, WalkedFile};
-use super::{DEFAULT_COLLECTION, DocumentLabel, OWNER};
+use super::{DEFAULT_COLLECTION, DocumentLabel, KEEP_STAGED_MS, OWNER};
 use crate::exit::Exit;
 use crate::terminal::progress::Spinner;
 use crate::terminal::{output, style};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use toolhold_knowledge::{AddError, Added, NoText, Settings, TextDocument};
-use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::knowledge::{self, ConfiguredKnowledge};
@@ -36,18 +35,11 @@ pub struct AddArgs {
     json: bool,
 }
 
-/// How long what a dead process left staged is kept, so that adding the same file goes on with it.
-const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Files that were left out and are named, of those in folders.
 const MAX_NAMED_FILES: usize = 20;
 
 pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
-    if !is_name(&args.collection) {
-        bail!(
-            "{:?}: a collection's name is lower case letters, digits and _, at most 48, starting with a letter",
-            args.collection
-        );
-    }
+    super::check_name(&args.collection)?;
     let paths = args.paths.iter().map(|path| super::absolute(path));
     let paths = paths.collect::<Result<Vec<_>>>()?;
     let store = host::store(config).await?;
@@ -184,10 +176,8 @@ impl Work {
         if let Some(collection) = &self.collection {
             return Ok(collection.clone());
         }
-        self.store
-            .create_collection(OWNER, &self.name, self.configured.vectors.as_ref())
-            .await?;
-        let collection = super::collection(&self.store, &self.name).await?;
+        let vectors = self.configured.vectors.as_ref();
+        let collection = super::collection_or_new(&self.store, &self.name, vectors).await?;
         self.collection = Some(collection.clone());
         Ok(collection)
     }
@@ -220,6 +210,9 @@ impl Work {
 
     /// Removes what was replaced, and says what became of everything.
     async fn finish(&self) -> Result<()> {
+        if let Some(collection) = &self.collection {
+            super::expire(&self.store, collection).await;
+        }
         let before = now_ms().saturating_sub(KEEP_STAGED_MS);
         match self.store.remove_gone_passages(before).await {
             Ok(removal) => super::note_log(&removal),

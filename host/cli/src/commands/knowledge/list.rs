@@ -6,6 +6,7 @@ use crate::terminal::{output, style};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use std::fmt::Write as _;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::stats::now_ms;
@@ -42,15 +43,18 @@ pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
             output::json_line(&json!({
                 "name": collection.name, "documents": collection.documents,
                 "passages": collection.passages, "bytes": collection.bytes,
-                "created_ms": collection.created_ms,
+                "keep_days": collection.keep_days, "created_ms": collection.created_ms,
             }))?;
         } else {
-            let holds = format!(
+            let mut holds = format!(
                 "{}, {}, {}",
                 style::plural(collection.documents, "document"),
                 style::plural(collection.passages, "passage"),
                 style::bytes(collection.bytes)
             );
+            if let Some(days) = collection.keep_days {
+                let _ = write!(holds, ", each kept {}", style::plural(days.get(), "day"));
+            }
             let name = style::bold(&style::line(&collection.name));
             output::tell(&format!("{name}  {}", style::dim(&holds)));
         }

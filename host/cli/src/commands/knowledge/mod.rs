@@ -3,25 +3,32 @@
 //! The user of this machine's terminal has collections of their own, beside those of the server's keys.
 
 mod add;
+mod keep;
 mod list;
 mod remove;
 mod search;
+mod share;
+mod transfer;
 mod walk;
 
 use crate::exit::Exit;
-use crate::terminal::output;
+use crate::terminal::{output, style};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::stats::now_ms;
 use toolhold_storage::{Collection, RemovedPassages, Store, Vectors};
 
 /// Owner of the collections of this machine's terminal.
 pub const OWNER: &str = "";
 /// The collection that commands use where none is named.
 const DEFAULT_COLLECTION: &str = "documents";
+/// How long what a dead process left staged is kept, so that adding the same file goes on with it.
+const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
 
 #[derive(Debug, Subcommand)]
 pub enum KnowledgeCommand {
@@ -36,6 +43,16 @@ pub enum KnowledgeCommand {
     Search(search::SearchArgs),
     /// Delete documents, or a whole collection.
     Remove(remove::RemoveArgs),
+    /// Let a key of `toolhold serve` use a collection: it names it ~/COLLECTION.
+    Share(share::ShareArgs),
+    /// Share a collection with a key no more.
+    Unshare(share::UnshareArgs),
+    /// Delete documents of a collection when they are older than so many days.
+    Keep(keep::KeepArgs),
+    /// Write a collection to a file, as lines of JSON.
+    Export(transfer::ExportArgs),
+    /// Read such a file into a collection.
+    Import(transfer::ImportArgs),
 }
 
 pub async fn knowledge(config: &Configuration, command: KnowledgeCommand) -> Result<Exit> {
@@ -44,6 +61,11 @@ pub async fn knowledge(config: &Configuration, command: KnowledgeCommand) -> Res
         KnowledgeCommand::List(args) => list::list(config, &args).await,
         KnowledgeCommand::Search(args) => search::search(config, args).await,
         KnowledgeCommand::Remove(args) => remove::remove(config, args).await,
+        KnowledgeCommand::Share(args) => share::share(config, &args).await,
+        KnowledgeCommand::Unshare(args) => share::unshare(config, &args).await,
+        KnowledgeCommand::Keep(args) => keep::keep(config, &args).await,
+        KnowledgeCommand::Export(args) => transfer::export(config, args).await,
+        KnowledgeCommand::Import(args) => transfer::import(config, args).await,
     }
 }
 
@@ -79,6 +101,42 @@ async fn collection(store: &Store, name: &str) -> Result<Collection> {
     match store.collection(OWNER, OWNER, name).await? {
         Some((collection, _)) => Ok(collection),
         None => bail!("there is no collection {name:?}; `toolhold knowledge list` shows them"),
+    }
+}
+
+/// The user's collection of this name, which is created if there is none.
+async fn collection_or_new(
+    store: &Store,
+    name: &str,
+    vectors: Option<&Vectors>,
+) -> Result<Collection> {
+    check_name(name)?;
+    store.create_collection(OWNER, name, vectors).await?;
+    collection(store, name).await
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if !is_name(name) {
+        bail!(
+            "{name:?}: a collection's name is lower case letters, digits and _, at most 48, starting with a letter"
+        );
+    }
+    Ok(())
+}
+
+/// Documents of a collection that are older than it keeps them are deleted.
+async fn expire(store: &Store, collection: &Collection) {
+    match store.expire_documents(collection, now_ms()).await {
+        Ok(0) => {}
+        Ok(expired) => output::remark(&format!(
+            "{} of {} deleted, because the collection keeps none so long",
+            style::plural(expired, "document"),
+            collection.name
+        )),
+        Err(error) => output::remark(&format!(
+            "documents that are older than {} keeps them are still there: {error}",
+            collection.name
+        )),
     }
 }
 

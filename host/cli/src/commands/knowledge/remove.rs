@@ -55,6 +55,7 @@ pub async fn remove(config: &Configuration, args: RemoveArgs) -> Result<Exit> {
         }
         deleted
     };
+    super::expire(&store, &collection).await;
     // Also what was left staged, now and not after a day: it may hold the same text.
     let removal = store.remove_gone_passages(now_ms()).await?;
     let passages = removal.passages;

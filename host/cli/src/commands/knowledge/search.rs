@@ -15,8 +15,9 @@ use toolhold_storage::{Collection, Store};
 /// What is looked for, and where.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// Words, or a question. A passage need not have all of its words.
-    text: String,
+    /// Words, or a question; several are ways to put one question. A passage need not have all of its words.
+    #[arg(required = true, value_name = "TEXT")]
+    texts: Vec<String>,
     /// Search this collection; may be repeated [default: all].
     #[arg(long = "collection", value_name = "NAME")]
     collections: Vec<String>,
@@ -26,6 +27,12 @@ pub struct SearchArgs {
     /// Find at most N passages.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     most: u32,
+    /// Find at most N passages of one document.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    most_of_document: Option<u32>,
+    /// Find passages of at most N characters together.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    most_characters: Option<u32>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -39,11 +46,12 @@ pub async fn search(config: &Configuration, args: SearchArgs) -> Result<Exit> {
     let collections = collections(&store, &args.collections).await?;
     let configured = knowledge::open(config, store, Settings::default()).await?;
     let question = SearchQuery {
-        texts: vec![args.text],
+        texts: args.texts,
         by: By::Both,
         labels: super::by_name(args.labels),
         most: usize::try_from(args.most)?,
-        ..SearchQuery::default()
+        most_characters: args.most_characters.map(usize::try_from).transpose()?,
+        most_of_document: args.most_of_document.map(usize::try_from).transpose()?,
     };
     let knowledge = &configured.knowledge;
     let found = knowledge.search(OWNER, &collections, &question).await?;

@@ -1,0 +1,143 @@
+//! Sharing: the owner of a collection lets other keys read or write it.
+
+use crate::http::App;
+use crate::http::auth::Client;
+use crate::http::body::{Body, PathParam};
+use crate::http::error::{ApiError, ErrorBody};
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use toolhold_policy::is_name;
+use toolhold_storage::{Access, Scope};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(share, unshare))
+}
+
+/// Keys that a collection is shared with.
+const MAX_SHARES: usize = 100;
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"access": "read"}))]
+struct ShareBody {
+    access: ShareAccess,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ShareAccess {
+    /// Search it, and read its documents.
+    Read,
+    /// Add and delete documents, too.
+    Write,
+}
+
+impl From<ShareAccess> for Access {
+    fn from(access: ShareAccess) -> Self {
+        match access {
+            ShareAccess::Read => Self::Read,
+            ShareAccess::Write => Self::Write,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ShareItem {
+    /// Name of the key.
+    key: String,
+    /// `read` or `write`.
+    access: &'static str,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct ShareList {
+    shares: Vec<ShareItem>,
+}
+
+/// Lists the keys that a collection is shared with. Its owner alone sees them.
+#[utoipa::path(
+    get, path = "/v1/knowledge/collections/{collection}/shares", tag = "knowledge", security(("key" = [])),
+    params(("collection" = String, Path)),
+    responses((status = 200, body = ShareList), (status = "4XX", body = ErrorBody)),
+)]
+async fn list(
+    State(app): State<App>,
+    client: Client,
+    PathParam(named): PathParam<String>,
+) -> Result<Json<ShareList>, ApiError> {
+    client.may(Scope::Run)?;
+    let collection = app.own_collection(&client, &named).await?;
+    let shared = app.dispatcher.store().shared_with(&collection).await?;
+    let shares = shared.into_iter().map(|it| ShareItem {
+        key: it.grantee,
+        access: it.access.name(),
+    });
+    Ok(Json(ShareList {
+        shares: shares.collect(),
+    }))
+}
+
+/// Shares a collection with another key, which names it `OWNER/NAME`. Its owner alone does.
+///
+/// Whether there is a key of this name is not told.
+#[utoipa::path(
+    put, path = "/v1/knowledge/collections/{collection}/shares/{key}", tag = "knowledge", security(("key" = [])),
+    params(("collection" = String, Path), ("key" = String, Path, description = "Name of the key")),
+    request_body = ShareBody,
+    responses((status = 204), (status = "4XX", body = ErrorBody)),
+)]
+async fn share(
+    State(app): State<App>,
+    client: Client,
+    PathParam((named, key)): PathParam<(String, String)>,
+    Body { said: wanted, .. }: Body<ShareBody>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    let collection = app.own_collection(&client, &named).await?;
+    if !is_name(&key) {
+        return Err(ApiError::invalid(
+            "a key's name is lower case letters, digits and _, at most 48, starting with a letter",
+        ));
+    }
+    if key == client.name {
+        return Err(ApiError::invalid("the collection is this key's own"));
+    }
+    let store = app.dispatcher.store();
+    let shared = store.shared_with(&collection).await?;
+    if shared.len() >= MAX_SHARES && shared.iter().all(|it| it.grantee != key) {
+        return Err(ApiError::conflict(format!(
+            "it is shared with {MAX_SHARES} keys, and may be with no more"
+        )));
+    }
+    let access = Some(wanted.access.into());
+    store.share_collection(&collection, &key, access).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Shares a collection with a key no more. Its owner alone does.
+#[utoipa::path(
+    delete, path = "/v1/knowledge/collections/{collection}/shares/{key}", tag = "knowledge", security(("key" = [])),
+    params(("collection" = String, Path), ("key" = String, Path)),
+    responses((status = 204), (status = "4XX", body = ErrorBody)),
+)]
+async fn unshare(
+    State(app): State<App>,
+    client: Client,
+    PathParam((named, key)): PathParam<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    client.may(Scope::Run)?;
+    let collection = app.own_collection(&client, &named).await?;
+    let store = app.dispatcher.store();
+    let not_shared = || ApiError::not_found("share with such a key");
+    if !is_name(&key) || !store.share_collection(&collection, &key, None).await? {
+        return Err(not_shared());
+    }
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,47 @@
+//! Exports: a collection as lines of JSON, which `toolhold knowledge import` reads.
+
+use crate::http::App;
+use crate::http::auth::Client;
+use crate::http::body::PathParam;
+use crate::http::error::{ApiError, ErrorBody};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use toolhold_storage::{Access, Scope};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(export))
+}
+
+/// Returns all that a collection holds as lines of JSON: of each document what describes it, and its passages.
+///
+/// `toolhold knowledge import` reads them into a collection. If the database fails, the connection breaks off.
+#[utoipa::path(
+    get, path = "/v1/knowledge/collections/{collection}/export", tag = "knowledge", security(("key" = [])),
+    params(("collection" = String, Path)),
+    responses(
+        (status = 200, content_type = "application/jsonl", body = String),
+        (status = "4XX", body = ErrorBody),
+    ),
+)]
+async fn export(
+    State(app): State<App>,
+    client: Client,
+    PathParam(named): PathParam<String>,
+) -> Result<Response, ApiError> {
+    client.may(Scope::Run)?;
+    let collection = app.collection(&client, &named, Access::Read).await?;
+    let knowledge = &app.knowledge.configured.knowledge;
+    let reader = knowledge.export(&client.name, &collection);
+    // Read as the client takes it: one page is in memory.
+    let lines = stream::try_unfold(reader, async |mut reader| {
+        let lines = reader.next().await?;
+        Ok::<_, toolhold_storage::StoreError>(lines.map(|lines| (lines, reader)))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/jsonl")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}

@@ -1,0 +1,97 @@
+//! Knowledge as this server offers it: who adds and searches at the same time, and the removal of what was deleted.
+
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use toolhold_admission::{FairQueue, Lane, Permit, QueueRefusal};
+use toolhold_runtime::knowledge::ConfiguredKnowledge;
+use toolhold_storage::{Store, now_ms};
+
+/// Documents that are cut and stored at the same time: each keeps a processor busy, and its text in memory.
+const ADDING: usize = 2;
+const ADDING_OF_ONE: usize = 1;
+/// Documents, whose bytes are in memory, that wait for that.
+const ADDING_WAITING: usize = 64;
+const ADDING_PATIENCE: Duration = Duration::from_secs(30);
+/// Searches at the same time: those by vectors keep a processor busy.
+const SEARCHING: usize = 8;
+const SEARCHING_OF_ONE: usize = 4;
+const SEARCHING_WAITING: usize = 256;
+const SEARCHING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time between two removals of what was deleted or replaced, if nothing was deleted here.
+const REMOVAL_INTERVAL: Duration = Duration::from_mins(10);
+/// Delay of a removal, in which more may be deleted: each empties the write-ahead log.
+const REMOVAL_DELAY: Duration = Duration::from_secs(2);
+/// How long a document that was left staged is kept, so that adding the same goes on with it.
+const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// The knowledge of a server.
+#[derive(Debug)]
+pub struct ServedKnowledge {
+    pub configured: Arc<ConfiguredKnowledge>,
+    adding: Arc<FairQueue<String>>,
+    searching: Arc<FairQueue<String>>,
+    /// Something was deleted or replaced.
+    deleted: Notify,
+}
+
+impl ServedKnowledge {
+    pub fn new(configured: Arc<ConfiguredKnowledge>) -> Self {
+        Self {
+            configured,
+            adding: FairQueue::new(ADDING, ADDING_WAITING),
+            searching: FairQueue::new(SEARCHING, SEARCHING_WAITING),
+            deleted: Notify::new(),
+        }
+    }
+
+    /// Waits until `owner` may add a document.
+    ///
+    /// # Errors
+    /// Too many wait, or the wait took too long.
+    pub async fn may_add(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
+        let deadline = Instant::now() + ADDING_PATIENCE;
+        let lane = Lane::of(owner.to_owned());
+        self.adding.enter(lane, ADDING_OF_ONE, deadline).await
+    }
+
+    /// Waits until `owner` may search.
+    ///
+    /// # Errors
+    /// As [`Self::may_add`].
+    pub async fn may_search(&self, owner: &str) -> Result<Permit<String>, QueueRefusal> {
+        let deadline = Instant::now() + SEARCHING_PATIENCE;
+        let lane = Lane::of(owner.to_owned());
+        self.searching.enter(lane, SEARCHING_OF_ONE, deadline).await
+    }
+
+    /// Says that something was deleted or replaced, so that its passages are removed soon.
+    pub fn was_deleted(&self) {
+        self.deleted.notify_one();
+    }
+
+    /// Removes the passages of what was deleted or replaced, for as long as it is polled.
+    pub async fn remove_deleted(&self, store: &Store) {
+        loop {
+            let deleted = self.deleted.notified();
+            // Ended by either: what another process deleted is removed, too.
+            let _ = tokio::time::timeout(REMOVAL_INTERVAL, deleted).await;
+            tokio::time::sleep(REMOVAL_DELAY).await;
+            if store.writable().is_err() {
+                continue;
+            }
+            let before = now_ms().saturating_sub(KEEP_STAGED_MS);
+            match store.remove_gone_passages(before).await {
+                Ok(removed) if removed.passages > 0 => {
+                    tracing::info!(passages = removed.passages, "removed what was deleted");
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "deleted passages could not be removed; they will be later");
+                }
+            }
+        }
+    }
+}
