@@ -5,7 +5,9 @@ use sqlx::{Connection as _, Row as _};
 use std::fmt::Write as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+use support::endpoint::{Endpoint, Scenario};
 use support::host::{Finished, Host};
+use support::transcript::{answers, told};
 
 /// The lines of a command's output.
 fn lines(done: &Finished) -> Vec<Value> {
@@ -425,4 +427,55 @@ fn labels_are_changed_without_reading_anything_else_anew() {
     );
     let labelled = search(&host, &["card", "--label", "team=a"]);
     assert_eq!(labelled[0]["id"], found[0]["id"]);
+}
+
+#[test]
+fn a_run_finds_passages_in_the_configured_collections() {
+    let host = Host::new();
+    host.write("notes/fees.md", "# Fees\n\nA lost card costs 20 euro.\n")
+        .write(
+            "toolhold.toml",
+            "[knowledge]\ncollections = [\"documents\"]\n",
+        );
+    assert_eq!(host.run(&["knowledge", "add", "notes"]).code, Some(0));
+    let endpoint = Endpoint::start(Scenario::new([
+        answers("\"A lost card costs 20 euro\" [k1], not [k2]."),
+        answers("20 euro [k1]."),
+    ]));
+    let url = endpoint.base_url();
+    let ask = |more: &[&str]| {
+        let task = [
+            "run",
+            "--base-url",
+            &url,
+            "--model",
+            "m",
+            "What does a lost card cost?",
+        ];
+        host.run(&[&task, more].concat())
+    };
+    let done = ask(&["--budget"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for part in [
+        "1 passage found",
+        "fees.md",
+        "retrieved",
+        "cites k1",
+        "k2 no such passage",
+    ] {
+        assert!(done.stderr.contains(part), "{part}: {done:?}");
+    }
+    let asked = told(&endpoint, 0);
+    assert!(asked.contains("A lost card costs 20 euro."), "{asked}");
+    // The record has what was found, and says the same without the collection.
+    assert_eq!(
+        host.run(&["knowledge", "remove", "--all", "--yes"]).code,
+        Some(0)
+    );
+    let shown = host.run(&["show", "last"]);
+    assert!(shown.stdout.contains("1 passage found"), "{shown:?}");
+    let replayed = host.run(&["replay", "last"]);
+    assert_eq!(replayed.code, Some(0), "{replayed:?}");
+    let done = ask(&[]);
+    assert!(done.stderr.contains("there is no collection"), "{done:?}");
 }

@@ -5,6 +5,7 @@ mod chains;
 mod client_calls;
 mod clients;
 mod database;
+mod documents;
 mod faults;
 mod grants;
 mod knowledge;

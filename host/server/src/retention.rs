@@ -9,6 +9,8 @@ use toolhold_storage::{PrunedBy, Store, now_ms};
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Time between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_mins(10);
+/// How long documents are kept that came with a run: they are there before the run is.
+const ATTACHED_MS: u64 = 60 * 60 * 1_000;
 /// Time for which the clock must run steadily before records are deleted by it.
 const STEADY_CLOCK_TIME: Duration = Duration::from_hours(1);
 /// Largest difference between the clock and the elapsed time that counts as steady.
@@ -26,7 +28,8 @@ pub async fn delete_expired(store: &Store, days: NonZeroU32) {
     }
 }
 
-/// Deletes documents that are older than their collections keep them, for as long as it is polled.
+/// Deletes documents that are older than their collections keep them, and those that came with runs that have ended and
+/// with sessions that are gone, for as long as it is polled.
 pub async fn delete_expired_documents(store: &Store, knowledge: &ServedKnowledge) {
     let mut clock = ClockCheck::started(now_ms(), Instant::now());
     loop {
@@ -34,6 +37,16 @@ pub async fn delete_expired_documents(store: &Store, knowledge: &ServedKnowledge
         let now = now_ms();
         if !clock.is_even(now, Instant::now(), STEADY_CLOCK_TIME) || store.writable().is_err() {
             continue;
+        }
+        match store
+            .delete_left_attached(now.saturating_sub(ATTACHED_MS))
+            .await
+        {
+            Ok(collections) if collections > 0 => knowledge.was_deleted(),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(%error, "documents of ended runs could not be deleted; they will be later");
+            }
         }
         match store.expire_all_documents(now).await {
             Ok(documents) if documents > 0 => {

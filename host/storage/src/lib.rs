@@ -75,7 +75,7 @@ pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
     Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage,
     OwnedSums, Passage, PublishError, QuestionWord, Quota, RemovedPassages, SharedWith,
-    StagedDocument, StagingError, VectorRow, Vectors, WordQuestion,
+    StagedDocument, StagingError, VectorRow, Vectors, WordQuestion, attached_name,
 };
 pub use label::{Label, Origin};
 pub use orphans::Orphan;

@@ -296,6 +296,11 @@ async fn run(
     let name = task.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let mut prepared = app.prepared(&client, name)?;
     task.put(&[], &mut prepared).await?;
+    if app.repeated(&client, &headers).await?.is_none() {
+        let run = prepared.request.id;
+        app.attach(&client, run, &task.documents, &mut prepared)
+            .await?;
+    }
     let watcher = app.begin(&headers, &raw, prepared).await?;
     respond(watcher, &client, task.stream).await
 }

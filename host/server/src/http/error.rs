@@ -63,6 +63,14 @@ impl ApiError {
         Self::new(status, "invalid_request_error", message)
     }
 
+    /// The same, of a part of the request.
+    pub fn at(self, place: &str) -> Self {
+        Self {
+            message: format!("{place}: {}", self.message),
+            ..self
+        }
+    }
+
     pub fn unauthenticated(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "authentication_error", message)
     }

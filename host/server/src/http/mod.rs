@@ -2,6 +2,7 @@
 //! reachable by its route in it.
 
 mod agent;
+mod attached;
 mod audit;
 mod auth;
 mod auth_throttle;

@@ -19,7 +19,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::event::StopReason;
 use toolhold_protocol::turn::Role;
 use toolhold_runtime::config::DEFAULT_AGENT;
-use toolhold_storage::{Scope, Session};
+use toolhold_storage::{Scope, Session, attached_name};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -160,6 +160,15 @@ async fn delete(
             "a turn of this session is not over; cancel it first",
         ));
     }
+    // What came with its turns goes with it.
+    let attached = attached_name(id);
+    let found = store
+        .collection(&client.name, &client.name, &attached)
+        .await?;
+    if let Some((collection, _)) = found {
+        store.delete_collection(&client.name, &collection).await?;
+        app.knowledge.was_deleted();
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -214,6 +223,10 @@ async fn turn(
     };
     task.put(&open, &mut prepared).await?;
     before.put(&mut prepared.request);
+    if repeated.is_none() {
+        app.attach(&client, id, &task.documents, &mut prepared)
+            .await?;
+    }
     let number = u32::try_from(place).unwrap_or(u32::MAX);
     prepared.turn = Some((id, number));
     let watcher = app.begin(&headers, &raw, prepared).await?;
@@ -237,7 +250,7 @@ impl App {
     }
 
     /// The run that an earlier request with the same key began.
-    async fn repeated(
+    pub async fn repeated(
         &self,
         client: &Client,
         headers: &HeaderMap,

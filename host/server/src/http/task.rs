@@ -1,6 +1,7 @@
 //! The task of `POST /v1/agent` and of a session's turn.
 
 use crate::http::agent::{Prepared, limit, limit_replies};
+use crate::http::attached::TaskDocument;
 use crate::http::client_tools::{ClientTool, DefinedTools};
 use crate::http::error::ApiError;
 use crate::http::messages::{ChatMessage, ClientCall, conversation, has_all_results};
@@ -49,6 +50,9 @@ pub struct Task {
     /// Language of the task, as a BCP 47 tag (`de`, `pt-BR`), in which the model is asked to answer. Absent: the
     /// language of the last message of the user, where it can be told.
     language: Option<String>,
+    /// Documents of which passages are found before the model is asked, and shown to it as data. In a session, its later
+    /// turns find them, too. At most 32.
+    pub documents: Vec<TaskDocument>,
     /// Stream events as they happen instead of returning one answer.
     pub stream: bool,
 }

@@ -1,6 +1,7 @@
 //! Who may use a collection: its owner, and the keys with which the owner shares it.
 
 use super::Collection;
+use super::attached::PREFIX;
 use super::collections::{COLUMNS, collection};
 use crate::audit_log::{self, Draft};
 use crate::database::InTime as _;
@@ -81,7 +82,8 @@ impl Store {
         Ok(access.map(|access| (found, access)))
     }
 
-    /// The collections that `reader` may use, its own first, then by owner and name; at most `most`.
+    /// The collections that `reader` may use, its own first, then by owner and name; at most `most`. Those of documents
+    /// that came with a session or a run are not among them.
     pub async fn collections(
         &self,
         reader: &str,
@@ -90,7 +92,7 @@ impl Store {
         let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
             "SELECT {COLUMNS}, access FROM collections LEFT JOIN collection_grants \
              ON collection = id AND grantee = $1 \
-             WHERE deleted_ms IS NULL AND (owner = $1 OR access IS NOT NULL) \
+             WHERE deleted_ms IS NULL AND (owner = $1 OR access IS NOT NULL) AND name NOT LIKE '{PREFIX}%' \
              ORDER BY CASE WHEN owner = $1 THEN 0 ELSE 1 END, owner, name LIMIT $2"
         )))
         .bind(reader)

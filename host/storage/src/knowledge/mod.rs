@@ -8,6 +8,7 @@
 //! find nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
 
 mod access;
+mod attached;
 mod collections;
 mod documents;
 mod find;
@@ -17,6 +18,7 @@ mod removal;
 mod staging;
 
 pub use access::{Access, SharedWith};
+pub use attached::attached_name;
 pub use collections::{Collection, OwnedSums, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
 pub use find::{FoundPassage, WordQuestion};

@@ -139,13 +139,20 @@ struct PassagePage {
     limit: u32,
 }
 
-/// A document that arrived.
+/// A document that is to be added.
+pub struct NewDocument {
+    pub source: String,
+    /// Absent: what the document says itself.
+    pub title: Option<String>,
+    /// Empty: what its name and its bytes say.
+    pub media_type: String,
+    pub labels: BTreeMap<String, String>,
+    pub bytes: Bytes,
+}
+
+/// A document that arrived, and the memory that is kept for it.
 struct Arrived {
-    source: String,
-    title: Option<String>,
-    media_type: String,
-    labels: BTreeMap<String, String>,
-    bytes: Bytes,
+    document: NewDocument,
     kept: MemoryReservation,
 }
 
@@ -176,10 +183,23 @@ async fn add(
         None => arrived_json(&app, request).await?,
     };
     // Not ended by a client that leaves: what is begun is finished, and its permit given back, in any case.
-    let adding =
-        tokio::spawn(async move { add_arrived(&app, &client, &collection, arrived).await });
-    adding.await.map_err(|error| ApiError::internal(&error))?
+    let adding = tokio::spawn(async move {
+        let Arrived { document, kept } = arrived;
+        let added = app.add_document(&client, &collection, document).await;
+        drop(kept);
+        added
+    });
+    let (result, found) = adding.await.map_err(|error| ApiError::internal(&error))??;
+    let status = match result {
+        ADDED => StatusCode::CREATED,
+        _ => StatusCode::OK,
+    };
+    let document = found.into();
+    Ok((status, Json(AddedBody { result, document })))
 }
+
+/// What became of a document that was not there.
+const ADDED: &str = "added";
 
 async fn arrived_raw(
     app: &App,
@@ -199,11 +219,13 @@ async fn arrived_raw(
     kept.grow(COPIES * bytes.len() as u64)
         .map_err(KeptBodyError::Full)?;
     Ok(Arrived {
-        source,
-        title: raw.title,
-        media_type: media_type.to_owned(),
-        labels,
-        bytes,
+        document: NewDocument {
+            source,
+            title: raw.title,
+            media_type: media_type.to_owned(),
+            labels,
+            bytes,
+        },
         kept,
     })
 }
@@ -213,62 +235,67 @@ async fn arrived_json(app: &App, request: Request) -> Result<Arrived, ApiError> 
     let JsonBody { said, .. } = JsonBody::<NewDocumentBody>::from_request(request, app).await?;
     let kept = share.reserve((1 + COPIES) * said.content.len() as u64);
     Ok(Arrived {
-        source: said.source,
-        title: said.title,
-        media_type: said.mime_type.unwrap_or_default(),
-        labels: said.labels,
         kept: kept.map_err(KeptBodyError::Full)?,
-        bytes: said.content.into(),
+        document: NewDocument {
+            source: said.source,
+            title: said.title,
+            media_type: said.mime_type.unwrap_or_default(),
+            labels: said.labels,
+            bytes: said.content.into(),
+        },
     })
 }
 
-async fn add_arrived(
-    app: &App,
-    client: &Client,
-    collection: &Collection,
-    arrived: Arrived,
-) -> Result<(StatusCode, Json<AddedBody>), ApiError> {
-    let served = &app.knowledge;
-    let _permit = served.may_add(&client.name).await.map_err(refused)?;
-    check_room(app, collection, arrived.bytes.len() as u64).await?;
-    let Arrived {
-        source,
-        title,
-        media_type,
-        labels,
-        bytes,
-        kept: _kept,
-    } = arrived;
-    if source.trim().is_empty() {
-        return Err(ApiError::invalid("source: a path, a URL or a name"));
-    }
-    // Many bytes are checked and copied: not on a thread that serves others.
-    let read = move || TextDocument::read_as(&source, &media_type, &bytes, labels);
-    let read = tokio::task::spawn_blocking(read).await;
-    let mut document = read.map_err(|error| ApiError::internal(&error))??;
-    if let Some(title) = title {
-        document.title = title;
-    }
-    let knowledge = &served.configured.knowledge;
-    let added = knowledge
-        .add(&client.name, collection, &document, &|_, _| {})
-        .await?;
-    let (status, result, found) = match added {
-        Added::New { .. } => {
-            // It may have taken the place of another.
-            served.was_deleted();
-            let store = app.dispatcher.store();
-            let found = store.document_of(collection, &document.source).await?;
-            (StatusCode::CREATED, "added", found)
+impl App {
+    /// Adds a document to a collection that the client may write: what became of it, and the document as it is now.
+    pub async fn add_document(
+        &self,
+        client: &Client,
+        collection: &Collection,
+        document: NewDocument,
+    ) -> Result<(&'static str, CollectionDocument), ApiError> {
+        let served = &self.knowledge;
+        let _permit = served.may_add(&client.name).await.map_err(refused)?;
+        check_room(self, collection, document.bytes.len() as u64).await?;
+        let NewDocument {
+            source,
+            title,
+            media_type,
+            labels,
+            bytes,
+        } = document;
+        if source.trim().is_empty() {
+            return Err(ApiError::invalid("source: a path, a URL or a name"));
         }
-        Added::Unchanged(found) => (StatusCode::OK, "unchanged", Some(found)),
-        Added::Labelled(found) => (StatusCode::OK, "labelled", Some(found)),
-    };
-    let found = found.ok_or_else(|| {
-        ApiError::conflict("the document was added, and deleted by another request at once")
-    })?;
-    let document = found.into();
-    Ok((status, Json(AddedBody { result, document })))
+        // Many bytes are checked and copied: not on a thread that serves others.
+        let read = move || TextDocument::read_as(&source, &media_type, &bytes, labels);
+        let read = tokio::task::spawn_blocking(read).await;
+        let mut document = read.map_err(|error| ApiError::internal(&error))??;
+        if let Some(title) = title {
+            document.title = title;
+        }
+        let knowledge = &served.configured.knowledge;
+        let added = knowledge
+            .add(&client.name, collection, &document, &|_, _| {})
+            .await?;
+        let (result, found) = match added {
+            Added::New { .. } => {
+                // It may have taken the place of another.
+                served.was_deleted();
+                let store = self.dispatcher.store();
+                (
+                    ADDED,
+                    store.document_of(collection, &document.source).await?,
+                )
+            }
+            Added::Unchanged(found) => ("unchanged", Some(found)),
+            Added::Labelled(found) => ("labelled", Some(found)),
+        };
+        let found = found.ok_or_else(|| {
+            ApiError::conflict("the document was added, and deleted by another request at once")
+        })?;
+        Ok((result, found))
+    }
 }
 
 /// Whether the collections of its owner hold no more together than one may.

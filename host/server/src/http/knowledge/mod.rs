@@ -7,6 +7,8 @@ mod search;
 mod shares;
 mod transfer;
 
+pub use documents::NewDocument;
+
 use crate::http::App;
 use crate::http::auth::Client;
 use crate::http::error::ApiError;
