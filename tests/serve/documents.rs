@@ -96,7 +96,7 @@ fn a_session_finds_what_came_with_its_earlier_turns_until_it_is_deleted() {
     let turns = format!("{other}/turns");
     let answer = server.post(&turns, &second).good();
     assert!(answer["steps"][0]["retrieved"].is_null(), "{answer}");
-    let gone = server.ask(&Method::DELETE, &one, None, &[]);
+    let gone = server.ask(Method::DELETE, &one, None, &[]);
     assert_eq!(gone.status, 204, "{gone:?}");
 }
 

@@ -142,7 +142,7 @@ async fn a_run_that_asks_for_nothing_looks_for_nothing() {
 async fn a_follow_up_is_looked_for_with_what_came_before() {
     let script = Script::new([Reply::output("fine")]);
     let shelf = Shelf::of(&[]);
-    let mut request = asking(&json!([
+    let request = asking(&json!([
         {"role": "user", "content": "What does a lost card cost?"},
         {"role": "assistant", "content": "20 euro."},
         {"role": "user", "content": "And a second one?"},

@@ -140,6 +140,7 @@ struct PassagePage {
 }
 
 /// A document that is to be added.
+#[derive(Debug)]
 pub struct NewDocument {
     pub source: String,
     /// Absent: what the document says itself.
