@@ -3,6 +3,7 @@
 use serde_json::Value;
 use sqlx::{Connection as _, Row as _};
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::endpoint::{Endpoint, Scenario};
@@ -478,4 +479,141 @@ fn a_run_finds_passages_in_the_configured_collections() {
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
     let done = ask(&[]);
     assert!(done.stderr.contains("there is no collection"), "{done:?}");
+
+/// A folder that is watched: what changes is added, what is gone is deleted, and nothing else.
+#[test]
+fn a_watched_folder_is_followed() {
+    let host = Host::new();
+    host.write("notes/a.md", "The first note.\n")
+        .write("notes/b.md", "The second note.\n")
+        .write("other.md", "Not below the folder.\n");
+    assert_eq!(host.run(&["knowledge", "add", "other.md"]).code, Some(0));
+    let arguments = ["knowledge", "add", "--json", "--watch", "notes"];
+    let mut child = host
+        .command(&arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut sums = || loop {
+        let line: Value = serde_json::from_str(&said.next().unwrap().unwrap()).unwrap();
+        if line.get("collection").is_some() {
+            return line;
+        }
+    };
+    assert_eq!(sums()["added"], 2);
+    // It may be noticed while they are written.
+    std::fs::remove_file(host.path().join("notes/a.md")).unwrap();
+    host.write("notes/b.md", "The second note is another one.\n")
+        .write("notes/c/d.md", "A third, in a folder.\n");
+    let (mut added, mut deleted) = (0, 0);
+    while (added, deleted) != (2, 1) {
+        let line = sums();
+        added += line["added"].as_u64().unwrap();
+        deleted += line["deleted"].as_u64().unwrap();
+        assert!(added <= 2 && deleted <= 1, "{line}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left = lines(&host.run(&["knowledge", "list", "--json", "--collection", "documents"]));
+    let mut left: Vec<_> = left
+        .iter()
+        .map(|it| it["title"].as_str().unwrap().to_owned())
+        .collect();
+    left.sort();
+    assert_eq!(left, ["b.md", "d.md", "other.md"]);
+}
+
+#[test]
+fn an_export_is_imported_with_the_same_passages() {
+    let host = Host::new();
+    host.write("notes/long.md", long("Interest", 40))
+        .write("notes/fees.csv", "card,fee\nlost,20\n");
+    let add = ["knowledge", "add", "--label", "team=a", "notes"];
+    assert_eq!(host.run(&add).code, Some(0));
+    let export = ["knowledge", "export", "documents", "all.jsonl"];
+    assert_eq!(host.run(&export).code, Some(0));
+    // What is there is not written over.
+    assert_eq!(host.run(&export).code, Some(1));
+    let import = ["knowledge", "import", "--json", "copy", "all.jsonl"];
+    let sums = lines(&host.run(&import));
+    assert_eq!(
+        (&sums[0]["added"], &sums[0]["unchanged"]),
+        (&2.into(), &0.into())
+    );
+    let again = lines(&host.run(&import));
+    assert_eq!(
+        (&again[0]["added"], &again[0]["unchanged"]),
+        (&0.into(), &2.into())
+    );
+    let all = |collection: &str| {
+        let found = search(
+            &host,
+            &[
+                "--collection",
+                collection,
+                "--most",
+                "100",
+                "--label",
+                "team=a",
+                "interest",
+                "lost fee",
+            ],
+        );
+        let passage = |it: &Value| {
+            ["source", "starts", "ends", "heading", "text", "number"].map(|name| it[name].clone())
+        };
+        found.iter().map(passage).collect::<Vec<_>>()
+    };
+    let found = all("copy");
+    assert!(found.len() > 20, "{}", found.len());
+    assert_eq!(found, all("documents"));
+    let few = search(
+        &host,
+        &[
+            "--collection",
+            "copy",
+            "--most-of-document",
+            "1",
+            "interest",
+            "lost fee",
+        ],
+    );
+    assert_eq!(few.len(), 2);
+    let short = search(
+        &host,
+        &[
+            "--collection",
+            "copy",
+            "--most-characters",
+            "30",
+            "interest",
+            "lost fee",
+        ],
+    );
+    assert_eq!(short.len(), 1, "{short:?}");
+
+    // A file that is cut off or changed adds nothing of its broken document.
+    let text = std::fs::read_to_string(host.path().join("all.jsonl")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let cut = lines[..lines.len() - 1].join("\n");
+    let other = text.replace("\"starts\":0", "\"starts\":1");
+    for (broken, said) in [
+        (cut.as_str(), "passages"),
+        (other.as_str(), "not the next one"),
+        ("{\"passage\": 1}", "line 1"),
+        ("\u{0}", "line 1"),
+        (&"x".repeat(300_000), "longer than"),
+    ] {
+        host.write("broken.jsonl", broken);
+        let refused = host.run(&["knowledge", "import", "broken", "broken.jsonl"]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(said), "{said}: {refused:?}");
+    }
+    let kept = host.run(&["knowledge", "keep", "copy", "7"]);
+    assert_eq!(kept.code, Some(0), "{kept:?}");
+    let listed = host.run(&["knowledge", "list"]);
+    assert!(listed.stdout.contains("each kept 7 days"), "{listed:?}");
 }

@@ -36,12 +36,92 @@ pub struct Folders<'a> {
     pub approvals: &'a Path,
 }
 
-/// Tells when to load the modules folder, or the configuration, again.
+/// Tells when something in folders changed.
 #[derive(Debug)]
-pub struct ConfigWatch {
+pub struct FolderWatch {
     changes: mpsc::Receiver<()>,
     /// Dropping it stops the watch; absent where the system cannot watch.
     watcher: Option<RecommendedWatcher>,
+}
+
+impl FolderWatch {
+    /// Watches files, and folders with what is below them, but for what is below `except`.
+    pub fn of(paths: &[PathBuf], except: &Path) -> Self {
+        let mut folders: Vec<(PathBuf, RecursiveMode)> = Vec::new();
+        let mut whole = Vec::new();
+        for path in paths {
+            if path.is_dir() {
+                let folder = path.canonicalize().ok();
+                whole.extend(folder.clone());
+                folders.extend(folder.map(|folder| (folder, RecursiveMode::Recursive)));
+            } else if let Some(file) = in_folder(path) {
+                let folder = file.parent().map(Path::to_owned);
+                folders.extend(folder.map(|folder| (folder, RecursiveMode::NonRecursive)));
+                whole.push(file);
+            }
+        }
+        let except = except.canonicalize().ok();
+        let is_ours = move |path: &PathBuf| {
+            let is_within = |folder: &PathBuf| path.starts_with(folder);
+            whole.iter().any(is_within) && !except.iter().any(is_within)
+        };
+        Self::start(&folders, is_ours)
+    }
+
+    /// Watches folders for changes of paths that are `ours`.
+    fn start(
+        folders: &[(PathBuf, RecursiveMode)],
+        is_ours: impl Fn(&PathBuf) -> bool + Send + 'static,
+    ) -> Self {
+        // One note is enough: its reader checks everything.
+        let (note, changes) = mpsc::channel(1);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            let is_nothing = |event: notify::Event| {
+                // Reading a folder is no change; we read it ourselves.
+                event.kind.is_access()
+                    || !(event.paths.is_empty() || event.paths.iter().any(&is_ours))
+            };
+            if event.is_ok_and(is_nothing) {
+                return;
+            }
+            // Full: a note is already queued.
+            let _ = note.try_send(());
+        })
+        .and_then(|mut watcher| {
+            for (folder, mode) in folders {
+                watcher.watch(folder, *mode)?;
+            }
+            Ok(watcher)
+        })
+        .inspect_err(|error| tracing::warn!(%error, "looking at the folders every few seconds"))
+        .ok();
+        Self { changes, watcher }
+    }
+
+    /// Completes when a change is complete, or when it is time to look at what cannot be watched.
+    pub async fn changed(&mut self) {
+        while !self.is_noted().await {}
+    }
+
+    /// Waits until a change is complete, or until it is time to poll. Returns whether there may be a change.
+    async fn is_noted(&mut self) -> bool {
+        if self.watcher.is_none() {
+            sleep(POLL_INTERVAL).await;
+            return true;
+        }
+        if timeout(POLL_INTERVAL, self.changes.recv()).await.is_err() {
+            return false;
+        }
+        let settled = async { while timeout(QUIET_PERIOD, self.changes.recv()).await.is_ok() {} };
+        let _ = timeout(MAX_SETTLE_TIME, settled).await;
+        true
+    }
+}
+
+/// Tells when to load the modules folder, or the configuration, again.
+#[derive(Debug)]
+pub struct ConfigWatch {
+    folders: FolderWatch,
     files: Vec<PathBuf>,
     seen: ConfigStamps,
 }
@@ -88,32 +168,10 @@ impl ConfigWatch {
         let is_ours = move |path: &PathBuf| {
             named.contains(path) || whole.iter().any(|folder| path.starts_with(folder))
         };
-        // One note is enough: its reader checks everything.
-        let (note, changes) = mpsc::channel(1);
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let is_nothing = |event: notify::Event| {
-                // Reading a folder is no change; we read it ourselves.
-                event.kind.is_access()
-                    || !(event.paths.is_empty() || event.paths.iter().any(&is_ours))
-            };
-            if event.is_ok_and(is_nothing) {
-                return;
-            }
-            // Full: a note is already queued.
-            let _ = note.try_send(());
-        })
-        .and_then(|mut watcher| {
-            for (folder, mode) in &folders {
-                watcher.watch(folder, *mode)?;
-            }
-            Ok(watcher)
-        })
-        .inspect_err(|error| tracing::warn!(%error, "looking at the folders every few seconds"))
-        .ok();
+        let folders = FolderWatch::start(&folders, is_ours);
         let seen = ConfigStamps::now(&files);
         Self {
-            changes,
-            watcher,
+            folders,
             files,
             seen,
         }
@@ -127,18 +185,7 @@ impl ConfigWatch {
     /// Completes when a change is complete, or when it is time to poll.
     pub async fn changed(&mut self) -> Changed {
         loop {
-            let is_noted = match &self.watcher {
-                Some(_) => timeout(POLL_INTERVAL, self.changes.recv()).await.is_ok(),
-                None => {
-                    sleep(POLL_INTERVAL).await;
-                    true
-                }
-            };
-            if is_noted && self.watcher.is_some() {
-                let settled =
-                    async { while timeout(QUIET_PERIOD, self.changes.recv()).await.is_ok() {} };
-                let _ = timeout(MAX_SETTLE_TIME, settled).await;
-            }
+            let is_noted = self.folders.is_noted().await;
             let now = ConfigStamps::now(&self.files);
             if now != self.seen {
                 self.seen = now;

@@ -46,8 +46,16 @@ impl DocumentError {
     }
 }
 
+/// A document as its server gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FetchedDocument {
+    pub bytes: Vec<u8>,
+    /// `Content-Type`; empty if there is none.
+    pub media_type: String,
+}
+
 impl Egress {
-    /// Fetches at most `max` bytes within `patience`.
+    /// Fetches JSON of at most `max` bytes within `patience`.
     ///
     /// # Errors
     /// What is at the address is not there as a whole.
@@ -57,11 +65,31 @@ impl Egress {
         max: usize,
         patience: Duration,
     ) -> Result<Vec<u8>, DocumentError> {
-        let fetched = timeout(patience, self.fetch_whole(url, max)).await;
+        let fetched = self.fetch_as(url, "application/json", max, patience).await;
+        fetched.map(|document| document.bytes)
+    }
+
+    /// Fetches a document of at most `max` bytes within `patience`. `accept` names the media types that are wanted.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn fetch_as(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        max: usize,
+        patience: Duration,
+    ) -> Result<FetchedDocument, DocumentError> {
+        let fetched = timeout(patience, self.fetch_whole(url, accept, max)).await;
         fetched.unwrap_or(Err(DocumentError::Timeout { patience }))
     }
 
-    async fn fetch_whole(&self, url: &Url, max: usize) -> Result<Vec<u8>, DocumentError> {
+    async fn fetch_whole(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        max: usize,
+    ) -> Result<FetchedDocument, DocumentError> {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(DocumentError::Credentials);
         }
@@ -76,7 +104,7 @@ impl Egress {
         let client = self.client(grant).ok_or(DocumentError::NotGranted)?;
         let request = client
             .get(url.clone())
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, accept)
             .header(header::ACCEPT_ENCODING, "identity")
             // Fetches are rare: one that is kept would be closed by the server before the next.
             .header(header::CONNECTION, "close");
@@ -91,6 +119,9 @@ impl Egress {
                 return Err(DocumentError::Status { status });
             }
         }
+        let media_type = response.headers().get(header::CONTENT_TYPE);
+        let media_type = media_type.and_then(|it| it.to_str().ok());
+        let media_type = media_type.unwrap_or_default().to_owned();
         let mut whole = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| transport(&error))? {
             if whole.len() + chunk.len() > max {
@@ -98,7 +129,10 @@ impl Egress {
             }
             whole.extend_from_slice(&chunk);
         }
-        Ok(whole)
+        Ok(FetchedDocument {
+            bytes: whole,
+            media_type,
+        })
     }
 }
 

@@ -18,7 +18,7 @@ mod redirect;
 mod resolve;
 mod send;
 
-pub use fetch::DocumentError;
+pub use fetch::{DocumentError, FetchedDocument};
 pub use resolve::{Resolve, SystemResolver};
 pub(crate) use send::admitted;
 

@@ -1,5 +1,7 @@
 //! `toolhold knowledge add`.
 
+use super::fetch;
+use super::list::each_document;
 use super::walk::{self, Bounds, Unread, WalkedFile};
 use super::{DEFAULT_COLLECTION, DocumentLabel, KEEP_STAGED_MS, OWNER};
 use crate::exit::Exit;
@@ -8,20 +10,22 @@ use crate::terminal::{output, style};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 use toolhold_knowledge::{AddError, Added, NoText, Settings, TextDocument};
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
 use toolhold_runtime::knowledge::{self, ConfiguredKnowledge};
 use toolhold_runtime::stats::now_ms;
+use toolhold_runtime::watch::FolderWatch;
 use toolhold_storage::{Collection, Store};
 
 /// What is added, and where.
 #[derive(Debug, Args)]
 pub struct AddArgs {
-    /// Files and folders. Of a folder all texts are taken, but no hidden ones, and no links.
+    /// Files, folders, and addresses (https://). Of a folder all texts are taken, but no hidden ones, and no links.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Add to this collection. It is created if there is none of this name.
@@ -30,6 +34,10 @@ pub struct AddArgs {
     /// Label the documents, so that a search can be narrowed to them; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE")]
     labels: Vec<DocumentLabel>,
+    /// Then go on until it is interrupted: add what changes in these files and folders, and delete documents whose
+    /// files are gone from these folders.
+    #[arg(long)]
+    watch: bool,
     /// Print one JSON object per line: what became of each file, and the sums.
     #[arg(long)]
     json: bool,
@@ -45,6 +53,12 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
     let store = host::store(config).await?;
     let settings = Settings::default();
     let bounds = Bounds::new(settings.document_bytes);
+    let (addresses, paths): (Vec<_>, Vec<_>) =
+        paths.into_iter().partition(|path| fetch::is_address(path));
+    // Before anything is read: what changes meanwhile is read again.
+    let mut watch = args
+        .watch
+        .then(|| FolderWatch::of(&paths, config.state_folder()));
     let mut work = Work {
         configured: knowledge::open(config, store.clone(), settings).await?,
         store,
@@ -55,22 +69,26 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
         counts: AddCounts::default(),
         left_out: Vec::new(),
         spinner: None,
+        seen: HashSet::new(),
+        passes: 0,
     };
-    if !work.is_json {
-        let text = format!("adding to {}", work.name);
-        work.spinner = Some(Spinner::start(text));
-    }
-    let mut files = walk::start(paths, bounds);
-    let mut ended = Ok(());
-    while let Some(file) = files.recv().await {
-        ended = work.file(file).await;
-        if ended.is_err() {
+    let mut addresses = addresses.as_slice();
+    loop {
+        let began = Instant::now();
+        work.pass(addresses, &paths, bounds, watch.is_some())
+            .await?;
+        let Some(watch) = &mut watch else {
             break;
+        };
+        if work.passes == 1 && !work.is_json {
+            output::remark("watching for changes; Ctrl-C ends it");
         }
+        // They are not watched.
+        addresses = &[];
+        // Reading all of a large folder takes a while: not more than half of the time.
+        tokio::time::sleep(began.elapsed()).await;
+        watch.changed().await;
     }
-    work.spinner = None;
-    work.finish().await?;
-    ended?;
     Ok(if work.counts.failed > 0 {
         Exit::Failed
     } else {
@@ -90,6 +108,8 @@ struct AddCounts {
     left_out: u64,
     /// What was named and is no text, and what could not be read or added.
     failed: u64,
+    /// Documents that were deleted because their files are gone.
+    deleted: u64,
 }
 
 struct Work {
@@ -104,9 +124,91 @@ struct Work {
     /// What is told of files that were not added.
     left_out: Vec<String>,
     spinner: Option<Spinner>,
+    /// Sources of this pass; kept only while a folder is watched.
+    seen: HashSet<String>,
+    passes: u64,
 }
 
 impl Work {
+    /// Adds what is there now. Of a folder that is watched, documents are deleted whose files are gone.
+    ///
+    /// # Errors
+    /// As [`Self::file`].
+    async fn pass(
+        &mut self,
+        addresses: &[PathBuf],
+        paths: &[PathBuf],
+        bounds: Bounds,
+        is_watched: bool,
+    ) -> Result<()> {
+        self.passes += 1;
+        self.counts = AddCounts::default();
+        self.left_out.clear();
+        self.seen.clear();
+        if !self.is_json {
+            let text = format!("adding to {}", self.name);
+            self.spinner = Some(Spinner::start(text));
+        }
+        let ended = self.all(addresses, paths, bounds, is_watched).await;
+        self.spinner = None;
+        self.finish().await?;
+        ended
+    }
+
+    async fn all(
+        &mut self,
+        addresses: &[PathBuf],
+        paths: &[PathBuf],
+        bounds: Bounds,
+        is_watched: bool,
+    ) -> Result<()> {
+        for address in addresses {
+            let file = fetch::fetch(&address.to_string_lossy(), bounds.file_bytes).await;
+            self.file(file).await?;
+        }
+        let mut files = walk::start(paths.to_vec(), bounds);
+        let mut is_whole = true;
+        while let Some(file) = files.recv().await {
+            // What could not be read may hold documents that are still there.
+            is_whole &= !matches!(&file.content, Err(why) if !matches!(why, Unread::NoText(_)));
+            if is_watched {
+                self.seen.extend(file.path.to_str().map(str::to_owned));
+            }
+            self.file(file).await?;
+        }
+        if is_watched && is_whole {
+            self.delete_gone(paths).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes documents from below `folders` whose files are not there any more.
+    async fn delete_gone(&mut self, folders: &[PathBuf]) -> Result<()> {
+        let found = self.store.collection(OWNER, OWNER, &self.name).await?;
+        let Some((collection, _)) = found else {
+            return Ok(());
+        };
+        let mut gone = Vec::new();
+        each_document(&self.store, &collection, |document| {
+            let source = Path::new(&document.source);
+            let is_below = |folder: &PathBuf| source != folder && source.starts_with(folder);
+            if folders.iter().any(is_below) && !self.seen.contains(&document.source) {
+                gone.push((document.id, document.source.clone()));
+            }
+            Ok(())
+        })
+        .await?;
+        for (document, source) in gone {
+            let deleted = self.store.delete_document(OWNER, &collection, document);
+            if deleted.await? {
+                self.counts.deleted += 1;
+                self.tell(&source, json!({"result": "deleted"}))?;
+            }
+        }
+        self.collection = Some(collection);
+        Ok(())
+    }
+
     /// # Errors
     /// Nothing can be added any more: the database failed, or the collection is full.
     async fn file(&mut self, mut file: WalkedFile) -> Result<()> {
@@ -124,7 +226,8 @@ impl Work {
                 return self.not_added(&file, &why.to_string(), is_fault);
             }
         };
-        let document = match read(source.clone(), bytes, self.labels.clone()).await? {
+        let media_type = std::mem::take(&mut file.media_type);
+        let document = match read(source.clone(), media_type, bytes, self.labels.clone()).await? {
             Ok(document) => document,
             Err(why) => return self.not_added(&file, &why.to_string(), is_fault(&file, &why)),
         };
@@ -222,10 +325,15 @@ impl Work {
             }
         }
         let counts = &self.counts;
+        let changed = counts.added + counts.labelled + counts.deleted + counts.failed;
+        if self.passes > 1 && changed == 0 {
+            return Ok(());
+        }
         if self.is_json {
             return output::json_line(&json!({
                 "collection": self.name, "added": counts.added, "passages": counts.passages,
-                "unchanged": counts.unchanged, "labelled": counts.labelled, "left_out": counts.left_out, "failed": counts.failed,
+                "unchanged": counts.unchanged, "labelled": counts.labelled, "deleted": counts.deleted,
+                "left_out": counts.left_out, "failed": counts.failed,
             }));
         }
         for file in &self.left_out {
@@ -242,6 +350,7 @@ impl Work {
         for (count, what) in [
             (counts.unchanged, "unchanged"),
             (counts.labelled, "with other labels"),
+            (counts.deleted, "deleted"),
             (all, "left out"),
         ] {
             if count > 0 {
@@ -260,10 +369,11 @@ impl Work {
 /// Reads the bytes, of which there may be many, on a thread that serves no others.
 async fn read(
     source: String,
+    media_type: String,
     bytes: Vec<u8>,
     labels: BTreeMap<String, String>,
 ) -> Result<Result<TextDocument, NoText>> {
-    let read = move || TextDocument::read(&source, &bytes, labels);
+    let read = move || TextDocument::read_as(&source, &media_type, &bytes, labels);
     Ok(tokio::task::spawn_blocking(read).await?)
 }
 

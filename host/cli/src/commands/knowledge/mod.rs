@@ -3,6 +3,7 @@
 //! The user of this machine's terminal has collections of their own, beside those of the server's keys.
 
 mod add;
+mod fetch;
 mod keep;
 mod list;
 mod remove;
@@ -32,7 +33,7 @@ const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
 
 #[derive(Debug, Subcommand)]
 pub enum KnowledgeCommand {
-    /// Add files, and the files in folders, to a collection.
+    /// Add files, the files in folders, and what is at addresses to a collection.
     ///
     /// Documents are texts in UTF-8: plain text, Markdown, CSV, source code. A file that was added before is
     /// replaced if it changed. Other formats are refused, each with its reason.
@@ -140,8 +141,11 @@ async fn expire(store: &Store, collection: &Collection) {
     }
 }
 
-/// The path as documents are named by it: absolute, and as it was typed otherwise.
+/// The path as documents are named by it: absolute, and as it was typed otherwise. An address stays what it is.
 fn absolute(path: &Path) -> Result<PathBuf> {
+    if fetch::is_address(path) {
+        return Ok(path.to_owned());
+    }
     Ok(std::path::absolute(path)?)
 }
 

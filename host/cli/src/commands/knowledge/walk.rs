@@ -3,6 +3,7 @@
 //! Folders are listed and files are opened relative to the open folder, and no link in a folder is followed: what a
 //! name means may change meanwhile, and leads to nothing outside (`docs/security.md`, "Names and handles").
 
+use super::fetch::FetchError;
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr, OsString};
@@ -50,6 +51,8 @@ pub struct WalkedFile {
     /// Whether it was named, and not found in a folder.
     pub is_named: bool,
     pub content: Result<Vec<u8>, Unread>,
+    /// As a server gave it; empty for a file.
+    pub media_type: String,
 }
 
 /// Why a file or a folder was not read.
@@ -59,6 +62,8 @@ pub enum Unread {
     NoText(#[from] NoText),
     #[error("{0}")]
     Failed(#[from] ReadError),
+    #[error("{0}")]
+    Fetch(#[from] FetchError),
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
     #[error("there are more than {most} files: add its folders one after the other")]
@@ -207,6 +212,7 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
             path,
             is_named: is_named || is_over,
             content,
+            media_type: String::new(),
         };
         (self.send)(file) && !is_over
     }
