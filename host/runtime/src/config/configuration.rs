@@ -168,9 +168,11 @@ struct StorageTable {
     patience_ms: u64,
 }
 
-/// `[knowledge]`: a static model, of which both files are named, or none.
+/// `[knowledge]`: a static model, of which both files are named, or none; and what reads documents.
 #[derive(Debug, Clone, Deserialize)]
 pub struct KnowledgeTable {
+    /// Names of modules, in the order in which they are asked.
+    pub extractors: Vec<String>,
     pub weights: PathBuf,
     pub tokenizer: PathBuf,
 }

@@ -123,12 +123,14 @@ fn checked(formats: Vec<Format>) -> Result<Vec<DocumentFormat>, String> {
         ));
     }
     let is_part = |part: &str| {
-        let of_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "!#$&-^_.+".contains(c);
+        let of_token =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "!#$&-^_.+".contains(c);
         !part.is_empty() && part.chars().all(of_token)
     };
     let is_media_type = |name: &str| {
         let halves = name.split_once('/');
-        name.len() <= MAX_MEDIA_TYPE_BYTES && halves.is_some_and(|(kind, own)| is_part(kind) && is_part(own))
+        name.len() <= MAX_MEDIA_TYPE_BYTES
+            && halves.is_some_and(|(kind, own)| is_part(kind) && is_part(own))
     };
     let is_ending = |ending: &String| {
         let mut letters = ending.chars();
@@ -136,7 +138,10 @@ fn checked(formats: Vec<Format>) -> Result<Vec<DocumentFormat>, String> {
             && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
     };
     let check = |format: Format| {
-        let Format { media_type, endings } = format;
+        let Format {
+            media_type,
+            endings,
+        } = format;
         if !is_media_type(&media_type) {
             let shown = text::visible(&media_type, 64);
             return Err(format!("{shown:?} is no media type in small letters"));
@@ -147,7 +152,10 @@ fn checked(formats: Vec<Format>) -> Result<Vec<DocumentFormat>, String> {
                  letters and digits"
             ));
         }
-        Ok(DocumentFormat { media_type, endings })
+        Ok(DocumentFormat {
+            media_type,
+            endings,
+        })
     };
     formats.into_iter().map(check).collect()
 }
@@ -244,7 +252,10 @@ mod tests {
             (vec![format("text", &[])], "no media type"),
             (vec![format("text/\u{1b}[2J", &[])], "no media type"),
             (vec![format("a/b", &[".x"])], "endings of a/b"),
-            (vec![format("a/b", &["abcdefghijklmnopq"])], "endings of a/b"),
+            (
+                vec![format("a/b", &["abcdefghijklmnopq"])],
+                "endings of a/b",
+            ),
         ] {
             let refused = checked(formats).unwrap_err();
             assert!(refused.contains(reason), "{refused}");
@@ -274,6 +285,9 @@ mod tests {
         let extracted = extracted.unwrap();
         assert!(said.is_ok());
         let title = extracted.title.unwrap();
-        assert!(!title.contains(['\u{1b}', '\u{202e}']) && title.contains("red"), "{title:?}");
+        assert!(
+            !title.contains(['\u{1b}', '\u{202e}']) && title.contains("red"),
+            "{title:?}"
+        );
     }
 }
