@@ -8,8 +8,11 @@ use toolhold_guest::extractor::ExtractError;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-/// Bytes that are unpacked of a document, all of its parts together.
-const MAX_UNPACKED_BYTES: u64 = 128 << 20;
+/// Bytes that are unpacked and read here of a document, all of its parts together. One text may be all of it, which the
+/// parser keeps twice while its memory grows.
+const MAX_READ_BYTES: u64 = 64 << 20;
+/// Bytes that all parts say that they unpack to, pictures among them.
+const MAX_UNPACKED_BYTES: u64 = 256 << 20;
 /// Files in the package.
 const MAX_FILES: usize = 20_000;
 /// How a file begins that an older program, or one with a password, wrote.
@@ -36,9 +39,13 @@ impl<R: Read> Read for Part<R> {
     }
 }
 
+/// Its text, unpacked, has more than is read.
 pub fn too_large() -> ExtractError {
-    let most = MAX_UNPACKED_BYTES >> 20;
-    ExtractError::TooLarge(format!("unpacked it has more than {most} MiB"))
+    larger_than(MAX_READ_BYTES)
+}
+
+fn larger_than(most: u64) -> ExtractError {
+    ExtractError::TooLarge(format!("unpacked it has more than {} MiB", most >> 20))
 }
 
 fn fault(error: ZipError) -> ExtractError {
@@ -68,13 +75,12 @@ impl<'a> Package<'a> {
             }
             declared = declared.saturating_add(file.size());
         }
-        // Pictures are not unpacked, and have a place in the sum of twice as much.
-        if declared > MAX_UNPACKED_BYTES * 2 {
-            return Err(too_large());
+        if declared > MAX_UNPACKED_BYTES {
+            return Err(larger_than(MAX_UNPACKED_BYTES));
         }
         Ok(Self {
             archive,
-            left: Rc::new(Cell::new(MAX_UNPACKED_BYTES)),
+            left: Rc::new(Cell::new(MAX_READ_BYTES)),
         })
     }
 

@@ -108,8 +108,8 @@ fn what_is_hostile_is_refused_with_the_bound_that_it_met() {
         other => panic!("{:?}", other.map(|extracted| extracted.text.len())),
     };
     // Of some hundred kilobytes.
-    let bomb = format!("<d>{}", " ".repeat(129 << 20));
-    too_large(&package(&[("word/document.xml", &bomb)]), "128 MiB");
+    let bomb = format!("<d>{}", " ".repeat(65 << 20));
+    too_large(&package(&[("word/document.xml", &bomb)]), "64 MiB");
     let deep = "<d>".repeat(100_000);
     too_large(&package(&[("word/document.xml", &deep)]), "1000 deep");
     let long = format!("<w:p><w:t>{}</w:t></w:p>", "long ".repeat(4 << 20));

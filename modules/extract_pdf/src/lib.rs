@@ -1,5 +1,7 @@
 //! PDF as text: each page under a heading of its own, so that a passage tells its page.
 
+mod forms;
+
 use pdf_extract::{
     Document as Pdf, Error, MediaBox, Object, OutputDev, OutputError, PlainTextOutput, Transform,
     decode_text_string, output_doc,
@@ -41,6 +43,7 @@ fn convert(bytes: &[u8]) -> Result<Extracted, ExtractError> {
             "it has more than {MAX_PAGES} pages"
         )));
     }
+    forms::check(&pdf)?;
     give_pages_a_size(&mut pdf);
     let page = Rc::new(RefCell::new(Vec::new()));
     let mut writer = PageWriter(page.clone());

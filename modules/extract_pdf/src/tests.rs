@@ -14,19 +14,8 @@ fn pdf(content: &str, change: impl FnOnce(&mut Pdf, (u32, u16))) -> Vec<u8> {
     ]));
     let form = pdf.new_object_id();
     let stream = Stream::new(
-        dictionary(vec![
-            ("Type", name("XObject")),
-            ("Subtype", name("Form")),
-            (
-                "Resources",
-                dictionary(vec![(
-                    "XObject",
-                    dictionary(vec![("F", form.into())]).into(),
-                )])
-                .into(),
-            ),
-        ]),
-        b"/F Do".to_vec(),
+        dictionary(vec![("Type", name("XObject")), ("Subtype", name("Form"))]),
+        Vec::new(),
     );
     pdf.objects.insert(form, stream.into());
     let resources = dictionary(vec![
@@ -114,5 +103,45 @@ fn pages_in_a_circle_come_to_an_end() {
     match convert(&circle) {
         Ok(extracted) => assert!(extracted.text.contains("card")),
         Err(error) => assert!(matches!(error, ExtractError::Damaged(_)), "{error:?}"),
+    }
+}
+
+#[test]
+fn forms_in_a_circle_are_refused_and_forms_in_forms_are_read() {
+    let forms = |last: usize, circle: bool| {
+        pdf("/F Do", |pdf, _| {
+            let name = |name: &str| Object::Name(name.as_bytes().to_vec());
+            let ids: Vec<_> = (0..last).map(|_| pdf.new_object_id()).collect();
+            let first = pdf.objects.iter().find_map(|(id, object)| {
+                let form = object.as_stream().ok()?;
+                form.dict.get(b"Subtype").is_ok().then_some(*id)
+            });
+            for (place, id) in first.iter().chain(&ids).enumerate() {
+                let next = ids
+                    .get(place)
+                    .or(if circle { first.as_ref() } else { None });
+                let drawn = next.map(|next| ("F", Object::from(*next)));
+                let drawn = Dictionary::from_iter(drawn);
+                let resources = Dictionary::from_iter([("XObject", Object::from(drawn))]);
+                let dict = Dictionary::from_iter([
+                    ("Subtype", name("Form")),
+                    ("Resources", resources.into()),
+                ]);
+                let content = if next.is_some() { "/F Do" } else { "" };
+                let form = Stream::new(dict, content.as_bytes().to_vec());
+                pdf.objects.insert(*id, form.into());
+            }
+        })
+    };
+    assert!(convert(&forms(20, false)).is_ok());
+    assert!(
+        matches!(convert(&forms(40, false)), Err(ExtractError::TooLarge(why)) if why.contains("32 deep"))
+    );
+    for length in [0, 1, 5] {
+        let refused = convert(&forms(length, true));
+        assert!(
+            matches!(refused, Err(ExtractError::Damaged(why)) if why.contains("circle")),
+            "{length}"
+        );
     }
 }
