@@ -169,6 +169,9 @@ attacks! {
     row_45_values_kept_by_many
     row_45_value_larger_than_is_kept
     row_45_writes_larger_than_is_kept
+    row_46_extractor_that_does_not_end
+    row_46_text_without_end
+    row_46_document_read_over_and_over
 }
 
 #[test]

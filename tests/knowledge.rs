@@ -12,7 +12,12 @@ use support::transcript::{answers, told};
 
 /// The lines of a command's output.
 fn lines(done: &Finished) -> Vec<Value> {
-    assert_eq!(done.code, Some(0), "{done:?}");
+    told_by(done, 0)
+}
+
+/// The same of a command that ends with this code.
+fn told_by(done: &Finished, code: i32) -> Vec<Value> {
+    assert_eq!(done.code, Some(code), "{done:?}");
     let lines = done.stdout.lines();
     lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -50,11 +55,12 @@ fn what_was_added_is_found_where_it_is_and_not_after_it_was_removed() {
         .write("notes/paper.pdf", "%PDF-1.7")
         .write("notes/.hidden.md", "A hidden card.\n");
     let add = ["knowledge", "add", "--json", "--label", "team=a", "notes"];
-    let told = lines(&host.run(&add));
+    let told = told_by(&host.run(&add), 1);
     let sums = told.last().unwrap();
     assert_eq!(
         (&sums["added"], &sums["left_out"], &sums["failed"]),
-        (&4.into(), &2.into(), &0.into()),
+        // The PDF is none.
+        (&4.into(), &1.into(), &1.into()),
         "{told:?}"
     );
     let found = search(&host, &["What does a lost card cost?"]);
@@ -80,6 +86,7 @@ fn what_was_added_is_found_where_it_is_and_not_after_it_was_removed() {
     assert!(search(&host, &["hidden"]).is_empty());
 
     // The same again is nothing new.
+    std::fs::remove_file(host.path().join("notes/paper.pdf")).unwrap();
     let told = lines(&host.run(&add));
     let sums = told.last().unwrap();
     assert_eq!((&sums["added"], &sums["unchanged"]), (&0.into(), &4.into()));
@@ -197,7 +204,7 @@ fn what_is_named_and_no_text_fails_and_the_rest_is_added() {
     host.write("binary.txt", b"\x7fELF\0\0\0")
         .write("latin.txt", b"Gr\xfc\xdfe")
         .write("wide.txt", b"\xff\xfeH\0i\0")
-        .write("page.html", "<p>text")
+        .write("page.mhtml", "<p>text")
         .write("empty.txt", " \n")
         .write("good.txt", "A good text.");
     let large = std::fs::File::create(host.path().join("large.txt")).unwrap();
@@ -206,7 +213,7 @@ fn what_is_named_and_no_text_fails_and_the_rest_is_added() {
         "binary.txt",
         "latin.txt",
         "wide.txt",
-        "page.html",
+        "page.mhtml",
         "empty.txt",
         "large.txt",
         "none.txt",
@@ -220,7 +227,7 @@ fn what_is_named_and_no_text_fails_and_the_rest_is_added() {
         "binary.txt: it is no text",
         "latin.txt: it is not UTF-8 (byte 2)",
         "wide.txt: it is in UTF-16",
-        "page.html: HTML is read by an extractor module",
+        "page.mhtml: a web page of this kind is read by an extractor, and none is there",
         "empty.txt: there is no text in it",
         "large.txt: it has 2147483648 bytes, and may have 16777216",
         "none.txt: it cannot be read",
@@ -479,6 +486,7 @@ fn a_run_finds_passages_in_the_configured_collections() {
     assert_eq!(replayed.code, Some(0), "{replayed:?}");
     let done = ask(&[]);
     assert!(done.stderr.contains("there is no collection"), "{done:?}");
+}
 
 /// A folder that is watched: what changes is added, what is gone is deleted, and nothing else.
 #[test]
@@ -616,4 +624,149 @@ fn an_export_is_imported_with_the_same_passages() {
     assert_eq!(kept.code, Some(0), "{kept:?}");
     let listed = host.run(&["knowledge", "list"]);
     assert!(listed.stdout.contains("each kept 7 days"), "{listed:?}");
+}
+
+/// A file of `tests/fixtures/documents`.
+fn fixture(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/documents");
+    std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
+}
+
+/// What became of each file, by the last part of its path.
+fn outcome<'a>(told: &'a [Value], name: &str) -> &'a Value {
+    let of_file = |line: &&Value| line["source"].as_str().is_some_and(|it| it.ends_with(name));
+    let found = told.iter().find(of_file);
+    found.unwrap_or_else(|| panic!("{name} in {told:?}"))
+}
+
+#[test]
+fn documents_that_are_no_text_are_read_in_the_sandbox() {
+    let host = Host::new();
+    for name in ["fees.docx", "rates.xlsx", "hours.odt", "fees.pdf"] {
+        host.write(&format!("paper/{name}"), fixture(name));
+    }
+    host.write("paper/saved", fixture("fees.pdf")).write(
+        "paper/cards.html",
+        "<title>All cards</title><script>var hidden = 1</script><h1>Colours</h1><p>A golden card is yellow.",
+    );
+    let add = ["knowledge", "add", "--json", "paper"];
+    let told = lines(&host.run(&add));
+    assert_eq!(told.last().unwrap()["added"], 6, "{told:?}");
+    for (words, file, heading, text) in [
+        (
+            "replacement",
+            "fees.docx",
+            "Cards",
+            "20 euro & a photograph",
+        ),
+        ("platinum", "rates.xlsx", "Rates", "| platinum | 2.5 |"),
+        ("saturdays", "hours.odt", "Hours", "Open on Saturdays."),
+        (
+            "yellow",
+            "cards.html",
+            "Colours",
+            "A golden card is yellow.",
+        ),
+    ] {
+        let found = search(&host, &[words]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0]["source"].as_str().unwrap().ends_with(file));
+        assert_eq!(found[0]["heading"], heading);
+        assert!(
+            found[0]["text"].as_str().unwrap().contains(text),
+            "{found:?}"
+        );
+    }
+    let found = search(&host, &["stolen"]);
+    assert_eq!(found[0]["heading"], "Page 1", "{found:?}");
+    assert!(search(&host, &["hidden"]).is_empty());
+
+    // The same again is not read again; with other labels it has them.
+    let told = lines(&host.run(&add));
+    assert_eq!(told.last().unwrap()["unchanged"], 6, "{told:?}");
+    let told = lines(&host.run(&[&add[..], &["--label", "a=b"]].concat()));
+    assert_eq!(told.last().unwrap()["labelled"], 6, "{told:?}");
+    assert_eq!(search(&host, &["stolen", "--label", "a=b"]).len(), 1);
+}
+
+#[test]
+fn a_hostile_document_is_refused_with_its_bound_and_stops_no_other() {
+    let host = Host::new();
+    for (path, content) in [
+        ("paper/bomb.docx", fixture("bomb.docx")),
+        ("paper/circle.pdf", fixture("circle.pdf")),
+        ("paper/deep.docx", fixture("deep.docx")),
+        ("paper/deep.html", "<div>".repeat(2_000).into_bytes()),
+        ("paper/laughs.docx", fixture("laughs.docx")),
+        (
+            "paper/old.doc",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".to_vec(),
+        ),
+        (
+            "paper/locked.docx",
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".to_vec(),
+        ),
+        ("paper/text.pdf", b"A text with another ending.".to_vec()),
+        ("paper/tree.pdf", fixture("tree.pdf")),
+        ("paper/zero.docx", Vec::new()),
+        ("paper/zz.pdf", fixture("fees.pdf")),
+    ] {
+        host.write(path, content);
+    }
+    let told = told_by(&host.run(&["knowledge", "add", "--json", "paper"]), 1);
+    for (file, reason) in [
+        ("bomb.docx", "unpacked it has more than 64 MiB"),
+        ("circle.pdf", "refer to each other in a circle"),
+        ("deep.docx", "more than 1000 deep"),
+        ("deep.html", "more than 512 deep"),
+        ("laughs.docx", "entities of its own"),
+        ("old.doc", "none is there for it"),
+        ("locked.docx", "it is encrypted"),
+        ("text.pdf", "it is damaged"),
+        ("tree.pdf", "it is damaged"),
+        ("zero.docx", "it is damaged"),
+    ] {
+        let outcome = outcome(&told, file);
+        let why = outcome["reason"].as_str().unwrap_or_default();
+        assert!(why.contains(reason), "{outcome}");
+    }
+    assert_eq!(outcome(&told, "zz.pdf")["result"], "added");
+    assert_eq!(search(&host, &["stolen"]).len(), 1);
+}
+
+#[test]
+fn an_extractor_of_ones_own_is_approved_as_any_module() {
+    let host = Host::new();
+    let component = |name: &str| {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(
+            root.join("components")
+                .join(name)
+                .join(format!("{name}.wasm")),
+        )
+        .unwrap()
+    };
+    host.write("modules/reader/reader.wasm", component("reader"))
+        .write("notes/a.orders", "text\n# Orders\n\nFirst words.\n")
+        .write(
+            "toolhold.toml",
+            "[knowledge]\nextractors = [\"reader\", \"nobody\"]\n",
+        );
+    let add = ["knowledge", "add", "--json", "notes"];
+    let revoked = host.run(&["modules", "revoke", "reader"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    let told = told_by(&host.run(&add), 1);
+    let why = told[0]["reason"].as_str().unwrap();
+    assert!(why.contains("disabled until a person approves it"), "{why}");
+    let approved = host.run(&["modules", "approve", "reader", "--yes"]);
+    assert_eq!(approved.code, Some(0), "{approved:?}");
+    let told = lines(&host.run(&add));
+    assert_eq!(told.last().unwrap()["added"], 1, "{told:?}");
+    assert_eq!(search(&host, &["words"])[0]["heading"], "Orders");
+    assert_eq!(lines(&host.run(&add)).last().unwrap()["unchanged"], 1);
+    // What it does not read is named with what is missing.
+    host.write("notes/b.pdf", "%PDF-1.7");
+    let told = told_by(&host.run(&add), 1);
+    let why = outcome(&told, "b.pdf")["reason"].as_str().unwrap();
+    assert!(why.contains("there is no module nobody"), "{why}");
 }

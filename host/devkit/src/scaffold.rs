@@ -150,6 +150,10 @@ macro_rules! sdk {
 /// The helper crate, and the world that it finds beside `toolhold.wit`.
 const RUST_SUPPORT: Files = &[
     ("wit/shield.wit", include_str!("../../../wit/shield.wit")),
+    (
+        "wit/extractor.wit",
+        include_str!("../../../wit/extractor.wit"),
+    ),
     ("vendor/toolhold-guest/Cargo.toml", sdk!("Cargo.toml")),
     ("vendor/toolhold-guest/src/lib.rs", sdk!("src/lib.rs")),
     ("vendor/toolhold-guest/src/check.rs", sdk!("src/check.rs")),
@@ -160,6 +164,10 @@ const RUST_SUPPORT: Files = &[
     ("vendor/toolhold-guest/src/http.rs", sdk!("src/http.rs")),
     ("vendor/toolhold-guest/src/schema.rs", sdk!("src/schema.rs")),
     ("vendor/toolhold-guest/src/shield.rs", sdk!("src/shield.rs")),
+    (
+        "vendor/toolhold-guest/src/extractor.rs",
+        sdk!("src/extractor.rs"),
+    ),
     ("vendor/toolhold-guest/src/tool.rs", sdk!("src/tool.rs")),
 ];
 

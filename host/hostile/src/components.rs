@@ -11,6 +11,9 @@ pub const ATTACKER: &[u8] = include_bytes!("../attacker/attacker.wasm");
 /// The guest that fetches, written for any host of wasi:http.
 pub const FETCHER: &[u8] = include_bytes!("../../../tests/components/fetch/fetch.wasm");
 
+/// The extractor that does what its document says.
+pub const READER: &[u8] = include_bytes!("../../../tests/components/reader/reader.wasm");
+
 /// The guest that writes files through streams, and keeps values.
 pub const PROBE: &[u8] = include_bytes!("../../../modules/sdk/probe/probe.wasm");
 

@@ -34,6 +34,7 @@ mod crowds;
 mod deep;
 mod descriptors;
 mod disk;
+mod documents;
 mod egress;
 mod encodings;
 mod endurance;
@@ -109,7 +110,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 45;
+pub const ROWS: u8 = 46;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -144,6 +145,7 @@ pub fn suite() -> Vec<Attack> {
         crowds::ATTACKS,
         killed::ATTACKS,
         values::ATTACKS,
+        documents::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

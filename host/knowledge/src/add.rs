@@ -32,8 +32,23 @@ pub struct TextDocument {
     pub structure: Structure,
     /// SHA-256 of the bytes that the text was taken from, in hex.
     pub digest: String,
+    /// What took the text out of them, with its version; absent where they are the text.
+    pub extractor: Option<String>,
     pub text: String,
     pub labels: BTreeMap<String, String>,
+}
+
+/// What is known of a document before its text is taken out.
+#[derive(Debug, Clone, Copy)]
+pub struct UnreadDocument<'a> {
+    pub source: &'a str,
+    /// As [`TextDocument::digest`].
+    pub digest: &'a str,
+    /// As [`TextDocument::extractor`].
+    pub extractor: &'a str,
+    /// Of the text that the extractor makes.
+    pub structure: Structure,
+    pub labels: &'a BTreeMap<String, String>,
 }
 
 /// What became of a document.
@@ -101,7 +116,12 @@ impl Knowledge {
             &document.labels,
         )?;
         let embedder = self.embedder_for(collection)?;
-        let recipe = self.recipe(document.structure, embedder.map(|it| it.embedder));
+        let extractor = document.extractor.as_deref();
+        let recipe = self.recipe(
+            document.structure,
+            extractor,
+            embedder.map(|it| it.embedder),
+        );
         let new = NewDocument {
             source: &document.source,
             title: &document.title,
@@ -159,6 +179,38 @@ impl Knowledge {
         done
     }
 
+    /// Adds a document again whose bytes are visible already, made by the same extractor in the same way: its text need
+    /// not be taken out once more. Absent: it must be.
+    ///
+    /// # Errors
+    /// As [`Self::add`].
+    pub async fn add_again(
+        &self,
+        actor: &str,
+        collection: &Collection,
+        document: UnreadDocument<'_>,
+    ) -> Result<Option<Added>, AddError> {
+        let embedder = self.embedder_for(collection)?;
+        let Some(visible) = self.store.document_of(collection, document.source).await? else {
+            return Ok(None);
+        };
+        let recipe = self.recipe(
+            document.structure,
+            Some(document.extractor),
+            embedder.map(|it| it.embedder),
+        );
+        if visible.digest != document.digest || visible.recipe != recipe {
+            return Ok(None);
+        }
+        if visible.labels == *document.labels {
+            return Ok(Some(Added::Unchanged(visible)));
+        }
+        let labelled = self
+            .label(actor, collection, visible, document.labels)
+            .await;
+        labelled.map(Some)
+    }
+
     pub(crate) async fn label(
         &self,
         actor: &str,
@@ -196,10 +248,16 @@ impl Knowledge {
     }
 
     /// Everything that the passages depend on but the bytes.
-    fn recipe(&self, structure: Structure, embedder: Option<&dyn Embedder>) -> String {
+    fn recipe(
+        &self,
+        structure: Structure,
+        extractor: Option<&str>,
+        embedder: Option<&dyn Embedder>,
+    ) -> String {
         let size = self.settings.passage;
+        let extracted = extractor.map_or(String::new(), |name| format!("extract {name}, "));
         let cut = format!(
-            "split {} {structure:?} {} {}",
+            "{extracted}split {} {structure:?} {} {}",
             split::VERSION,
             size.characters,
             size.overlap

@@ -28,7 +28,7 @@ mod transfer;
 mod vectors;
 mod words;
 
-pub use add::{Added, TextDocument, digest};
+pub use add::{Added, TextDocument, UnreadDocument, digest};
 pub use embed::{EmbedError, Embedder, Embedding};
 pub use error::{AddError, SearchError};
 pub use knowledge::{Knowledge, Settings};

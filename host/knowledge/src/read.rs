@@ -1,7 +1,7 @@
 //! Reads the bytes of a document as text.
 //!
 //! Only what is text already is read here. Documents are hostile, so formats that need a parser of their own (PDF, HTML,
-//! office documents) are for modules in the sandbox.
+//! office documents) are for extractors, which are modules in the sandbox.
 
 use crate::add::{TextDocument, digest};
 use crate::split::Structure;
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub enum NoText {
     /// A format that is not read by the host.
     #[error(
-        "{what} is read by an extractor module, and there is none yet: convert it to text first"
+        "{what} of this kind is read by an extractor, and none is there for it (`knowledge.extractors`): convert it to \
+         text first"
     )]
     NeedsExtractor { what: &'static str },
     /// Its byte order mark says so.
@@ -31,8 +32,8 @@ pub enum NoText {
 
 /// Formats that look like text, or that people take for text, by the ending of their name.
 const NEED_EXTRACTOR: &[(&str, &[&str])] = &[
-    ("PDF", &["pdf"]),
-    ("HTML", &["html", "htm", "xhtml", "mhtml"]),
+    ("a PDF", &["pdf"]),
+    ("a web page", &["html", "htm", "xhtml", "xht", "mhtml"]),
     (
         "an office document",
         &[
@@ -83,6 +84,7 @@ impl TextDocument {
             media_type: media_type.to_owned(),
             structure,
             digest: digest(bytes),
+            extractor: None,
             text: text.to_owned(),
             labels,
         })
@@ -99,7 +101,7 @@ fn text(bytes: &[u8]) -> Result<&str, NoText> {
             return Err(NoText::OtherEncoding { encoding: "UTF-16" });
         }
         [b'%', b'P', b'D', b'F', b'-', ..] => {
-            return Err(NoText::NeedsExtractor { what: "PDF" });
+            return Err(NoText::NeedsExtractor { what: "a PDF" });
         }
         _ => {}
     }
@@ -162,9 +164,9 @@ mod tests {
     fn what_is_no_text_in_utf8_is_refused_with_what_it_is() {
         let extractor = |what| NoText::NeedsExtractor { what };
         for (source, bytes, expect) in [
-            ("a.pdf", &b"text"[..], extractor("PDF")),
-            ("a.txt", b"%PDF-1.7", extractor("PDF")),
-            ("a.HTML", b"<p>text", extractor("HTML")),
+            ("a.pdf", &b"text"[..], extractor("a PDF")),
+            ("a.txt", b"%PDF-1.7", extractor("a PDF")),
+            ("a.HTML", b"<p>text", extractor("a web page")),
             ("a.docx", b"PK\x03\x04", extractor("an office document")),
             ("a.txt", b"PK\x03\x04\0", NoText::Binary),
             ("a.txt", b"\x01\x02\x03\x04", NoText::Binary),

@@ -107,6 +107,7 @@ fn document(source: &str, text: &str) -> TextDocument {
         media_type: "text/markdown".into(),
         structure: Structure::Markdown,
         digest: digest(text.as_bytes()),
+        extractor: None,
         text: text.into(),
         labels: BTreeMap::new(),
     }

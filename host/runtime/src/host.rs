@@ -103,7 +103,13 @@ async fn load_shipped(
     };
     let mut names = match only {
         Some(names) => names.to_vec(),
-        None => shipped_names(shipped),
+        None => {
+            let extractors = &config.knowledge().extractors;
+            let mut names = shipped_names(shipped);
+            // They have no tools, and are loaded for the first document that needs one.
+            names.retain(|name| !extractors.contains(name));
+            names
+        }
     };
     let failures = registry.failures();
     names.retain(|name| {

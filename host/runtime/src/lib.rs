@@ -11,7 +11,8 @@
 //! bridge), [`models`], [`dialect`] and [`shields`] (what a run asks, and what screens it), [`agents`] (all of
 //! it, ready to run), [`recorded`] (calls that belong to no run), [`trust`] (which found files a person trusts),
 //! [`watch`] and [`renewal`] (what changes while a process serves), [`knowledge`]
-//! (documents and the model that finds passages of them), [`retrieval`] (what a run is shown of them), [`stats`] (what runs took).
+//! (documents and the model that finds passages of them), [`extract`] (documents that are no text), [`retrieval`] (what a
+//! run is shown of them), [`stats`] (what runs took).
 //!
 //! # Embedding
 //!
@@ -46,6 +47,7 @@ mod candidate_scores;
 pub mod components;
 pub mod config;
 pub mod dialect;
+pub mod extract;
 pub mod host;
 pub mod install;
 pub mod knowledge;

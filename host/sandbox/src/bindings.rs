@@ -29,3 +29,19 @@ pub mod shield {
 
     pub use self::exports::toolhold::module::shields;
 }
+
+/// The world of an extractor.
+pub mod extractor {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "extractor",
+        imports: { "toolhold:module/document": trappable },
+        with: {
+            "toolhold:module/log": crate::bindings::toolhold::module::log,
+        },
+        exports: { default: async },
+    });
+
+    pub use self::exports::toolhold::module::extractors;
+    pub use self::toolhold::module::document;
+}

@@ -67,6 +67,7 @@ pub use egress::{Resolve, SystemResolver};
 pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
 pub use error::LoadError;
 pub use module::counters::Counters;
+pub use module::extractor::{DocumentFormat, ExtractedText, Extraction, ExtractionError};
 pub use module::shield::{Screening, ScreeningPlace, ScreeningVerdict};
 pub use module::{Module, ModuleKind};
 pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, ServerNames, Trust};

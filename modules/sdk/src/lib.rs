@@ -32,10 +32,12 @@
 //! [`current_call`] is for the few tools that need to know more of their call than its arguments;
 //! `http` (a feature of this crate) sends requests to what the module was granted;
 //! [`check`] holds a module's own examples against its code in a native `cargo test`. [`shield`] is for
-//! modules that screen what others say, and has an export of its own, [`export_shield!`].
+//! modules that screen what others say, and has an export of its own, [`export_shield!`]; [`extractor`] is for those that
+//! take text out of documents, with [`export_extractor!`].
 
 pub mod check;
 pub mod current_call;
+pub mod extractor;
 #[cfg(feature = "http")]
 pub mod http;
 mod schema;

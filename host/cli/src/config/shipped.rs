@@ -22,8 +22,11 @@ macro_rules! shipped {
 }
 
 /// Those whose components are in the repository; larger ones are built.
-const SHIPPED: [(&str, &str, &[u8]); 7] = shipped![
+const SHIPPED: [(&str, &str, &[u8]); 10] = shipped![
     "calculator",
+    "extract_html",
+    "extract_office",
+    "extract_pdf",
     "files",
     "http",
     "javascript",

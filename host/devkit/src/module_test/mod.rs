@@ -341,6 +341,7 @@ fn described(module: &Module) -> Vec<ModuleCheck> {
             .count();
         let detail = match module.kind {
             ModuleKind::Shield => "it is a shield and has no tools".to_owned(),
+            ModuleKind::Extractor => "it is an extractor and has no tools".to_owned(),
             _ => format!("tools: {tools}; with an output schema: {promising}"),
         };
         checks.push(check(CheckOutcome::Passed, detail));

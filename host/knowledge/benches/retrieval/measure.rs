@@ -135,6 +135,7 @@ pub async fn own(set: &Set, model: Option<StaticModel>) -> Result<Vec<Arm>> {
             media_type: "text/markdown".into(),
             structure: Structure::Markdown,
             digest: digest(text.as_bytes()),
+            extractor: None,
             text,
             labels: BTreeMap::new(),
         };

@@ -18,6 +18,8 @@ const MAX_COLLECTIONS: usize = 100;
 /// The table as it is written.
 #[derive(Debug, Clone, Deserialize)]
 pub struct KnowledgeTable {
+    /// Names of modules that read documents, in the order in which they are asked.
+    pub extractors: Vec<String>,
     /// The weights of a static model; empty, like its tokenizer, where there is none.
     pub weights: PathBuf,
     pub tokenizer: PathBuf,

@@ -37,6 +37,7 @@ use crate::egress::EndedExchange;
 use crate::engine::Engine;
 use crate::grant::PreparedGrant;
 use crate::revocation::{Revocation, Revoked};
+use bytes::Bytes;
 use capture::PrintStream;
 use crash::Crash;
 use meter::RefusedResource;
@@ -156,6 +157,8 @@ pub(crate) struct CallContext<'a> {
     pub descriptors: Arc<DescriptorShare>,
     /// Whether it needs no permit for calls: it has one to list its tools.
     pub is_listing: bool,
+    /// What an extractor reads; empty for other calls.
+    pub document: Bytes,
     /// Ends the call when what it may use is taken back.
     pub revocation: Arc<Revocation>,
     pub caller: Caller<'a>,

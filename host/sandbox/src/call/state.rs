@@ -11,6 +11,7 @@ use crate::disk::key_value::Namespace;
 use crate::egress::Hooks;
 use crate::grant::GrantedFiles;
 use crate::revocation::Revocation;
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
 use toolhold_policy::{LogLevel, LogLine};
@@ -32,6 +33,8 @@ pub struct CallState {
     pub key_value: Option<Namespace>,
     pub other_tools: OtherTools,
     pub current: CurrentCall,
+    /// What an extractor reads; empty for other calls.
+    pub document: Bytes,
     pub meter: Meter,
     pub gauge: Gauge,
     /// The host's memory of the last answer that the guest was given, until it surely has it: its own code finds the
@@ -60,6 +63,7 @@ impl CallState {
             caller,
             other_tools,
             current,
+            document,
             log_sink,
             profiler,
             descriptors,
@@ -92,6 +96,7 @@ impl CallState {
             key_value: granted.namespace(caller.tenant),
             other_tools,
             current,
+            document,
             meter: Meter::new(limits, gauge.clone()),
             gauge,
             answer: None,

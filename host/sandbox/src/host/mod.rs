@@ -5,6 +5,7 @@ mod answer_tests;
 mod blocking;
 mod current_call;
 mod depth;
+mod document;
 mod files;
 mod http;
 mod imports;
@@ -55,6 +56,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
         CallState::entered,
     )?;
     bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::extractor::document::add_to_linker::<CallState, HasSelf<CallState>>(
         &mut linker,
         CallState::entered,
     )?;

@@ -355,6 +355,7 @@ async fn ends(
         descriptors: DescriptorShare::of_module(engine.descriptors()),
         module: (0, "m"),
         is_listing: false,
+        document: bytes::Bytes::new(),
         revocation: revocation.clone(),
         caller: Caller::default(),
         other_tools: OtherTools::default(),

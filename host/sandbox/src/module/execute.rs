@@ -1,5 +1,6 @@
 //! Calls of a module: checked, executed in a fresh instance, redacted, counted.
 
+use super::extractor::{self, Extract, ExtractedText, Extraction, ExtractionError};
 use super::shield::{self, Screen, Screening, ScreeningVerdict};
 use super::typed::{self, CallFunction};
 use super::world::{self, CallTool};
@@ -12,6 +13,8 @@ use crate::denial_log::DenialLog;
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
 use crate::value;
+use bytes::Bytes;
+use serde_json::Value;
 use std::sync::Arc;
 use toolhold_policy::{CallError, CallReport, Invocation};
 
@@ -132,6 +135,54 @@ impl Module {
         shield::verdict(report)
     }
 
+    /// Has an extractor read a document, in a fresh instance.
+    pub(crate) async fn extract(
+        self: &Arc<Self>,
+        extraction: &Extraction<'_>,
+    ) -> Result<ExtractedText, ExtractionError> {
+        let Code::Extractor(pre) = &self.code else {
+            let error = CallError::UnknownTool {
+                tool: self.name.clone(),
+                available: "the module exports no extractor".into(),
+            };
+            return Err(error.into());
+        };
+        let invocation = Invocation {
+            timeout: extraction.timeout,
+            ..Invocation::new("", "", &Value::Null)
+        };
+        let effective = self.policy();
+        let revocation = effective.revocation();
+        let mut extracted = Err(ExtractionError::Empty);
+        let (mut report, denials) = match self.admit(&effective, &invocation) {
+            Ok(_) => {
+                let policy = CallPolicy {
+                    effective: &effective,
+                    narrow: None,
+                };
+                let none = OtherTools::default();
+                let mut context = self.context(policy, &invocation, none, revocation);
+                context.document = extraction.document.clone();
+                let media_type = extraction.media_type;
+                let ran = call::run(context, Extract { pre, media_type }).await;
+                let limits = &effective.limits;
+                // Text is kept beside the report, which is for JSON.
+                ran.and_then(|returned| extractor::output(returned, limits, &mut extracted))
+                    .into_report()
+            }
+            Err(error) => (CallReport::refused(error), DenialLog::default()),
+        };
+        let granted = &effective.granted.grant;
+        report.denials = denials.ended(&self.name, &report.result, &self.manifest.grants, granted);
+        report.redact(effective.granted.egress.redactor());
+        self.tally.add(&report);
+        match report.result {
+            // The call's own words are those of the extractor, which has said more exactly what is wrong.
+            Ok(_) | Err(CallError::Tool { .. }) => extracted,
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn context<'a>(
         self: &'a Arc<Self>,
         policy: CallPolicy<'a>,
@@ -148,6 +199,7 @@ impl Module {
             descriptors: self.descriptors.clone(),
             module: (self.number, &self.name),
             is_listing: false,
+            document: Bytes::new(),
             revocation,
             caller: invocation.caller,
             other_tools,
@@ -202,7 +254,7 @@ impl Module {
                 ran.and_then(|returned| world::output(returned, limits))
                     .into_report()
             }
-            Code::Shield(_) => unknown(),
+            Code::Shield(_) | Code::Extractor(_) => unknown(),
             Code::Typed { pre, functions } => {
                 // It is given values.
                 drop(text);

@@ -3,11 +3,13 @@
 pub mod counters;
 mod examples;
 mod execute;
+pub mod extractor;
 pub mod shield;
 mod typed;
 mod world;
 
 use crate::bindings::ToolModulePre;
+use crate::bindings::extractor::ExtractorPre;
 use crate::bindings::shield::ShieldPre;
 use crate::call::{CallState, DescribeTools};
 use crate::compile::{self, Cache, DebugInfo};
@@ -21,6 +23,7 @@ use crate::grant::{Pins, PreparedGrant};
 use crate::host;
 use crate::policy::{EffectivePolicy, Policy};
 use counters::{Counters, SharedCounters};
+use extractor::DocumentFormat;
 use parking_lot::RwLock;
 use semver::Version;
 use serde::Serialize;
@@ -40,6 +43,8 @@ use wasmtime::component::{Component, InstancePre};
 const TOOL_WORLD: &str = "toolhold:module/tools@0.1.";
 /// The same for a shield.
 const SHIELD_WORLD: &str = "toolhold:module/shields@0.1.";
+/// The same for an extractor.
+const EXTRACTOR_WORLD: &str = "toolhold:module/extractors@0.1.";
 /// How a module offers its tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,6 +55,8 @@ pub enum ModuleKind {
     TypedExports,
     /// It exports `toolhold:module/shields`: it has no tools, and screens what passes.
     Shield,
+    /// It exports `toolhold:module/extractors`: it has no tools, and reads documents.
+    Extractor,
 }
 
 /// What a component is loaded from.
@@ -84,6 +91,8 @@ pub struct Module {
     pub kind: ModuleKind,
     pub manifest: Manifest,
     pub tools: Vec<ToolSpec>,
+    /// What an extractor reads; empty for others.
+    pub formats: Vec<DocumentFormat>,
     /// Exported functions that cannot be tools, and why.
     pub refused: Vec<(UntrustedText, UntrustedText)>,
     /// What is odd about it, but no reason to refuse it, such as docs that cannot be read.
@@ -109,6 +118,7 @@ enum Code {
         functions: HashMap<String, TypedFunction>,
     },
     Shield(ShieldPre<CallState>),
+    Extractor(ExtractorPre<CallState>),
 }
 
 impl fmt::Debug for Module {
@@ -173,6 +183,8 @@ impl Module {
                 .any(|(name, _)| name.starts_with(world))
         };
         let (speaks_our_world, is_shield) = (exports(TOOL_WORLD), exports(SHIELD_WORLD));
+        let is_extractor = exports(EXTRACTOR_WORLD);
+        let mut formats = Vec::new();
         let pre = {
             let (engine, component) = (engine.clone(), component.clone());
             blocking(move || {
@@ -200,6 +212,17 @@ impl Module {
                 Vec::new(),
                 Vec::new(),
                 Code::Shield(pre),
+            )
+        } else if is_extractor {
+            let pre = ExtractorPre::new(pre).map_err(|error| LoadError::Link {
+                reason: format!("{error:#}"),
+            })?;
+            formats = extractor::formats(engine, &name, &limits, &pre, debug.as_ref()).await?;
+            (
+                ModuleKind::Extractor,
+                Vec::new(),
+                Vec::new(),
+                Code::Extractor(pre),
             )
         } else {
             let texts = manifest.tools.clone();
@@ -237,6 +260,7 @@ impl Module {
             kind,
             manifest,
             tools,
+            formats,
             refused: refused
                 .into_iter()
                 .map(|(export, reason)| (export.into(), reason.into()))
@@ -301,6 +325,7 @@ impl Module {
             Code::World(pre) => pre.instance_pre().component(),
             Code::Typed { pre, .. } => pre.component(),
             Code::Shield(pre) => pre.instance_pre().component(),
+            Code::Extractor(pre) => pre.instance_pre().component(),
         }
     }
 

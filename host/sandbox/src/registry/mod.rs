@@ -32,6 +32,7 @@ use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::Pins;
+use crate::module::extractor::{ExtractedText, Extraction, ExtractionError};
 use crate::module::shield::{Screening, ScreeningVerdict};
 use crate::module::{Module, blocking};
 use crate::policy::CallPolicy;
@@ -206,6 +207,21 @@ impl Registry {
             self.shared.judge(vec![module.clone()]).await;
         }
         module.screen(screening).await
+    }
+
+    /// Has an extractor read a document. Returns within the deadline, whatever the document or the extractor does.
+    ///
+    /// # Errors
+    /// Why there is no text: what is wrong with the document, or the extractor may not run, is none, or met a limit.
+    pub async fn extract(
+        &self,
+        module: &Arc<Module>,
+        extraction: &Extraction<'_>,
+    ) -> Result<ExtractedText, ExtractionError> {
+        if !module.may_run() {
+            self.shared.judge(vec![module.clone()]).await;
+        }
+        module.extract(extraction).await
     }
 
     /// Approves a module as it was shown, by the [`Module::etag`] of then, and returns what that changed. It

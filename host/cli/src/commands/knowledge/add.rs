@@ -2,7 +2,7 @@
 
 use super::fetch;
 use super::list::each_document;
-use super::walk::{self, Bounds, Unread, WalkedFile};
+use super::walk::{self, Bounds, WalkedFile};
 use super::{DEFAULT_COLLECTION, DocumentLabel, KEEP_STAGED_MS, OWNER};
 use crate::exit::Exit;
 use crate::terminal::progress::Spinner;
@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use toolhold_knowledge::{AddError, Added, NoText, Settings, TextDocument};
+use toolhold_knowledge::{AddError, Added, Settings, digest};
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::extract::{DocumentBytes, Extractors, Reading};
 use toolhold_runtime::host;
 use toolhold_runtime::knowledge::{self, ConfiguredKnowledge};
 use toolhold_runtime::stats::now_ms;
@@ -25,7 +26,7 @@ use toolhold_storage::{Collection, Store};
 /// What is added, and where.
 #[derive(Debug, Args)]
 pub struct AddArgs {
-    /// Files, folders, and addresses (https://). Of a folder all texts are taken, but no hidden ones, and no links.
+    /// Files, folders, and addresses (https://). Of a folder all documents are taken, but no hidden ones, and no links.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Add to this collection. It is created if there is none of this name.
@@ -61,6 +62,7 @@ pub async fn add(config: &Configuration, args: AddArgs) -> Result<Exit> {
         .then(|| FolderWatch::of(&paths, config.state_folder()));
     let mut work = Work {
         configured: knowledge::open(config, store.clone(), settings).await?,
+        extractors: Extractors::new(config.clone()),
         store,
         name: args.collection,
         labels: super::by_name(args.labels),
@@ -104,9 +106,9 @@ struct AddCounts {
     unchanged: u64,
     /// Unchanged but for their labels.
     labelled: u64,
-    /// Files in folders that are no texts.
+    /// Files in folders that are no documents.
     left_out: u64,
-    /// What was named and is no text, and what could not be read or added.
+    /// What was named and is no document, and what could not be read or added.
     failed: u64,
     /// Documents that were deleted because their files are gone.
     deleted: u64,
@@ -115,6 +117,7 @@ struct AddCounts {
 struct Work {
     store: Store,
     configured: ConfiguredKnowledge,
+    extractors: Extractors,
     name: String,
     labels: BTreeMap<String, String>,
     /// Opened, or created, for the first document.
@@ -221,15 +224,32 @@ impl Work {
         };
         let bytes = match std::mem::replace(&mut file.content, Ok(Vec::new())) {
             Ok(bytes) => bytes,
+            Err(why) => return self.not_added(&file, &why.to_string(), true),
+        };
+        let document = DocumentBytes {
+            source: source.clone(),
+            media_type: Some(std::mem::take(&mut file.media_type)).filter(|it| !it.is_empty()),
+            bytes,
+            labels: self.labels.clone(),
+        };
+        let document = match self.extractors.reading(&document).await {
+            Ok(reading) => {
+                if let Some(added) = self.again(&reading, &document).await? {
+                    return self.counted(&source, &added);
+                }
+                if let (Some(spinner), Reading::By(_)) = (&self.spinner, &reading) {
+                    spinner.show(format!("{}: reading", style::line(&source)));
+                }
+                self.extractors.text_by(&reading, document).await
+            }
+            Err(why) => Err(why),
+        };
+        let document = match document {
+            Ok(document) => document,
             Err(why) => {
-                let is_fault = file.is_named || !matches!(why, Unread::NoText(_));
+                let is_fault = file.is_named || !why.is_no_document();
                 return self.not_added(&file, &why.to_string(), is_fault);
             }
-        };
-        let media_type = std::mem::take(&mut file.media_type);
-        let document = match read(source.clone(), media_type, bytes, self.labels.clone()).await? {
-            Ok(document) => document,
-            Err(why) => return self.not_added(&file, &why.to_string(), is_fault(&file, &why)),
         };
         let collection = self.collection().await?;
         let spinner = self.spinner.as_ref();
@@ -248,19 +268,7 @@ impl Work {
             .add(OWNER, &collection, &document, &progress)
             .await;
         match added {
-            Ok(Added::New { passages }) => {
-                self.counts.added += 1;
-                self.counts.passages += passages;
-                self.tell(&source, json!({"result": "added", "passages": passages}))
-            }
-            Ok(Added::Unchanged(_)) => {
-                self.counts.unchanged += 1;
-                self.tell(&source, json!({"result": "unchanged"}))
-            }
-            Ok(Added::Labelled(_)) => {
-                self.counts.labelled += 1;
-                self.tell(&source, json!({"result": "labelled"}))
-            }
+            Ok(added) => self.counted(&source, &added),
             // Of one document: others can still be added.
             Err(error @ AddError::Empty) => {
                 self.not_added(&file, &error.to_string(), file.is_named)
@@ -273,6 +281,51 @@ impl Work {
                 Err(anyhow::Error::from(error).context(format!("{source} was not added")))
             }
         }
+    }
+
+    /// What needs an extractor and was added before is not read again, which takes time.
+    async fn again(
+        &mut self,
+        reading: &Reading,
+        document: &DocumentBytes,
+    ) -> Result<Option<Added>> {
+        let Reading::By(extractor) = reading else {
+            return Ok(None);
+        };
+        if self.collection.is_none() {
+            let found = self.store.collection(OWNER, OWNER, &self.name).await?;
+            self.collection = found.map(|(collection, _)| collection);
+        }
+        let Some(collection) = &self.collection else {
+            return Ok(None);
+        };
+        let digest = digest(&document.bytes);
+        let unread = extractor.unread(document, &digest);
+        let knowledge = &self.configured.knowledge;
+        let added = knowledge.add_again(OWNER, collection, unread).await;
+        added.map_err(|error| {
+            anyhow::Error::from(error).context(format!("{} was not added", document.source))
+        })
+    }
+
+    fn counted(&mut self, source: &str, added: &Added) -> Result<()> {
+        let counts = &mut self.counts;
+        let what = match added {
+            Added::New { passages } => {
+                counts.added += 1;
+                counts.passages += passages;
+                json!({"result": "added", "passages": passages})
+            }
+            Added::Unchanged(_) => {
+                counts.unchanged += 1;
+                json!({"result": "unchanged"})
+            }
+            Added::Labelled(_) => {
+                counts.labelled += 1;
+                json!({"result": "labelled"})
+            }
+        };
+        self.tell(source, what)
     }
 
     async fn collection(&mut self) -> Result<Collection> {
@@ -364,20 +417,4 @@ impl Work {
         }
         Ok(())
     }
-}
-
-/// Reads the bytes, of which there may be many, on a thread that serves no others.
-async fn read(
-    source: String,
-    media_type: String,
-    bytes: Vec<u8>,
-    labels: BTreeMap<String, String>,
-) -> Result<Result<TextDocument, NoText>> {
-    let read = move || TextDocument::read_as(&source, &media_type, &bytes, labels);
-    Ok(tokio::task::spawn_blocking(read).await?)
-}
-
-/// Whether a person wanted this very file, or it is a text that nobody could tell by its name.
-fn is_fault(file: &WalkedFile, why: &NoText) -> bool {
-    file.is_named || matches!(why, NoText::OtherEncoding { .. })
 }

@@ -35,8 +35,9 @@ const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
 pub enum KnowledgeCommand {
     /// Add files, the files in folders, and what is at addresses to a collection.
     ///
-    /// Documents are texts in UTF-8: plain text, Markdown, CSV, source code. A file that was added before is
-    /// replaced if it changed. Other formats are refused, each with its reason.
+    /// Documents are texts in UTF-8 (plain text, Markdown, CSV, source code), and web pages, office documents and
+    /// PDF, which are read by modules in the sandbox. A file that was added before is replaced if it changed. What
+    /// cannot be read is refused with its reason.
     Add(add::AddArgs),
     /// List the collections, or the documents of one.
     List(list::ListArgs),

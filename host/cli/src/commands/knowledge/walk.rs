@@ -11,10 +11,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::sync::mpsc;
 use toolhold_files::{Links, ReadError};
-use toolhold_knowledge::NoText;
 
 /// Files that are read ahead: each may have [`Bounds::file_bytes`].
 const READ_AHEAD: usize = 2;
@@ -58,8 +57,6 @@ pub struct WalkedFile {
 /// Why a file or a folder was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
-    #[error(transparent)]
-    NoText(#[from] NoText),
     #[error("{0}")]
     Failed(#[from] ReadError),
     #[error("{0}")]
@@ -126,12 +123,8 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
         match opened {
             Ok(folder) => self.folder(folder, path),
             Err(error) if error.raw_os_error() == Some(Errno::NOTDIR.raw_os_error()) => {
-                let content = match NoText::by_name(&path.to_string_lossy()) {
-                    Some(no_text) => Err(no_text.into()),
-                    None => toolhold_files::read(&path, self.bounds.file_bytes, Links::Follow)
-                        .map_err(Unread::from),
-                };
-                self.send(path, true, content)
+                let content = toolhold_files::read(&path, self.bounds.file_bytes, Links::Follow);
+                self.send(path, true, content.map_err(Unread::from))
             }
             Err(error) => self.send(path, true, Err(error.into())),
         }
@@ -154,8 +147,8 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
                     Err((path, why)) => self.send(path, false, Err(why)),
                 },
                 Ok(FolderEntry::File(file)) => {
-                    let content = self.content(&path, file);
-                    self.send(path, false, content)
+                    let content = toolhold_files::read_to_end(file, self.bounds.file_bytes);
+                    self.send(path, false, content.map_err(Unread::from))
                 }
                 Ok(FolderEntry::Other) => true,
                 Err(error) => self.send(path, false, Err(error.into())),
@@ -165,13 +158,6 @@ impl<F: FnMut(WalkedFile) -> bool> FileWalk<F> {
             }
         }
         true
-    }
-
-    fn content(&self, path: &Path, file: File) -> Result<Vec<u8>, Unread> {
-        if let Some(no_text) = NoText::by_name(&path.to_string_lossy()) {
-            return Err(no_text.into());
-        }
-        Ok(toolhold_files::read_to_end(file, self.bounds.file_bytes)?)
     }
 
     /// Reads the names of a folder, and goes on in it.
@@ -264,6 +250,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     const BOUNDS: Bounds = Bounds {
         file_bytes: 10,
@@ -326,14 +313,13 @@ mod tests {
         )
         .unwrap();
         let found = walked(folder.path(), BOUNDS);
-        let pdf = NoText::by_name("e.pdf").unwrap();
         assert_eq!(
             found,
             [
                 "a: first".to_owned(),
                 "b/c/d: deep".to_owned(),
                 "b/long: it has 11 bytes, and may have 10".to_owned(),
-                format!("e.pdf: {pdf}"),
+                "e.pdf: %PDF".to_owned(),
                 "z: last".to_owned(),
             ]
         );
