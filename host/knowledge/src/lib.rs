@@ -7,7 +7,7 @@
 //! Read `knowledge` first, which holds the parts; `read` takes bytes for text or refuses them; `add` cuts a text
 //! (`split`), divides it into `words`, has vectors made (`embed`, of which `static_model` is one way), and stages the
 //! passages in the storage; `search` finds them, among `vectors` that `tables` keeps in memory, and `rank` fuses what was
-//! found in different ways.
+//! found in different ways. `memory` finds facts, of which there are few, without an index.
 #![forbid(unsafe_code)]
 
 mod add;
@@ -15,6 +15,7 @@ mod embed;
 mod error;
 pub mod fuzzing;
 mod knowledge;
+mod memory;
 mod rank;
 mod read;
 mod search;
