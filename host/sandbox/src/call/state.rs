@@ -4,7 +4,9 @@ use super::capture::{CapturePipe, PrintStream};
 use super::http_memory::HttpMemory;
 use super::meter::{Gauge, KeptBytes, Meter};
 use super::open_files::OpenFiles;
-use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, Profiler};
+use super::{
+    CallContext, Clock, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools, Profiler,
+};
 use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::disk::key_value::Namespace;
@@ -31,6 +33,7 @@ pub struct CallState {
     pub granted: GrantedFiles,
     pub key_value: Option<Namespace>,
     pub other_tools: OtherTools,
+    pub knowledge: GrantedKnowledge,
     pub current: CurrentCall,
     pub meter: Meter,
     pub gauge: Gauge,
@@ -59,6 +62,7 @@ impl CallState {
             granted,
             caller,
             other_tools,
+            knowledge,
             current,
             log_sink,
             profiler,
@@ -91,6 +95,7 @@ impl CallState {
             granted: files,
             key_value: granted.namespace(caller.tenant),
             other_tools,
+            knowledge,
             current,
             meter: Meter::new(limits, gauge.clone()),
             gauge,

@@ -9,6 +9,7 @@ mod files;
 mod http;
 mod imports;
 mod io_error;
+mod knowledge;
 mod listing;
 mod metadata;
 mod open;
@@ -55,6 +56,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
         CallState::entered,
     )?;
     bindings::current_call::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::knowledge::add_to_linker::<CallState, HasSelf<CallState>>(
         &mut linker,
         CallState::entered,
     )?;

@@ -6,7 +6,8 @@ use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{
-    self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools, Profiler,
+    self, CallContext, CurrentCall, GrantedKnowledge, GuestLogSink, LimitedText, OtherTools,
+    Profiler,
 };
 use crate::denial_log::DenialLog;
 use crate::policy::{CallPolicy, EffectivePolicy};
@@ -15,6 +16,13 @@ use crate::value;
 use std::sync::Arc;
 use toolhold_policy::{CallError, CallReport, Invocation};
 
+/// What a call reaches through those who made it, and not through the sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct ReachedOutside {
+    pub other_tools: OtherTools,
+    pub knowledge: GrantedKnowledge,
+}
+
 impl Module {
     /// Runs one of this module's tools in a fresh instance. `tool` is its name in the module.
     pub(crate) async fn call(
@@ -22,13 +30,13 @@ impl Module {
         policy: CallPolicy<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        other_tools: OtherTools,
+        reached: ReachedOutside,
     ) -> CallReport {
         let effective = policy.effective;
         let revocation = effective.revocation();
         let (mut report, denials) = match self.admit(effective, invocation) {
             Ok(text) => {
-                let context = self.context(policy, invocation, other_tools, revocation);
+                let context = self.context(policy, invocation, reached, revocation);
                 self.perform(context, tool, invocation, text).await
             }
             Err(error) => (CallReport::refused(error), DenialLog::default()),
@@ -110,7 +118,7 @@ impl Module {
                     effective: &effective,
                     narrow: None,
                 };
-                let none = OtherTools::default();
+                let none = ReachedOutside::default();
                 let context = self.context(policy, &invocation, none, revocation);
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
@@ -136,7 +144,7 @@ impl Module {
         self: &'a Arc<Self>,
         policy: CallPolicy<'a>,
         invocation: &Invocation<'a>,
-        other_tools: OtherTools,
+        reached: ReachedOutside,
         revocation: Arc<Revocation>,
     ) -> CallContext<'a> {
         let effective = policy.effective;
@@ -150,7 +158,8 @@ impl Module {
             is_listing: false,
             revocation,
             caller: invocation.caller,
-            other_tools,
+            other_tools: reached.other_tools,
+            knowledge: reached.knowledge,
             current: CurrentCall::new(self.clone(), invocation),
             log_sink: GuestLogSink::new(
                 invocation.listener.clone(),
