@@ -13,6 +13,7 @@ const MAX_WEIGHTS_BYTES: u64 = 1 << 30;
 const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// The knowledge in a store, with the vectors that new collections have.
+#[derive(Debug)]
 pub struct ConfiguredKnowledge {
     pub knowledge: Knowledge,
     /// Absent: no model is configured.

@@ -3,7 +3,7 @@
 use toolhold_runtime::config::{AGENT_KEYS, CLASS_KEYS, OVERRIDES, POOL_KEYS, SHARES};
 
 /// Keys of `[module.NAME]` besides `limits`. Tables among them are values, replaced as a whole.
-const MODULE: [&str; 11] = [
+const MODULE: [&str; 12] = [
     "source",
     "directories",
     "http",
@@ -11,6 +11,7 @@ const MODULE: [&str; 11] = [
     "scratch",
     "environment",
     "key_value",
+    "knowledge",
     "tools",
     "clocks",
     "randomness",

@@ -22,11 +22,12 @@ macro_rules! shipped {
 }
 
 /// Those whose components are in the repository; larger ones are built.
-const SHIPPED: [(&str, &str, &[u8]); 7] = shipped![
+const SHIPPED: [(&str, &str, &[u8]); 8] = shipped![
     "calculator",
     "files",
     "http",
     "javascript",
+    "knowledge",
     "search",
     "sqlite",
     "text",

@@ -37,7 +37,6 @@ pub struct CollectionGrant {
     Serialize,
     Deserialize,
     IntoStaticStr,
-    EnumString,
     VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
@@ -77,7 +76,6 @@ pub struct MemoryGrant {
     Serialize,
     Deserialize,
     IntoStaticStr,
-    EnumString,
     VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
@@ -103,7 +101,6 @@ pub enum MemoryScope {
     Serialize,
     Deserialize,
     IntoStaticStr,
-    EnumString,
     VariantArray,
 )]
 #[serde(rename_all = "snake_case")]

@@ -35,22 +35,8 @@ impl knowledge::Host for CallState {
         &mut self,
         query: knowledge::SearchQuery,
     ) -> Result<knowledge::SearchResult, Refusal> {
-        let grant = self.granted_knowledge(|denials| {
-            denials.knowledge(
-                "to search collections".into(),
-                "--with-collection",
-                "NAME:search",
-            );
-        })?;
+        let grant = self.granted_collections(CollectionRight::Search)?;
         let bytes = check_query(&query)?;
-        if !grant.has(CollectionRight::Search) {
-            self.denials.knowledge(
-                "to search collections".into(),
-                "--with-collection",
-                "NAME:search",
-            );
-            return Err(denied("this module may search no collection".into()));
-        }
         for name in &query.collections {
             if !grant.allows(name, CollectionRight::Search) {
                 let asked = format!("to search the collection {name:?}");
@@ -88,14 +74,7 @@ impl knowledge::Host for CallState {
     }
 
     async fn read(&mut self, what: knowledge::Reading) -> Result<Vec<knowledge::Passage>, Refusal> {
-        let grant = self.granted_knowledge(|denials| {
-            denials.knowledge("to read documents".into(), "--with-collection", "NAME:read");
-        })?;
-        if !grant.has(CollectionRight::Read) {
-            self.denials
-                .knowledge("to read documents".into(), "--with-collection", "NAME:read");
-            return Err(denied("this module may read no collection".into()));
-        }
+        self.granted_collections(CollectionRight::Read)?;
         let place = match what.place {
             knowledge::Place::Passage(id) => ReadPlace::Passage(checked_id(id)?),
             knowledge::Place::Document((id, first)) => ReadPlace::Document(checked_id(id)?, first),
@@ -186,14 +165,15 @@ impl knowledge::Host for CallState {
 }
 
 impl CallState {
-    /// What was granted; `note` puts into the log that nothing was.
-    fn granted_knowledge(
-        &self,
-        note: impl FnOnce(&crate::denial_log::DenialLog),
-    ) -> Result<Arc<KnowledgeGrant>, Refusal> {
-        self.knowledge.grant().ok_or_else(|| {
-            note(&self.denials);
-            denied("this module was granted no knowledge".into())
+    /// The grant, which gives `right` on some collection.
+    fn granted_collections(&self, right: CollectionRight) -> Result<Arc<KnowledgeGrant>, Refusal> {
+        let grant = self.knowledge.grant();
+        grant.filter(|grant| grant.has(right)).ok_or_else(|| {
+            let right = right.name();
+            let asked = format!("to {right} collections");
+            self.denials
+                .knowledge(asked, "--with-collection", &format!("NAME:{right}"));
+            denied(format!("this module may {right} no collection"))
         })
     }
 

@@ -10,6 +10,8 @@ mod http;
 mod imports;
 mod io_error;
 mod knowledge;
+#[cfg(test)]
+mod knowledge_tests;
 mod listing;
 mod metadata;
 mod open;
