@@ -31,6 +31,7 @@ mod interpreters;
 #[cfg(target_os = "linux")]
 mod keyring;
 mod knowledge;
+mod knowledge_module;
 mod many_runs;
 mod markdown;
 mod mcp;

@@ -2,8 +2,8 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, eval, generate, keys, knowledge, mcp, modules,
-    plan, plan_capacity, policy, probe, run, runs, secrets, selftest, serve, stats, trust,
+    approvals, audit, build, cache, chat, demo, eval, generate, keys, knowledge, mcp, memory,
+    modules, plan, plan_capacity, policy, probe, run, runs, secrets, selftest, serve, stats, trust,
 };
 use crate::config::secrets::Needs;
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
@@ -93,6 +93,9 @@ pub enum Command {
     /// Keep documents in collections, and find passages in them.
     #[command(subcommand)]
     Knowledge(knowledge::KnowledgeCommand),
+    /// List, show and forget the facts that agents remember.
+    #[command(subcommand)]
+    Memory(memory::MemoryCommand),
     /// Inspect, approve and call modules without a model.
     #[command(subcommand)]
     Modules(modules::ModulesCommand),

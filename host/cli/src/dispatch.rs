@@ -3,8 +3,8 @@
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
     approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, knowledge, mcp,
-    modules, plan, plan_capacity, policy, probe, record, run, runs, secrets, selftest, serve,
-    show_config, stats, trust,
+    memory, modules, plan, plan_capacity, policy, probe, record, run, runs, secrets, selftest,
+    serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
 use crate::descriptors;
@@ -132,6 +132,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Knowledge(command) => {
             knowledge::knowledge(&load(&flags)?.configuration, command).await
         }
+        Command::Memory(command) => memory::memory(&load(&flags)?.configuration, command).await,
         Command::Modules(command) => Box::pin(modules::modules(&load(&flags)?, command)).await,
         Command::Mcp(args) => Box::pin(mcp::mcp(&load(&flags)?, args)).await,
         Command::Plan(command) => plan::plan(&load(&flags)?.configuration, command).await,

@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
         "Records of runs",
         &["runs", "show", "stats", "replay", "diff"],
     ),
-    ("Documents", &["knowledge"]),
+    ("Documents and facts", &["knowledge", "memory"]),
     ("Modules", &["modules", "new-module", "build", "mcp"]),
     ("Server", &["serve", "keys", "approvals", "audit"]),
     (

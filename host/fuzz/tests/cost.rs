@@ -126,6 +126,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         "files and folders of `toolhold knowledge add`",
         Proof::File("host/cli/src/commands/knowledge/walk.rs"),
     ),
+    (
+        "what modules ask of documents and facts",
+        Proof::File("host/sandbox/src/host/knowledge_tests.rs"),
+    ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
 ];
 

@@ -7,8 +7,8 @@
 //! Read `knowledge` first, which holds the parts; `read` takes bytes for text or refuses them; `add` cuts a text
 //! (`split`), divides it into `words`, has vectors made (`embed`, of which `static_model` is one way), and stages the
 //! passages in the storage; `search` finds them, among `vectors` that `tables` keeps in memory, and `rank` fuses what was
-//! found in different ways. `transfer` writes a collection as lines and reads them, and `names` says how collections of
-//! others are named.
+//! found in different ways. `memory` finds facts, of which there are few, without an index. `transfer` writes a collection
+//! as lines and reads them, and `names` says how collections of others are named.
 #![forbid(unsafe_code)]
 
 mod add;
@@ -17,6 +17,7 @@ mod error;
 pub mod fuzzing;
 mod knowledge;
 mod media_type;
+mod memory;
 mod names;
 mod rank;
 mod read;

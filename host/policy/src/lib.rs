@@ -45,15 +45,16 @@ pub mod tool;
 pub use approval::{Approval, ApprovalStore, ApprovedBy, GrantChange, Standing};
 pub use call::{
     AllowingRule, CallClock, CallProfile, CallReport, CallUsage, Caller, ClockPause, Denial,
-    Denials, Invocation, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult, Output,
-    OwnedCaller, ProfileSlot, ProfileSummary, ProfiledFunction, Progress,
+    Denials, Invocation, KnowledgeAccess, Listener, MAX_CALL_DEPTH, NestedCall, NestedCalls,
+    NestedResult, Output, OwnedCaller, ProfileSlot, ProfileSummary, ProfiledFunction, Progress,
 };
 pub use digest::Digest;
 pub use egress::{GrantError, HttpGrant, HttpLimit, HttpLimits, Origin};
 pub use error::{CallError, ErrorClass, TakenPlaces};
 pub use grant::{
-    Access, Capability, Clocks, DirectoryGrant, Grant, Keep, KeyValueGrant, Randomness,
-    ScratchGrant, Share,
+    Access, Capability, Clocks, CollectionGrant, CollectionRight, DirectoryGrant, Grant, Keep,
+    KeyValueGrant, KnowledgeGrant, MemoryGrant, MemoryRight, MemoryScope, Randomness, ScratchGrant,
+    Share,
 };
 pub use limits::{Limit, Limits, LimitsRequest};
 pub use log::{Captured, LogLevel, LogLine};

@@ -5,7 +5,10 @@ mod missing;
 pub use missing::UnfulfilledRequest;
 
 use crate::egress::{HttpGrant, Origin};
-use crate::grant::{Access, Clocks, Keep, KeyValueGrant, Randomness, ScratchGrant};
+use crate::grant::{
+    Access, Clocks, CollectionGrant, Keep, KeyValueGrant, KnowledgeGrant, MemoryGrant, Randomness,
+    ScratchGrant,
+};
 use crate::limits::LimitsRequest;
 use crate::secret::SecretPlace;
 use crate::text::{self, UntrustedText};
@@ -86,6 +89,7 @@ pub struct Requests {
     pub http: Vec<HttpGrant>,
     pub secrets: Vec<SecretRequest>,
     pub key_value: Option<KeyValueRequest>,
+    pub knowledge: Option<KnowledgeRequest>,
     pub tools: Vec<ToolRequest>,
     pub clocks: Option<Clocks>,
     pub randomness: Option<Randomness>,
@@ -159,6 +163,25 @@ impl Default for KeyValueRequest {
     }
 }
 
+/// Documents and facts that a module would like to reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KnowledgeRequest {
+    pub collections: Vec<CollectionGrant>,
+    pub memory: MemoryGrant,
+    pub reason: UntrustedText,
+}
+
+impl KnowledgeRequest {
+    /// The grant that fulfils it.
+    pub fn grant(&self) -> KnowledgeGrant {
+        KnowledgeGrant {
+            collections: self.collections.clone(),
+            memory: self.memory.clone(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolRequest {
@@ -225,6 +248,11 @@ impl Requests {
         if let Some(wish) = &self.key_value {
             let what = format!("remember {} bytes between calls", wish.quota_bytes);
             add(what, wish.reason.raw());
+        }
+        if let Some(wish) = &self.knowledge {
+            for sentence in wish.grant().sentences() {
+                add(sentence, wish.reason.raw());
+            }
         }
         for wish in &self.tools {
             add(format!("call the tool {}", wish.name), wish.reason.raw());

@@ -192,6 +192,7 @@ impl Agent {
             .with_requests(self.requests().await)
             .with_remote_requests(self.remote.clone())
             .on_behalf_of(&behalf.owner, &behalf.session)
+            .of_agent(&self.name)
             .narrowed(Narrowing {
                 live: self.live.clone(),
                 permits: behalf.grants.clone(),

@@ -2,6 +2,7 @@
 
 use crate::components::{Sources, fetch};
 use crate::config::{Configuration, EndpointTable, ShieldWhat};
+use crate::module_knowledge::ModuleKnowledge;
 use crate::recorded::{AuditMode, Recorder};
 use crate::requests::Requests;
 use crate::tools::SandboxTools;
@@ -26,7 +27,8 @@ pub fn registry(config: &Configuration) -> Result<Registry> {
     let policy = config.policy();
     let storage = policy.storage.clone();
     tokio::task::spawn_blocking(move || storage.sweep());
-    Ok(Registry::new(engine(config)?, cache(config), policy))
+    let registry = Registry::new(engine(config)?, cache(config), policy);
+    Ok(registry.with_knowledge(Arc::new(ModuleKnowledge::new(config))))
 }
 
 /// As [`registry`], for components that come with this binary and need no approval.

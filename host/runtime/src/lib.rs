@@ -52,6 +52,7 @@ pub mod host;
 pub mod install;
 pub mod knowledge;
 pub mod models;
+pub mod module_knowledge;
 pub mod module_report;
 pub mod probed;
 pub mod recorded;

@@ -44,6 +44,7 @@ pub struct SandboxTools {
     allowed: Option<Vec<String>>,
     tenant: String,
     session: String,
+    agent: String,
     narrowing: Narrowing,
     /// The argument schema that the module declared, if a tool message replaced it.
     bound: RwLock<HashMap<String, Arc<Validator>>>,
@@ -62,6 +63,7 @@ impl SandboxTools {
             allowed: None,
             tenant: String::new(),
             session: String::new(),
+            agent: String::new(),
             narrowing: Narrowing::default(),
             bound: RwLock::default(),
         }
@@ -96,6 +98,12 @@ impl SandboxTools {
     /// Makes calls for this session of this tenant, with values, files and a share of the places of its own.
     pub fn on_behalf_of(mut self, tenant: impl Into<String>, session: impl Into<String>) -> Self {
         (self.tenant, self.session) = (tenant.into(), session.into());
+        self
+    }
+
+    /// Makes calls for runs of this agent, with a memory of its own.
+    pub fn of_agent(mut self, agent: impl Into<String>) -> Self {
+        self.agent = agent.into();
         self
     }
 
@@ -259,6 +267,7 @@ impl SandboxTools {
                 tenant: &self.tenant,
                 session: &self.session,
             },
+            agent: &self.agent,
             // The bounds of the outer call apply to a nested call.
             restrictions: match &call.restrictions {
                 Some(restrictions) => Some(restrictions.clone()),
@@ -351,6 +360,10 @@ impl Toolbox for SandboxTools {
             return None;
         }
         let grant = module.grant();
+        // Others change documents and facts.
+        if grant.knowledge.is_some() {
+            return None;
+        }
         let scratch = grant.scratch.as_ref();
         let has_session = scratch.is_some_and(|scratch| scratch.keep == Keep::Session);
         let asks = module.imports.iter().any(|it| it.contains(CURRENT_CALL));

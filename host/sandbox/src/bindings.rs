@@ -7,12 +7,13 @@ wasmtime::component::bindgen!({
         "toolhold:module/key-value": async,
         "toolhold:module/other-tools": async,
         "toolhold:module/current-call": trappable,
+        "toolhold:module/knowledge": async,
     },
     exports: { default: async },
 });
 
 pub use self::toolhold::module::{
-    current_call, key_value, log, other_tools, progress, secrets, types,
+    current_call, key_value, knowledge, log, other_tools, progress, secrets, types,
 };
 
 /// The world of a shield, with the types of the tool world.

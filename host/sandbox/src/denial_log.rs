@@ -158,6 +158,16 @@ impl DenialLog {
         self.note(Capability::KeyValue, "keys and values".into(), rule);
     }
 
+    /// Documents or facts were asked for. `words` give them, behind the flag's name.
+    pub fn knowledge(&self, asked: String, flag: &str, words: &str) {
+        let rule = if words.len() > MAX_WORD_BYTES {
+            AllowingRule::None("no collection has so long a name")
+        } else {
+            flags(format!("{flag} {}", shell_word(words)))
+        };
+        self.note(Capability::Knowledge, asked, rule);
+    }
+
     /// A tool was to be called that the module was not granted.
     pub fn tool(&self, tool: &str) {
         let rule = if tool.len() > MAX_WORD_BYTES {

@@ -10,7 +10,7 @@
 //! what is known about an outage. `process` tells living processes from dead ones, `run_lease` gives runs to
 //! them, and `journal` is a run's journal. The other rooms are queries: `runs`, `record` (events), `sessions`,
 //! `approvals`, `keys`, `idempotency`, `orphans`, `prune`, `responses`; `knowledge` has the
-//! collections of documents. The audit log is `audit_log` (rows and their chain of hashes) and `audit` (search and
+//! collections of documents, and the facts of memory. The audit log is `audit_log` (rows and their chain of hashes) and `audit` (search and
 //! verification).
 //!
 //! ```no_run
@@ -73,8 +73,9 @@ pub use idempotency::{KeyUse, PendingStart};
 pub use journal::RunJournal;
 pub use keys::{Permits, Scope, StoredKey};
 pub use knowledge::{
-    Access, Begun, Collection, CollectionDocument, FoundPassage, NewDocument, NewPassage,
-    OwnedSums, Passage, PublishError, QuestionWord, Quota, RemovedPassages, SharedWith,
+    Access, Begun, Collection, CollectionDocument, Fact, FactQuota, FactScope, ForgetExtent,
+    ForgottenFacts, FoundPassage, MemoryError, NewDocument, NewFact, NewPassage, OwnedSums,
+    Passage, PublishError, QuestionWord, Quota, Ranking, RemovedPassages, SharedWith,
     StagedDocument, StagingError, VectorRow, Vectors, WordQuestion, attached_name,
 };
 pub use label::{Label, Origin};

@@ -5,6 +5,7 @@ use crate::audit_log::{self, Draft, PrunedBy};
 use crate::column::{id, signed};
 use crate::database::InTime as _;
 use crate::error::StoreError;
+use crate::knowledge::delete_facts_of_session;
 use crate::store::Store;
 use sqlx::AnyConnection;
 use std::time::Duration;
@@ -159,11 +160,12 @@ async fn delete_idle(
     Ok(gone.rows_affected() > 0)
 }
 
-/// Deletes the runs of a session, and returns their ids.
+/// Deletes the runs of a session and the facts that were kept for it, and returns the runs' ids.
 pub(crate) async fn delete_turns(
     connection: &mut AnyConnection,
     session: Uuid,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
+    delete_facts_of_session(connection, session).await?;
     let rows = sqlx::query("DELETE FROM runs WHERE session = $1 RETURNING id")
         .bind(session.to_string())
         .fetch_all(connection)

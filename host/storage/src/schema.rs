@@ -13,7 +13,7 @@ use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
 /// All migrations, oldest first: number, name and SQL.
-const MIGRATIONS: [(i64, &str, Sql); 6] = [
+const MIGRATIONS: [(i64, &str, Sql); 7] = [
     (
         1,
         "initial",
@@ -42,6 +42,7 @@ const MIGRATIONS: [(i64, &str, Sql); 6] = [
             postgres: include_str!("schema/0005_passages.postgres.sql"),
         },
     ),
+    (6, "facts", Sql::Both(include_str!("schema/0006_facts.sql"))),
     (
         7,
         "collection retention",

@@ -30,7 +30,7 @@ pub enum KeysCommand {
         #[arg(long, value_name = "NAMES", value_delimiter = ',')]
         tools: Option<Vec<String>>,
         /// Permit only these kinds of grants in calls for this key: directories, scratch, environment, http,
-        /// secrets, key_value, tools, clocks, and mcp for calls of MCP servers' tools. NAME:KIND is for one
+        /// secrets, key_value, knowledge, tools, clocks, and mcp for calls of MCP servers' tools. NAME:KIND is for one
         /// module or server, NAME:* for all of its grants, none for no grants. A key never has more than its
         /// agent [default: all that the agent has].
         #[arg(long, value_name = "KINDS", value_delimiter = ',')]

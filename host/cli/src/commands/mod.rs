@@ -14,6 +14,7 @@ pub mod keys;
 pub mod knowledge;
 pub mod loaded;
 pub mod mcp;
+pub mod memory;
 pub mod module_flags;
 pub mod modules;
 pub mod plan;

@@ -5,7 +5,7 @@ use toolhold_runtime::config::{
 };
 
 /// Keys of `[module.NAME]` besides `limits`. Tables among them are values, replaced as a whole.
-const MODULE: [&str; 11] = [
+const MODULE: [&str; 12] = [
     "source",
     "directories",
     "http",
@@ -13,6 +13,7 @@ const MODULE: [&str; 11] = [
     "scratch",
     "environment",
     "key_value",
+    "knowledge",
     "tools",
     "clocks",
     "randomness",

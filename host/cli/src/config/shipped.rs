@@ -22,7 +22,7 @@ macro_rules! shipped {
 }
 
 /// Those whose components are in the repository; larger ones are built.
-const SHIPPED: [(&str, &str, &[u8]); 10] = shipped![
+const SHIPPED: [(&str, &str, &[u8]); 11] = shipped![
     "calculator",
     "extract_html",
     "extract_office",
@@ -30,6 +30,7 @@ const SHIPPED: [(&str, &str, &[u8]); 10] = shipped![
     "files",
     "http",
     "javascript",
+    "knowledge",
     "search",
     "sqlite",
     "text",

@@ -397,6 +397,7 @@ fn not_given(requests: &Requests) -> Vec<&'static str> {
         ("variables", !requests.environment.is_empty()),
         ("HTTP", !requests.http.is_empty()),
         ("secrets", !requests.secrets.is_empty()),
+        ("knowledge", requests.knowledge.is_some()),
         ("tools of other modules", !requests.tools.is_empty()),
     ]
     .into_iter()

@@ -1,8 +1,10 @@
 //! One tool call: what a caller asks for ([`Invocation`]), what comes back ([`CallReport`]), and the seams
-//! that a running call uses ([`Listener`] for its logs and progress, [`NestedCalls`] for calls of other tools).
+//! that a running call uses ([`Listener`] for its logs and progress, [`NestedCalls`] for calls of other tools,
+//! [`KnowledgeAccess`] for documents and facts).
 
 mod caller;
 mod denial;
+mod knowledge;
 mod listener;
 mod nested;
 mod profile;
@@ -11,6 +13,11 @@ mod report;
 
 pub use caller::{Caller, OwnedCaller};
 pub use denial::{AllowingRule, Denial, Denials};
+pub use knowledge::{
+    FactQuery, FactToRemember, FoundPassages, KnowledgeAccess, KnowledgeCall, KnowledgeDocument,
+    KnowledgeError, KnowledgePassage, KnowledgeResult, PassageQuery, ReadPlace, RememberedFact,
+    SearchBy,
+};
 pub use listener::{Listener, Progress};
 pub use nested::{CallClock, ClockPause, MAX_CALL_DEPTH, NestedCall, NestedCalls, NestedResult};
 pub use profile::{CallProfile, ProfileSlot, ProfileSummary, ProfiledFunction};
@@ -51,6 +58,8 @@ pub struct Invocation<'a> {
     /// A deadline tighter than the module's own.
     pub timeout: Option<Duration>,
     pub caller: Caller<'a>,
+    /// The agent whose run makes the call. Empty: no agent does.
+    pub agent: &'a str,
     /// What restricts the grants of the module, and of every module that it calls. Absent: nothing does.
     pub restrictions: Option<Arc<GrantRestrictions>>,
     /// Receives what the guest logs and how far it is, while it runs.
@@ -76,6 +85,7 @@ impl<'a> Invocation<'a> {
             tool_schema: None,
             timeout: None,
             caller: Caller::default(),
+            agent: "",
             restrictions: None,
             listener: None,
             nested: None,

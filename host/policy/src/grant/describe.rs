@@ -79,6 +79,9 @@ impl Grant {
                 key_value.quota_bytes
             ));
         }
+        if let Some(knowledge) = &self.knowledge {
+            lines.extend(knowledge.sentences());
+        }
         for tool in &self.tools {
             lines.push(format!("call the tool {tool}, with that tool's own grants"));
         }

@@ -5,6 +5,7 @@
 //! [`Share`] is the part of it that an agent leaves to a module.
 
 mod describe;
+mod knowledge;
 mod scratch;
 mod share;
 
@@ -15,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+pub use knowledge::{
+    CollectionGrant, CollectionRight, KnowledgeGrant, MemoryGrant, MemoryRight, MemoryScope,
+};
 pub use scratch::{Keep, ScratchGrant};
 pub use share::{Capability, SameDirectory, Share};
 
@@ -36,6 +40,9 @@ pub struct Grant {
     pub secrets: Vec<SecretGrant>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_value: Option<KeyValueGrant>,
+    /// Documents and facts of its callers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub knowledge: Option<KnowledgeGrant>,
     /// Tools of other modules that this one may call, by full name, or by module for all of its.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,

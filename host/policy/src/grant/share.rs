@@ -1,6 +1,6 @@
 //! A part of a grant: what an agent leaves a module of what the operator gave it.
 
-use super::{Access, Clocks, DirectoryGrant, Grant, KeyValueGrant, ScratchGrant};
+use super::{Access, Clocks, DirectoryGrant, Grant, KeyValueGrant, KnowledgeGrant, ScratchGrant};
 use crate::egress::HttpGrant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ pub enum Capability {
     Http,
     Secrets,
     KeyValue,
+    Knowledge,
     Tools,
     /// Finer ones than everybody has.
     Clocks,
@@ -52,6 +53,7 @@ pub struct Share {
     /// By name.
     pub secrets: Vec<String>,
     pub key_value: Option<KeyValueGrant>,
+    pub knowledge: Option<KnowledgeGrant>,
     pub tools: Vec<String>,
     pub clocks: Clocks,
 }
@@ -70,6 +72,7 @@ impl Share {
                 .map(|secret| secret.slot().name.clone())
                 .collect(),
             key_value: grant.key_value.clone(),
+            knowledge: grant.knowledge.clone(),
             tools: grant.tools.clone(),
             clocks: grant.clocks,
         }
@@ -100,6 +103,8 @@ impl Share {
         let key_value = self.key_value.as_ref().zip(grant.key_value.as_ref());
         let key_value = key_value
             .filter(|(own, given)| own.namespace.is_empty() || own.namespace == given.namespace);
+        let knowledge = self.knowledge.as_ref().zip(grant.knowledge.as_ref());
+        let knowledge = knowledge.map(|(own, given)| own.and(given));
         Grant {
             directories: directories.collect(),
             scratch: scratch.map(|(own, given)| ScratchGrant {
@@ -116,6 +121,7 @@ impl Share {
                 quota_bytes: own.quota_bytes.min(given.quota_bytes),
                 ..given.clone()
             }),
+            knowledge: knowledge.filter(|both| !both.is_empty()),
             tools: both(&self.tools, &grant.tools),
             clocks: Clocks {
                 precision_us: self.clocks.precision_us.max(grant.clocks.precision_us),
@@ -138,6 +144,7 @@ impl Share {
             Capability::Http => !self.http.is_empty(),
             Capability::Secrets => !self.secrets.is_empty(),
             Capability::KeyValue => self.key_value.is_some(),
+            Capability::Knowledge => self.knowledge.is_some(),
             Capability::Tools => !self.tools.is_empty(),
             Capability::Clocks => self.clocks != Clocks::default(),
         };
@@ -160,6 +167,7 @@ impl Grant {
             && other.secrets.iter().all(|own| self.secrets.contains(own))
             && left.key_value == other.key_value
             && (other.key_value.is_none() || namespace(self) == namespace(other))
+            && covers_knowledge(self.knowledge.as_ref(), other.knowledge.as_ref())
             && other.tools.iter().all(|own| left.tools.contains(own))
             && left.clocks == other.clocks
     }
@@ -175,6 +183,7 @@ impl Grant {
                 Capability::Http => left.http.clear(),
                 Capability::Secrets => left.secrets.clear(),
                 Capability::KeyValue => left.key_value = None,
+                Capability::Knowledge => left.knowledge = None,
                 Capability::Tools => left.tools.clear(),
                 Capability::Clocks => {
                     let usual = Clocks::default().precision_us;
@@ -195,6 +204,7 @@ impl Grant {
             Capability::Http => part.http.clone_from(&self.http),
             Capability::Secrets => part.secrets.clone_from(&self.secrets),
             Capability::KeyValue => part.key_value.clone_from(&self.key_value),
+            Capability::Knowledge => part.knowledge.clone_from(&self.knowledge),
             Capability::Tools => part.tools.clone_from(&self.tools),
             Capability::Clocks => part.clocks = self.clocks,
         }
@@ -204,6 +214,18 @@ impl Grant {
     /// Whether anything of this kind is given.
     pub(crate) fn has(&self, kind: Capability) -> bool {
         self.part(kind) != Self::default()
+    }
+}
+
+/// Whether `own` gives everything that `other` gives.
+fn covers_knowledge(own: Option<&KnowledgeGrant>, other: Option<&KnowledgeGrant>) -> bool {
+    match (own, other) {
+        (_, None) => true,
+        (None, Some(other)) => other.is_empty(),
+        (Some(own), Some(other)) => {
+            other.collections.iter().all(|wish| own.covers(wish))
+                && own.and(other).memory == other.memory
+        }
     }
 }
 
@@ -288,6 +310,12 @@ mod tests {
                 namespace: "team".into(),
                 quota_bytes: 10,
             }),
+            knowledge: Some(
+                toml::from_str(
+                    "collections = [{ name = 'team-*' }]\nmemory = { user = ['recall'] }",
+                )
+                .unwrap(),
+            ),
             tools: vec!["text".into()],
             clocks: Clocks { precision_us: 1 },
             ..Grant::default()
@@ -311,7 +339,8 @@ mod tests {
              environment = {{ A = 'a', B = 'other', C = 'c' }}\n\
              http = [{{ origin = 'https://api.example.com', methods = ['GET', 'PUT'], path_prefix = '/v1', redirects = 3 }},\n\
              {{ origin = 'https://elsewhere.com' }}]\n\
-             secrets = ['key', 'other']\nkey_value = {{ quota_bytes = 1000 }}\ntools = ['text.count', 'shell']\n\
+             secrets = ['key', 'other']\nkey_value = {{ quota_bytes = 1000 }}\n\
+             knowledge = {{ collections = [{{ name = '*' }}], memory = {{ user = ['recall', 'forget'] }} }}\ntools = ['text.count', 'shell']\n\
              clocks = {{ precision_us = 5 }}"
         ));
         let left = more.of(&grant, &same);

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::call::{AllowingRule, Denial};
 use crate::egress::HttpGrant;
-use crate::grant::{Access, Capability, Grant, Keep};
+use crate::grant::{Access, Capability, CollectionGrant, Grant, Keep, MemoryRight, MemoryScope};
 use crate::secret::SecretPlace;
 use crate::text::shell_word;
 
@@ -19,6 +19,9 @@ pub enum UnfulfilledRequest<'a> {
     Http(&'a HttpGrant),
     Secret(&'a SecretRequest),
     KeyValue,
+    Collection(&'a CollectionGrant),
+    /// A scope with the right that is missing.
+    Memory(MemoryScope, MemoryRight),
     Tool(&'a ToolRequest),
 }
 
@@ -28,7 +31,9 @@ impl Requests {
         &'a self,
         grant: &'a Grant,
     ) -> impl Iterator<Item = UnfulfilledRequest<'a>> + use<'a> {
-        use UnfulfilledRequest::{Directory, Http, KeyValue, Scratch, Secret, Tool, Variable};
+        use UnfulfilledRequest::{
+            Collection, Directory, Http, KeyValue, Memory, Scratch, Secret, Tool, Variable,
+        };
         let directories = self.directories.iter().filter(|wish| {
             let is_enough = |access| access == Access::ReadWrite || wish.access == Access::Read;
             let mut given = grant.directories.iter();
@@ -47,6 +52,20 @@ impl Requests {
             .key_value
             .as_ref()
             .filter(|_| grant.key_value.is_none());
+        let known = grant.knowledge.as_ref();
+        let collections = self.knowledge.iter().flat_map(|wish| &wish.collections);
+        let collections =
+            collections.filter(move |wish| !known.is_some_and(|given| given.covers(wish)));
+        let facts = self.knowledge.iter().flat_map(move |wish| {
+            let scopes = MemoryScope::ALL.iter().copied();
+            scopes.flat_map(move |scope| {
+                let rights = wish.memory.of(scope).iter().copied();
+                let missing = rights.filter(move |right| {
+                    !known.is_some_and(|given| given.memory.of(scope).contains(right))
+                });
+                missing.map(move |right| (scope, right))
+            })
+        });
         let tools = self.tools.iter().filter(|wish| {
             let module = wish.name.split(['.', '@']).next().unwrap_or_default();
             let mut given = grant.tools.iter();
@@ -58,6 +77,8 @@ impl Requests {
             .chain(http.map(Http))
             .chain(secrets.map(Secret))
             .chain(key_value.map(|_| KeyValue))
+            .chain(collections.map(Collection))
+            .chain(facts.map(|(scope, right)| Memory(scope, right)))
             .chain(tools.map(Tool))
     }
 }
@@ -126,6 +147,20 @@ impl UnfulfilledRequest<'_> {
                 "to keep keys and values".into(),
                 Some("--key-value".into()),
             ),
+            Self::Collection(wish) => {
+                let rights: Vec<_> = wish.rights.iter().map(|right| right.name()).collect();
+                let word = shell_word(&format!("{}:{}", wish.name, rights.join(",")));
+                (
+                    Capability::Knowledge,
+                    format!("to {} the collection {:?}", wish.told(), wish.name),
+                    Some(format!("--with-collection {word}")),
+                )
+            }
+            Self::Memory(scope, right) => (
+                Capability::Knowledge,
+                format!("to {} facts of the {}", right.name(), scope.name()),
+                Some(format!("--with-memory {}:{}", scope.name(), right.name())),
+            ),
             Self::Tool(wish) => (
                 Capability::Tools,
                 format!("to call {:?}", wish.name),
@@ -156,6 +191,7 @@ fn asking(wish: &HttpGrant) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::manifest::KnowledgeRequest;
     use crate::{Access, DirectoryGrant, Grant, KeyValueGrant, Manifest};
 
     #[test]
@@ -183,6 +219,9 @@ mod tests {
             origin = "https://api.example.com"
             place = { query = { name = "key" } }
             [grants.key_value]
+            [grants.knowledge]
+            collections = [{ name = "*", rights = ["search"] }]
+            memory = { user = ["recall"] }
             [[grants.tools]]
             name = "text.count; true"
             "#,
@@ -204,6 +243,8 @@ mod tests {
             "only the configuration can put a secret there (secrets, under [module.NAME])"
                 .to_owned(),
             command("--key-value"),
+            command("--with-collection '*:search'"),
+            command("--with-memory user:recall"),
             command("--with-tool 'text.count; true'"),
         ];
         assert_eq!(lines(&Grant::default()), all);
@@ -217,6 +258,11 @@ mod tests {
         let mut some = Grant {
             directories: vec![directory(Access::Read)],
             key_value: Some(KeyValueGrant::default()),
+            knowledge: manifest
+                .grants
+                .knowledge
+                .as_ref()
+                .map(KnowledgeRequest::grant),
             tools: vec!["text".into()],
             http: vec![manifest.grants.http[0].clone()],
             ..Grant::default()

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use toolhold_mcp as mcp;
 use toolhold_policy::{
-    Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, Limits, LimitsRequest, LogLevel,
-    Origin, Randomness, Reflect, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
+    Clocks, DirectoryGrant, Grant, HttpGrant, KeyValueGrant, KnowledgeGrant, Limits, LimitsRequest,
+    LogLevel, Origin, Randomness, Reflect, ScratchGrant, SecretGrant, SecretPlace, SecretSlot,
 };
 use toolhold_sandbox::{
     ApprovalFolder, Compiler, EngineConfig, ModulePolicy, Policy, ServerNames, Storage, Trust,
@@ -54,6 +54,7 @@ pub(super) struct ModuleTable {
     http: Vec<HttpGrant>,
     pub(super) secrets: Vec<SecretTable>,
     key_value: Option<KeyValueGrant>,
+    knowledge: Option<KnowledgeGrant>,
     tools: Vec<String>,
     clocks: Clocks,
     randomness: Randomness,
@@ -322,6 +323,7 @@ impl ModuleTable {
             scratch: self.scratch.clone(),
             environment: self.environment.clone(),
             key_value: self.key_value.clone(),
+            knowledge: self.knowledge.clone(),
             tools: self.tools.clone(),
             clocks: self.clocks,
             randomness: self.randomness,

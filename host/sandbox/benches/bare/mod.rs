@@ -2,6 +2,7 @@
 //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
 
 use toolhold::module::key_value::KeyValueError;
+use toolhold::module::knowledge;
 use toolhold::module::types::ToolError;
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 use wasmtime::{
@@ -43,6 +44,30 @@ impl toolhold::module::key_value::Host for BareState {
     fn keys(&mut self, _: String) -> Result<Vec<String>, KeyValueError> {
         Ok(Vec::new())
     }
+}
+
+impl toolhold::module::knowledge::Host for BareState {
+    fn search(&mut self, _: knowledge::SearchQuery) -> Known<knowledge::SearchResult> {
+        Err(no_knowledge())
+    }
+    fn read(&mut self, _: knowledge::Reading) -> Known<Vec<knowledge::Passage>> {
+        Err(no_knowledge())
+    }
+    fn remember(&mut self, _: knowledge::NewFact) -> Known<knowledge::Fact> {
+        Err(no_knowledge())
+    }
+    fn recall(&mut self, _: knowledge::RecallQuery) -> Known<Vec<knowledge::Fact>> {
+        Err(no_knowledge())
+    }
+    fn forget(&mut self, _: String, _: bool) -> Known<u32> {
+        Err(no_knowledge())
+    }
+}
+
+type Known<T> = Result<T, knowledge::KnowledgeError>;
+
+fn no_knowledge() -> knowledge::KnowledgeError {
+    knowledge::KnowledgeError::Denied(String::new())
 }
 
 impl toolhold::module::secrets::Host for BareState {

@@ -13,6 +13,7 @@ mod crash;
 mod current;
 mod http_memory;
 mod json;
+mod knowledge;
 mod log_sink;
 pub(crate) mod meter;
 mod open_files;
@@ -24,6 +25,7 @@ mod verdict;
 pub(crate) use clock::Clock;
 pub(crate) use current::{CurrentCall, DescribeTools};
 pub(crate) use json::{LimitedText, shallow, shallow_members};
+pub(crate) use knowledge::GrantedKnowledge;
 pub(crate) use log_sink::GuestLogSink;
 pub(crate) use open_files::OpenFile;
 pub(crate) use other_tools::OtherTools;
@@ -163,6 +165,7 @@ pub(crate) struct CallContext<'a> {
     pub revocation: Arc<Revocation>,
     pub caller: Caller<'a>,
     pub other_tools: OtherTools,
+    pub knowledge: GrantedKnowledge,
     pub current: CurrentCall,
     pub log_sink: GuestLogSink,
     /// Samples the guest while it runs. Absent: nothing does.

@@ -4,7 +4,9 @@ use super::capture::{CapturePipe, PrintStream};
 use super::http_memory::HttpMemory;
 use super::meter::{Gauge, KeptBytes, Meter};
 use super::open_files::OpenFiles;
-use super::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, Profiler};
+use super::{
+    CallContext, Clock, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools, Profiler,
+};
 use crate::denial_log::DenialLog;
 use crate::descriptors::CallDescriptors;
 use crate::disk::key_value::Namespace;
@@ -32,6 +34,7 @@ pub struct CallState {
     pub granted: GrantedFiles,
     pub key_value: Option<Namespace>,
     pub other_tools: OtherTools,
+    pub knowledge: GrantedKnowledge,
     pub current: CurrentCall,
     /// What an extractor reads; empty for other calls.
     pub document: Bytes,
@@ -62,6 +65,7 @@ impl CallState {
             granted,
             caller,
             other_tools,
+            knowledge,
             current,
             document,
             log_sink,
@@ -95,6 +99,7 @@ impl CallState {
             granted: files,
             key_value: granted.namespace(caller.tenant),
             other_tools,
+            knowledge,
             current,
             document,
             meter: Meter::new(limits, gauge.clone()),

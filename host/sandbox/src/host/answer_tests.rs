@@ -1,6 +1,8 @@
 //! An answer counts as kept until the guest's next host call, whichever that is. Files are in `revocation_tests`.
 
-use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
+use crate::call::{
+    CallContext, Clock, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools, fresh_store,
+};
 use crate::descriptors::DescriptorShare;
 use crate::engine::{Engine, EngineConfig};
 use crate::grant::PreparedGrant;
@@ -79,6 +81,7 @@ async fn an_answer_counts_until_the_next_host_call() {
         revocation: Arc::default(),
         caller: Caller::default(),
         other_tools: OtherTools::default(),
+        knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
         profiler: None,

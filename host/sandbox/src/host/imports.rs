@@ -1,6 +1,7 @@
 //! The interfaces of `toolhold:module` that a module may import: log, progress, keys and values,
 //! secrets by reference, other modules' tools. Each answers "denied" to a module that was not
-//! granted it. What needs no grant, the call itself, is in `current`.
+//! granted it. What needs no grant, the call itself, is in
+//! `current_call`; documents and facts are in `knowledge`.
 
 use crate::bindings::{key_value, log, other_tools, progress, secrets, types};
 use crate::call::CallState;

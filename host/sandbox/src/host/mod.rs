@@ -10,6 +10,9 @@ mod files;
 mod http;
 mod imports;
 mod io_error;
+mod knowledge;
+#[cfg(test)]
+mod knowledge_tests;
 mod listing;
 mod metadata;
 mod open;
@@ -60,6 +63,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
         CallState::entered,
     )?;
     bindings::extractor::document::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::knowledge::add_to_linker::<CallState, HasSelf<CallState>>(
         &mut linker,
         CallState::entered,
     )?;

@@ -1,7 +1,9 @@
 //! Every function by which a guest reaches a granted directory, called after what the call may use was taken back.
 
 use crate::Storage;
-use crate::call::{CallContext, Clock, CurrentCall, GuestLogSink, OtherTools, fresh_store};
+use crate::call::{
+    CallContext, Clock, CurrentCall, GrantedKnowledge, GuestLogSink, OtherTools, fresh_store,
+};
 use crate::descriptors::DescriptorShare;
 use crate::egress::SystemResolver;
 use crate::engine::{Engine, EngineConfig};
@@ -359,6 +361,7 @@ async fn ends(
         revocation: revocation.clone(),
         caller: Caller::default(),
         other_tools: OtherTools::default(),
+        knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
         profiler: None,

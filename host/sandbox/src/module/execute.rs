@@ -7,7 +7,8 @@ use super::world::{self, CallTool};
 use super::{Code, Module};
 use crate::bindings::types;
 use crate::call::{
-    self, CallContext, CurrentCall, GuestLogSink, LimitedText, OtherTools, Profiler,
+    self, CallContext, CurrentCall, GrantedKnowledge, GuestLogSink, LimitedText, OtherTools,
+    Profiler,
 };
 use crate::denial_log::DenialLog;
 use crate::policy::{CallPolicy, EffectivePolicy};
@@ -18,6 +19,13 @@ use serde_json::Value;
 use std::sync::Arc;
 use toolhold_policy::{CallError, CallReport, Invocation};
 
+/// What a call reaches through those who made it, and not through the sandbox.
+#[derive(Debug, Default)]
+pub(crate) struct ReachedOutside {
+    pub other_tools: OtherTools,
+    pub knowledge: GrantedKnowledge,
+}
+
 impl Module {
     /// Runs one of this module's tools in a fresh instance. `tool` is its name in the module.
     pub(crate) async fn call(
@@ -25,13 +33,13 @@ impl Module {
         policy: CallPolicy<'_>,
         tool: &str,
         invocation: &Invocation<'_>,
-        other_tools: OtherTools,
+        reached: ReachedOutside,
     ) -> CallReport {
         let effective = policy.effective;
         let revocation = effective.revocation();
         let (mut report, denials) = match self.admit(effective, invocation) {
             Ok(text) => {
-                let context = self.context(policy, invocation, other_tools, revocation);
+                let context = self.context(policy, invocation, reached, revocation);
                 self.perform(context, tool, invocation, text).await
             }
             Err(error) => (CallReport::refused(error), DenialLog::default()),
@@ -113,7 +121,7 @@ impl Module {
                     effective: &effective,
                     narrow: None,
                 };
-                let none = OtherTools::default();
+                let none = ReachedOutside::default();
                 let context = self.context(policy, &invocation, none, revocation);
                 let screening = screening.for_guest();
                 let ran = call::run(context, Screen { pre, screening }).await;
@@ -187,7 +195,7 @@ impl Module {
         self: &'a Arc<Self>,
         policy: CallPolicy<'a>,
         invocation: &Invocation<'a>,
-        other_tools: OtherTools,
+        reached: ReachedOutside,
         revocation: Arc<Revocation>,
     ) -> CallContext<'a> {
         let effective = policy.effective;
@@ -202,7 +210,8 @@ impl Module {
             document: Bytes::new(),
             revocation,
             caller: invocation.caller,
-            other_tools,
+            other_tools: reached.other_tools,
+            knowledge: reached.knowledge,
             current: CurrentCall::new(self.clone(), invocation),
             log_sink: GuestLogSink::new(
                 invocation.listener.clone(),

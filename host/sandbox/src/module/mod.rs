@@ -23,6 +23,7 @@ use crate::grant::{Pins, PreparedGrant};
 use crate::host;
 use crate::policy::{EffectivePolicy, Policy};
 use counters::{Counters, SharedCounters};
+pub(crate) use execute::ReachedOutside;
 use extractor::DocumentFormat;
 use parking_lot::RwLock;
 use semver::Version;

@@ -2,8 +2,8 @@
 
 use crate::bindings::{ToolModulePre, types};
 use crate::call::{
-    self, CallContext, CallOutcome, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools,
-    shallow,
+    self, CallContext, CallOutcome, CallState, CurrentCall, GrantedKnowledge, GuestCall,
+    GuestLogSink, OtherTools, shallow,
 };
 use crate::compile::DebugInfo;
 use crate::descriptors::DescriptorShare;
@@ -50,6 +50,7 @@ pub(super) async fn list_tools(
         revocation: Arc::default(),
         caller: Caller::default(),
         other_tools: OtherTools::default(),
+        knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
         profiler: None,

@@ -27,14 +27,14 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
-use crate::call::OtherTools;
+use crate::call::{GrantedKnowledge, OtherTools};
 use crate::compile::cache::{Cache, CacheLookupCounts};
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::grant::Pins;
 use crate::module::extractor::{ExtractedText, Extraction, ExtractionError};
 use crate::module::shield::{Screening, ScreeningVerdict};
-use crate::module::{Module, blocking};
+use crate::module::{Module, ReachedOutside, blocking};
 use crate::policy::CallPolicy;
 use crate::policy::Policy;
 use crate::policy::{ApproveError, Trust};
@@ -43,10 +43,11 @@ use snapshot::{FailedModule, ModuleSnapshot};
 use standing::approval;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
 use toolhold_admission::MemoryCeiling;
 use toolhold_policy::CallError;
+use toolhold_policy::KnowledgeAccess;
 use toolhold_policy::ToolSpec;
 use toolhold_policy::{ApprovedBy, GrantChange};
 use toolhold_policy::{CallReport, Invocation};
@@ -120,6 +121,8 @@ pub(crate) struct RegistryState {
     changes: watch::Sender<()>,
     /// One load of each origin at a time.
     loading: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    /// Answers what modules ask of documents and facts. Empty: nothing is known.
+    knowledge: OnceLock<Arc<dyn KnowledgeAccess>>,
 }
 
 impl Registry {
@@ -135,8 +138,17 @@ impl Registry {
                 changing: Mutex::default(),
                 changes: watch::Sender::new(()),
                 loading: Mutex::default(),
+                knowledge: OnceLock::new(),
             }),
         }
+    }
+
+    /// Has `access` answer what modules ask of documents and facts, as far as they were granted them. The first one
+    /// stays.
+    #[must_use]
+    pub fn with_knowledge(self, access: Arc<dyn KnowledgeAccess>) -> Self {
+        self.shared.knowledge.get_or_init(|| access);
+        self
     }
 
     /// What the operator decided.
@@ -308,9 +320,13 @@ impl RegistryState {
                     effective: &effective,
                     narrow: narrow.as_deref(),
                 };
-                let tools = &given.granted().grant.tools;
-                let other_tools = OtherTools::new(tools, invocation);
-                module.call(given, tool, invocation, other_tools).await
+                let grant = &given.granted().grant;
+                let access = self.knowledge.get();
+                let reached = ReachedOutside {
+                    other_tools: OtherTools::new(&grant.tools, invocation),
+                    knowledge: GrantedKnowledge::new(grant, access, invocation),
+                };
+                module.call(given, tool, invocation, reached).await
             }
             Err(error) => CallReport::refused(error),
         };

@@ -224,6 +224,27 @@ impl Draft {
         )
     }
 
+    /// `owner` had a fact kept, in the place of another if it supersedes one. The log has no text of facts: what is
+    /// forgotten must be gone.
+    pub(crate) fn fact_remembered(
+        owner: &str,
+        fact: Uuid,
+        scope: &'static str,
+        source: &str,
+        supersedes: Option<Uuid>,
+    ) -> Self {
+        Self::now(
+            owner,
+            "fact_remembered",
+            json!({"fact": fact, "scope": scope, "by": source, "supersedes": supersedes}),
+        )
+    }
+
+    /// The texts of facts of `owner` were deleted.
+    pub(crate) fn facts_forgotten(owner: &str, by: &str, facts: &[Uuid]) -> Self {
+        Self::now(owner, "facts_forgotten", json!({"facts": facts, "by": by}))
+    }
+
     pub(crate) fn at_ms(&self) -> i64 {
         self.at_ms
     }

@@ -4,6 +4,8 @@
 //! that SQLite's one writer is never held for long, and then [`Store::publish_document`] makes them visible. What was
 //! replaced or deleted is invisible at once and removed in batches later ([`Store::remove_gone_passages`]).
 //!
+//! Memory is kept beside them: `facts`, which belong to one owner and are never shared.
+//!
 //! A collection belongs to the owner of a key, who may share it. Functions that take ids take the reader's name, too, and
 //! find nothing that it may not read; those that take a [`Collection`] rely on it having been found that way.
 
@@ -11,6 +13,7 @@ mod access;
 mod attached;
 mod collections;
 mod documents;
+mod facts;
 mod find;
 mod passages;
 mod ranking;
@@ -21,8 +24,10 @@ pub use access::{Access, SharedWith};
 pub use attached::attached_name;
 pub use collections::{Collection, OwnedSums, Vectors};
 pub use documents::{CollectionDocument, NewDocument};
+pub(crate) use facts::delete_facts_of_session;
+pub use facts::{Fact, FactQuota, FactScope, ForgetExtent, ForgottenFacts, MemoryError, NewFact};
 pub use find::{FoundPassage, WordQuestion};
 pub use passages::{Passage, VectorRow};
-pub use ranking::QuestionWord;
+pub use ranking::{QuestionWord, Ranking};
 pub use removal::RemovedPassages;
 pub use staging::{Begun, NewPassage, PublishError, Quota, StagedDocument, StagingError};

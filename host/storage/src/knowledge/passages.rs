@@ -78,6 +78,26 @@ impl Store {
         Ok((passages, of))
     }
 
+    /// A visible document that `reader` may read, of whatever collection.
+    pub async fn readable_document(
+        &self,
+        reader: &str,
+        document: Uuid,
+    ) -> Result<Option<CollectionDocument>, StoreError> {
+        let row = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {} FROM documents \
+             JOIN collections ON collections.id = documents.collection AND {READABLE} \
+             WHERE documents.id = $2 AND documents.state = 'visible'",
+            document_columns(),
+        )))
+        .bind(reader)
+        .bind(document.to_string())
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(row.as_ref().map(documents::document).transpose()?)
+    }
+
     /// Passages of a visible document that `reader` may read, from the number `first` on.
     pub async fn passages_of(
         &self,

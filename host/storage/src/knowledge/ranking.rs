@@ -15,7 +15,7 @@ pub struct QuestionWord {
 const K1: f64 = 1.5;
 const B: f64 = 0.75;
 
-/// What the words of a question weigh.
+/// What the words of a question weigh in texts of a known number.
 #[derive(Debug, Default)]
 pub struct Ranking {
     /// Where a word's weight is. Weights are summed in their order: the sum of the same numbers in another order is

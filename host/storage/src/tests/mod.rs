@@ -2,6 +2,7 @@
 //! which databases may be made; `.ci/run` starts one.
 
 mod audit;
+mod facts;
 mod interrupted;
 mod knowledge;
 mod prune;

@@ -62,6 +62,13 @@ pub struct GrantArgs {
     /// Grant a key-value store that outlives a call.
     #[arg(long)]
     key_value: bool,
+    /// Grant a collection of its callers' documents: NAME, or NAME:RIGHTS of search,read. owner/NAME is one that another
+    /// key shares; a * at the end stands for all names that begin so.
+    #[arg(long, value_name = "COLLECTION")]
+    with_collection: Vec<String>,
+    /// Grant facts of its callers: SCOPE, or SCOPE:RIGHTS of recall,remember,forget. Scopes are session, user and agent.
+    #[arg(long, value_name = "SCOPE")]
+    with_memory: Vec<String>,
     /// Grant calls of a tool of another module, or of all of its tools.
     #[arg(long, value_name = "TOOL")]
     with_tool: Vec<String>,
@@ -96,7 +103,7 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
         put_in_place(&unfinished, &path)?;
         Ok((registry, now))
     };
-    let given: Result<_> = given.await;
+    let given: Result<_> = Box::pin(given).await;
     if given.is_err() {
         let _ = std::fs::remove_file(&unfinished);
     }
@@ -206,6 +213,8 @@ impl GrantArgs {
             && self.with_http.is_empty()
             && self.with_secret.is_empty()
             && self.with_tool.is_empty()
+            && self.with_collection.is_empty()
+            && self.with_memory.is_empty()
             && !self.scratch
             && !self.key_value
     }
@@ -281,7 +290,39 @@ fn put(given: &mut Table, args: &GrantArgs, module: &Module) -> Result<()> {
             key_value.insert("quota_bytes".into(), quota.into());
         }
     }
+    for text in &args.with_collection {
+        let (name, rights) = rights("--with-collection", text, &["search", "read"])?;
+        let collections = list(table(given, "knowledge")?, "collections")?;
+        collections.retain(|known| known.get("name").and_then(Value::as_str) != Some(name));
+        let mut collection = Table::new();
+        collection.insert("name".into(), name.into());
+        collection.insert("rights".into(), rights.into());
+        collections.push(Value::Table(collection));
+    }
+    for text in &args.with_memory {
+        let (scope, rights) = rights("--with-memory", text, &["recall", "remember", "forget"])?;
+        if !["session", "user", "agent"].contains(&scope) {
+            bail!("--with-memory {text}: the scopes are session, user and agent");
+        }
+        let memory = table(table(given, "knowledge")?, "memory")?;
+        memory.insert(scope.to_owned(), rights.into());
+    }
     Ok(())
+}
+
+/// `fees:search,read` as a name and rights of those in `known`; without rights, all that there are.
+fn rights<'a>(flag: &str, text: &'a str, known: &[&str]) -> Result<(&'a str, Vec<Value>)> {
+    let (name, named) = match text.rsplit_once(':') {
+        Some((name, named)) => (name, named.split(',').map(str::trim).collect()),
+        None => (text, known.to_vec()),
+    };
+    if name.is_empty() || named.iter().any(|right| !known.contains(right)) {
+        bail!(
+            "{flag} {text}: expected NAME or NAME:RIGHTS, and the rights are {}",
+            known.join(", ")
+        );
+    }
+    Ok((name, named.into_iter().map(Value::from).collect()))
 }
 
 /// `GET,POST https://api.example.com/v1` as a value of the configuration.

@@ -1,0 +1,463 @@
+//! Memory: facts that outlive a run.
+//!
+//! A fact is never changed: another takes its place, and what was replaced is history that is not found any more. To
+//! forget deletes texts; what stays of a forgotten fact says when that was. Each change is one transaction.
+
+use crate::audit_log::{self, Draft};
+use crate::column::{id, signed, unsigned};
+use crate::database::InTime as _;
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::time::now_ms;
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Row as _};
+use uuid::Uuid;
+
+/// For whom a fact is kept, of one owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FactScope {
+    /// For the turns of a session, by its id. Deleted with it.
+    Session(String),
+    /// For all that the owner runs.
+    User,
+    /// For the runs of an agent, by its name.
+    Agent(String),
+}
+
+impl FactScope {
+    /// As the column `scope` holds it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Session(_) => "session",
+            Self::User => "user",
+            Self::Agent(_) => "agent",
+        }
+    }
+
+    /// The session, or the agent; empty for [`Self::User`].
+    pub fn subject(&self) -> &str {
+        match self {
+            Self::Session(subject) | Self::Agent(subject) => subject,
+            Self::User => "",
+        }
+    }
+}
+
+/// A fact, or what is left of one that was forgotten.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    /// A UUIDv7.
+    pub id: Uuid,
+    pub scope: FactScope,
+    /// The first fact of those that took each other's place.
+    pub chain: Uuid,
+    /// Empty when it was forgotten.
+    pub text: String,
+    /// Who wrote it: a call, a run or a person.
+    pub source: String,
+    /// How sure its writer was: 0 to 1.
+    pub confidence: f64,
+    /// Milliseconds since 1970 (UTC).
+    pub created_ms: u64,
+    /// When it was superseded or forgotten.
+    pub ended_ms: Option<u64>,
+    /// The fact that took its place.
+    pub superseded_by: Option<Uuid>,
+    /// When its text was deleted.
+    pub forgotten_ms: Option<u64>,
+}
+
+/// A fact that is to be kept.
+#[derive(Debug, Clone)]
+pub struct NewFact<'a> {
+    pub scope: &'a FactScope,
+    pub text: &'a str,
+    pub source: &'a str,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// The fact of the same scope whose place it takes.
+    pub supersedes: Option<Uuid>,
+}
+
+/// What an owner's facts may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FactQuota {
+    /// Facts with their history.
+    pub facts: u64,
+    /// Bytes of a fact's text.
+    pub bytes: usize,
+}
+
+impl Default for FactQuota {
+    fn default() -> Self {
+        Self {
+            facts: 10_000,
+            bytes: 2 << 10,
+        }
+    }
+}
+
+/// How much is forgotten with a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForgetExtent {
+    /// It alone: what it took the place of stays as history.
+    Fact,
+    /// All of its chain, older and newer.
+    Chain,
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForgottenFacts {
+    pub facts: Vec<Uuid>,
+    /// Whether SQLite's write-ahead log still holds the texts, because somebody reads an older state of the database.
+    pub is_in_log: bool,
+}
+
+/// A fact was not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    #[error("a fact has 1 to {most} bytes, and this one has {has}")]
+    Length { has: usize, most: usize },
+    #[error("there are {most} facts with their history, and no more are kept: forget some first")]
+    Full { most: u64 },
+    /// There is no such fact in this scope, or it was forgotten.
+    #[error("there is no fact {fact} in this scope that could be superseded")]
+    Unknown { fact: Uuid },
+    /// Another writer was faster.
+    #[error("the fact {fact} was superseded by {by}: read that one first")]
+    Superseded { fact: Uuid, by: Uuid },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<sqlx::Error> for MemoryError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+const COLUMNS: &str = "id, scope, subject, chain, text, source, confidence, created_ms, ended_ms, superseded_by, \
+     forgotten_ms";
+/// What is kept of forgotten facts of an owner: the newest.
+const FORGOTTEN_ROWS: i64 = 1_000;
+/// Bytes of a fact's source.
+const MAX_SOURCE_BYTES: usize = 200;
+
+impl Store {
+    /// Keeps a fact of `owner`, in the place of the one that it supersedes.
+    ///
+    /// # Errors
+    /// It is too long, the owner has too many, what it supersedes is not there any more, or the database failed. Nothing
+    /// was changed then, unless the reply to the commit was lost.
+    pub async fn remember(
+        &self,
+        owner: &str,
+        new: NewFact<'_>,
+        quota: FactQuota,
+    ) -> Result<Fact, MemoryError> {
+        // PostgreSQL's text type refuses NUL characters.
+        let text = new.text.replace('\0', " ");
+        if text.trim().is_empty() || text.len() > quota.bytes {
+            return Err(MemoryError::Length {
+                has: text.len(),
+                most: quota.bytes,
+            });
+        }
+        let mut source = new.source.replace('\0', "");
+        source.truncate(source.floor_char_boundary(MAX_SOURCE_BYTES));
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            let facts = count(&mut transaction, owner, 1).await?;
+            if facts > quota.facts {
+                return Err(MemoryError::Full { most: quota.facts });
+            }
+            let id = Uuid::now_v7();
+            let mut fact = Fact {
+                id,
+                scope: new.scope.clone(),
+                chain: id,
+                text,
+                source,
+                confidence: thousandths(new.confidence),
+                created_ms: now_ms(),
+                ended_ms: None,
+                superseded_by: None,
+                forgotten_ms: None,
+            };
+            if let Some(old) = new.supersedes {
+                fact.chain = supersede(&mut transaction, owner, &fact, old).await?;
+            }
+            insert(&mut transaction, owner, &fact).await?;
+            let draft = Draft::fact_remembered(
+                owner,
+                fact.id,
+                fact.scope.name(),
+                &fact.source,
+                new.supersedes,
+            );
+            audit_log::append(&mut transaction, &[&draft]).await?;
+            transaction.commit().await?;
+            Ok(fact)
+        };
+        self.database.within(work).await
+    }
+
+    /// A fact of `owner`, whether it is found or not.
+    pub async fn fact(&self, owner: &str, fact: Uuid) -> Result<Option<Fact>, StoreError> {
+        let row = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM facts WHERE owner = $1 AND id = $2"
+        )))
+        .bind(owner)
+        .bind(fact.to_string())
+        .fetch_optional(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        Ok(row.as_ref().map(self::fact).transpose()?)
+    }
+
+    /// The facts that took each other's place, of which `fact` of `owner` is one; oldest first, at most `most`.
+    pub async fn fact_history(
+        &self,
+        owner: &str,
+        fact: Uuid,
+        most: u32,
+    ) -> Result<Vec<Fact>, StoreError> {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM facts WHERE owner = $1 \
+             AND chain = (SELECT chain FROM facts WHERE owner = $1 AND id = $2) ORDER BY id LIMIT $3"
+        )))
+        .bind(owner)
+        .bind(fact.to_string())
+        .bind(i64::from(most))
+        .fetch_all(&self.pool)
+        .in_time(&self.database)
+        .await?;
+        facts(&rows)
+    }
+
+    /// The facts of `owner` that are found in a scope, or in all of them, and are older than `before`; newest first.
+    pub async fn facts(
+        &self,
+        owner: &str,
+        scope: Option<&FactScope>,
+        before: Option<Uuid>,
+        most: u32,
+    ) -> Result<Vec<Fact>, StoreError> {
+        let condition = match scope {
+            Some(_) => "AND scope = $4 AND subject = $5",
+            None => "",
+        };
+        let statement = format!(
+            "SELECT {COLUMNS} FROM facts WHERE owner = $1 AND ended_ms IS NULL AND id < $2 {condition} \
+             ORDER BY id DESC LIMIT $3"
+        );
+        let mut query = sqlx::query(sqlx::AssertSqlSafe(statement))
+            .bind(owner)
+            .bind(before.unwrap_or(Uuid::max()).to_string())
+            .bind(i64::from(most));
+        if let Some(scope) = scope {
+            query = query.bind(scope.name()).bind(scope.subject());
+        }
+        let rows = query.fetch_all(&self.pool).in_time(&self.database).await?;
+        facts(&rows)
+    }
+
+    /// Deletes the text of a fact of `owner`, on behalf of `by`, whether it is found or is history. `None` if there is
+    /// no such fact.
+    pub async fn forget(
+        &self,
+        owner: &str,
+        fact: Uuid,
+        extent: ForgetExtent,
+        by: &str,
+    ) -> Result<Option<ForgottenFacts>, StoreError> {
+        let condition = match extent {
+            ForgetExtent::Fact => "id = $2",
+            ForgetExtent::Chain => "chain = (SELECT chain FROM facts WHERE owner = $1 AND id = $2)",
+        };
+        let work = async {
+            let mut transaction = self.pool.begin().await?;
+            count(&mut transaction, owner, 0).await?;
+            let rows = sqlx::query(sqlx::AssertSqlSafe(format!(
+                "UPDATE facts SET text = '', ended_ms = COALESCE(ended_ms, $3), forgotten_ms = $3 \
+                 WHERE owner = $1 AND {condition} AND forgotten_ms IS NULL RETURNING id"
+            )))
+            .bind(owner)
+            .bind(fact.to_string())
+            .bind(signed(now_ms()))
+            .fetch_all(&mut *transaction)
+            .await?;
+            let ids: Result<Vec<Uuid>, _> = rows.iter().map(|row| id(row, "id")).collect();
+            let ids = ids?;
+            if ids.is_empty() {
+                return Ok(None);
+            }
+            count(&mut transaction, owner, -signed(ids.len() as u64)).await?;
+            sqlx::query(
+                "DELETE FROM facts WHERE owner = $1 AND forgotten_ms IS NOT NULL AND id NOT IN \
+                 (SELECT id FROM facts WHERE owner = $1 AND forgotten_ms IS NOT NULL \
+                  ORDER BY forgotten_ms DESC, id DESC LIMIT $2)",
+            )
+            .bind(owner)
+            .bind(FORGOTTEN_ROWS)
+            .execute(&mut *transaction)
+            .await?;
+            let draft = Draft::facts_forgotten(owner, by, &ids);
+            audit_log::append(&mut transaction, &[&draft]).await?;
+            transaction.commit().await?;
+            Ok::<_, StoreError>(Some(ids))
+        };
+        let Some(facts) = self.database.within(work).await? else {
+            return Ok(None);
+        };
+        Ok(Some(ForgottenFacts {
+            facts,
+            is_in_log: self.database.is_file() && !self.empty_log().await?,
+        }))
+    }
+}
+
+/// Deletes what was kept for a session that is deleted.
+pub(crate) async fn delete_facts_of_session(
+    connection: &mut AnyConnection,
+    session: Uuid,
+) -> Result<(), sqlx::Error> {
+    let rows = sqlx::query(
+        "DELETE FROM facts WHERE scope = 'session' AND subject = $1 \
+         RETURNING owner, CASE WHEN forgotten_ms IS NULL THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS kept",
+    )
+    .bind(session.to_string())
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut kept = std::collections::BTreeMap::<String, i64>::new();
+    for row in &rows {
+        *kept.entry(row.try_get("owner")?).or_default() += row.try_get::<i64, _>("kept")?;
+    }
+    for (owner, facts) in kept {
+        count(connection, &owner, -facts).await?;
+    }
+    Ok(())
+}
+
+/// Changes how many facts the owner has, and holds the owner's row until the transaction ends.
+async fn count(connection: &mut AnyConnection, owner: &str, more: i64) -> Result<u64, sqlx::Error> {
+    let row = sqlx::query(
+        "INSERT INTO fact_owners (owner, facts) VALUES ($1, $2) \
+         ON CONFLICT (owner) DO UPDATE SET facts = fact_owners.facts + $2 RETURNING facts",
+    )
+    .bind(owner)
+    .bind(more)
+    .fetch_one(connection)
+    .await?;
+    unsigned(&row, "facts")
+}
+
+/// Ends the fact `old` by `new`, of the same scope. Returns its chain.
+async fn supersede(
+    connection: &mut AnyConnection,
+    owner: &str,
+    new: &Fact,
+    old: Uuid,
+) -> Result<Uuid, MemoryError> {
+    let ended = sqlx::query(
+        "UPDATE facts SET ended_ms = $1, superseded_by = $2 WHERE owner = $3 AND id = $4 AND scope = $5 \
+         AND subject = $6 AND ended_ms IS NULL RETURNING chain",
+    )
+    .bind(signed(new.created_ms))
+    .bind(new.id.to_string())
+    .bind(owner)
+    .bind(old.to_string())
+    .bind(new.scope.name())
+    .bind(new.scope.subject())
+    .fetch_optional(&mut *connection)
+    .await?;
+    if let Some(row) = ended {
+        return Ok(id(&row, "chain")?);
+    }
+    let other = sqlx::query(
+        "SELECT superseded_by FROM facts WHERE owner = $1 AND id = $2 AND scope = $3 AND subject = $4 \
+         AND forgotten_ms IS NULL AND superseded_by IS NOT NULL",
+    )
+    .bind(owner)
+    .bind(old.to_string())
+    .bind(new.scope.name())
+    .bind(new.scope.subject())
+    .fetch_optional(connection)
+    .await?;
+    Err(match other {
+        Some(row) => MemoryError::Superseded {
+            fact: old,
+            by: id(&row, "superseded_by")?,
+        },
+        None => MemoryError::Unknown { fact: old },
+    })
+}
+
+async fn insert(
+    connection: &mut AnyConnection,
+    owner: &str,
+    fact: &Fact,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "INSERT INTO facts (id, owner, scope, subject, chain, text, source, confidence, created_ms) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(fact.id.to_string())
+    .bind(owner)
+    .bind(fact.scope.name())
+    .bind(fact.scope.subject())
+    .bind(fact.chain.to_string())
+    .bind(&fact.text)
+    .bind(&fact.source)
+    .bind(in_thousandths(fact.confidence))
+    .bind(signed(fact.created_ms))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+fn facts(rows: &[AnyRow]) -> Result<Vec<Fact>, StoreError> {
+    let facts: Result<_, sqlx::Error> = rows.iter().map(fact).collect();
+    Ok(facts?)
+}
+
+fn fact(row: &AnyRow) -> Result<Fact, sqlx::Error> {
+    let subject: String = row.try_get("subject")?;
+    let scope: String = row.try_get("scope")?;
+    let scope = match scope.as_str() {
+        "session" => FactScope::Session(subject),
+        "agent" => FactScope::Agent(subject),
+        _ => FactScope::User,
+    };
+    let time = |column| {
+        let ms: Option<i64> = row.try_get(column)?;
+        Ok::<_, sqlx::Error>(ms.and_then(|ms| u64::try_from(ms).ok()))
+    };
+    let successor: Option<String> = row.try_get("superseded_by")?;
+    let confidence = u16::try_from(row.try_get::<i64, _>("confidence")?).unwrap_or_default();
+    Ok(Fact {
+        id: id(row, "id")?,
+        scope,
+        chain: id(row, "chain")?,
+        text: row.try_get("text")?,
+        source: row.try_get("source")?,
+        confidence: f64::from(confidence) / 1_000.0,
+        created_ms: unsigned(row, "created_ms")?,
+        ended_ms: time("ended_ms")?,
+        superseded_by: successor.and_then(|id| id.parse().ok()),
+        forgotten_ms: time("forgotten_ms")?,
+    })
+}
+
+/// As it comes back from the database.
+fn thousandths(confidence: f64) -> f64 {
+    let thousandths = u16::try_from(in_thousandths(confidence)).unwrap_or_default();
+    f64::from(thousandths) / 1_000.0
+}
+
+/// What is no number counts as 0.
+#[expect(clippy::cast_possible_truncation, reason = "it is between 0 and 1,000")]
+fn in_thousandths(confidence: f64) -> i64 {
+    (confidence.clamp(0.0, 1.0) * 1_000.0).round() as i64
+}
