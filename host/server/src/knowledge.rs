@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use toolhold_admission::{FairQueue, Lane, Permit, QueueRefusal};
+use toolhold_runtime::extract::Extractors;
 use toolhold_runtime::knowledge::ConfiguredKnowledge;
 use toolhold_storage::{Store, now_ms};
 
@@ -31,6 +32,7 @@ const KEEP_STAGED_MS: u64 = 24 * 60 * 60 * 1_000;
 #[derive(Debug)]
 pub struct ServedKnowledge {
     pub configured: Arc<ConfiguredKnowledge>,
+    pub extractors: Extractors,
     adding: Arc<FairQueue<String>>,
     searching: Arc<FairQueue<String>>,
     /// Something was deleted or replaced.
@@ -38,9 +40,10 @@ pub struct ServedKnowledge {
 }
 
 impl ServedKnowledge {
-    pub fn new(configured: Arc<ConfiguredKnowledge>) -> Self {
+    pub fn new(configured: Arc<ConfiguredKnowledge>, extractors: Extractors) -> Self {
         Self {
             configured,
+            extractors,
             adding: FairQueue::new(ADDING, ADDING_WAITING),
             searching: FairQueue::new(SEARCHING, SEARCHING_WAITING),
             deleted: Notify::new(),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use toolhold_connections as connections;
 use toolhold_runtime::agents::{Agents, ServedAgents};
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::extract::Extractors;
 use toolhold_runtime::telemetry::cache_lookups;
 use toolhold_runtime::{host, knowledge};
 use toolhold_server::http::{App, is_administration, router};
@@ -92,7 +93,10 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
         let store = dispatcher.store().clone();
         tokio::spawn(async move { retention::delete_expired(&store, days).await });
     }
-    let knowledge = Arc::new(ServedKnowledge::new(knowledge));
+    let knowledge = Arc::new(ServedKnowledge::new(
+        knowledge,
+        Extractors::within(config.clone(), agents.registry().clone()),
+    ));
     let (store, removed) = (dispatcher.store().clone(), knowledge.clone());
     tokio::spawn(async move { removed.remove_deleted(&store).await });
     let (store, expiring) = (dispatcher.store().clone(), knowledge.clone());

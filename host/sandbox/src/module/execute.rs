@@ -168,7 +168,7 @@ impl Module {
                     effective: &effective,
                     narrow: None,
                 };
-                let none = OtherTools::default();
+                let none = ReachedOutside::default();
                 let mut context = self.context(policy, &invocation, none, revocation);
                 context.document = extraction.document.clone();
                 let media_type = extraction.media_type;

@@ -5,7 +5,10 @@
 
 use crate::bindings::extractor::ExtractorPre;
 use crate::bindings::extractor::extractors::{ExtractError, Extracted, Format};
-use crate::call::{self, CallContext, CallState, CurrentCall, GuestCall, GuestLogSink, OtherTools};
+use crate::call::{
+    self, CallContext, CallState, CurrentCall, GrantedKnowledge, GuestCall, GuestLogSink,
+    OtherTools,
+};
 use crate::compile::DebugInfo;
 use crate::descriptors::DescriptorShare;
 use crate::engine::Engine;
@@ -99,6 +102,7 @@ pub(super) async fn formats(
         revocation: Arc::default(),
         caller: Caller::default(),
         other_tools: OtherTools::default(),
+        knowledge: GrantedKnowledge::default(),
         current: CurrentCall::default(),
         log_sink: GuestLogSink::default(),
         profiler: None,

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toolhold_admission::MemoryReservation;
 use toolhold_connections::{KeptBody, KeptBodyError};
-use toolhold_knowledge::{Added, TextDocument};
+use toolhold_knowledge::Added;
+use toolhold_runtime::extract::DocumentBytes;
 use toolhold_storage::{Access, Collection, CollectionDocument, Passage, Scope};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -268,10 +269,13 @@ impl App {
         if source.trim().is_empty() {
             return Err(ApiError::invalid("source: a path, a URL or a name"));
         }
-        // Many bytes are checked and copied: not on a thread that serves others.
-        let read = move || TextDocument::read_as(&source, &media_type, &bytes, labels);
-        let read = tokio::task::spawn_blocking(read).await;
-        let mut document = read.map_err(|error| ApiError::internal(&error))??;
+        let document = DocumentBytes {
+            source,
+            media_type: Some(media_type).filter(|it| !it.is_empty()),
+            bytes: bytes.into(),
+            labels,
+        };
+        let mut document = served.extractors.text(document).await?;
         if let Some(title) = title {
             document.title = title;
         }

@@ -15,6 +15,7 @@ use crate::http::error::ApiError;
 use toolhold_admission::QueueRefusal;
 use toolhold_knowledge::{AddError, CollectionPath, NoText, SearchError};
 use toolhold_policy::is_name;
+use toolhold_runtime::extract::Unreadable;
 use toolhold_storage::{Access, Collection, PublishError, StagingError};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -103,6 +104,18 @@ fn refused(refused: QueueRefusal) -> ApiError {
 impl From<NoText> for ApiError {
     fn from(no_text: NoText) -> Self {
         Self::unsupported_media_type(format!("the document is not added: {no_text}"))
+    }
+}
+
+impl From<Unreadable> for ApiError {
+    fn from(error: Unreadable) -> Self {
+        let message = format!("the document is not added: {error}");
+        match error {
+            Unreadable::NoText(no_text) => no_text.into(),
+            Unreadable::Missing { .. } => Self::unsupported_media_type(message),
+            Unreadable::Extraction { .. } => Self::unprocessable(message),
+            Unreadable::Start(_) => Self::unavailable(message),
+        }
     }
 }
 
