@@ -173,7 +173,7 @@ impl Work {
         let mut is_whole = true;
         while let Some(file) = files.recv().await {
             // What could not be read may hold documents that are still there.
-            is_whole &= !matches!(&file.content, Err(why) if !matches!(why, Unread::NoText(_)));
+            is_whole &= file.content.is_ok();
             if is_watched {
                 self.seen.extend(file.path.to_str().map(str::to_owned));
             }
