@@ -318,10 +318,10 @@ fn what_is_no_document_and_no_question_is_refused_with_its_reason() {
             "a.pdf",
             "application/octet-stream",
             &b"%PDF-1.7"[..],
-            415,
-            "extractor",
+            422,
+            "it is damaged",
         ),
-        ("a", "application/pdf", b"%PDF-1.7", 415, "extractor"),
+        ("a", "application/pdf", b"%PDF-1.7", 422, "it is damaged"),
         (
             "a.txt",
             "text/plain",

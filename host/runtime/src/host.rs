@@ -28,7 +28,11 @@ pub fn registry(config: &Configuration) -> Result<Registry> {
     let storage = policy.storage.clone();
     tokio::task::spawn_blocking(move || storage.sweep());
     let registry = Registry::new(engine(config)?, cache(config), policy);
-    Ok(registry.with_knowledge(Arc::new(ModuleKnowledge::new(config))))
+    Ok(
+        registry.with_knowledge(Arc::new(ModuleKnowledge::new(config, |config| {
+            Box::pin(store(config))
+        }))),
+    )
 }
 
 /// As [`registry`], for components that come with this binary and need no approval.

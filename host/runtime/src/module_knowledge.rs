@@ -4,8 +4,8 @@
 //! The store and the model are opened when the first module asks, once in a process.
 
 use crate::config::Configuration;
-use crate::host;
 use crate::knowledge::{self, ConfiguredKnowledge};
+use futures_util::future::LocalBoxFuture;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -31,10 +31,14 @@ const MAX_COLLECTIONS: u32 = 1_000;
 /// Collections of one search.
 const MAX_SEARCHED: usize = 100;
 
+/// Opens the store of runs. Not on the thread of a call: see [`ModuleKnowledge::opened`].
+pub type OpenStore = for<'a> fn(&'a Configuration) -> LocalBoxFuture<'a, anyhow::Result<Store>>;
+
 /// What modules of a process may ask.
 #[derive(Debug)]
 pub struct ModuleKnowledge {
     config: Configuration,
+    open_store: OpenStore,
     opened: OnceCell<Arc<Opened>>,
     questions: Semaphore,
 }
@@ -47,9 +51,10 @@ struct Opened {
 
 impl ModuleKnowledge {
     /// Opens nothing yet.
-    pub fn new(config: &Configuration) -> Self {
+    pub fn new(config: &Configuration, open_store: OpenStore) -> Self {
         Self {
             config: config.clone(),
+            open_store,
             opened: OnceCell::new(),
             questions: Semaphore::new(PARALLEL_QUESTIONS),
         }
@@ -57,10 +62,11 @@ impl ModuleKnowledge {
 
     async fn opened(&self) -> Result<Arc<Opened>, KnowledgeError> {
         let opened = self.opened.get_or_try_init(|| {
-            let config = self.config.clone();
+            let (config, open_store) = (self.config.clone(), self.open_store);
             let runtime = Handle::current();
             // On a thread of its own: the future of sqlx's migrations cannot go from one to another.
-            let opening = tokio::task::spawn_blocking(move || runtime.block_on(open(&config)));
+            let opening =
+                tokio::task::spawn_blocking(move || runtime.block_on(open(&config, open_store)));
             async { opening.await? }
         });
         let opened: anyhow::Result<&Arc<Opened>> = opened.await;
@@ -78,8 +84,8 @@ impl ModuleKnowledge {
     }
 }
 
-async fn open(config: &Configuration) -> anyhow::Result<Arc<Opened>> {
-    let store = host::store(config).await?;
+async fn open(config: &Configuration, open_store: OpenStore) -> anyhow::Result<Arc<Opened>> {
+    let store = open_store(config).await?;
     let configured = knowledge::open(config, store.clone(), Settings::default()).await?;
     Ok(Arc::new(Opened { store, configured }))
 }

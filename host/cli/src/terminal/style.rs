@@ -115,7 +115,10 @@ pub fn count(n: u64) -> String {
 
 /// 1 call, 2 calls; 1 retry, 2 retries.
 pub fn plural(n: impl Into<u64>, what: &str) -> String {
-    match (n.into(), what.strip_suffix('y')) {
+    let stem = what.strip_suffix('y');
+    // 2 days.
+    let stem = stem.filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
+    match (n.into(), stem) {
         (1, _) => format!("1 {what}"),
         (n, Some(stem)) => format!("{n} {stem}ies"),
         (n, None) => format!("{n} {what}s"),

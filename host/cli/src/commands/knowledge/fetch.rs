@@ -17,7 +17,7 @@ const ACCEPT: &str = "text/markdown, text/plain;q=0.9, text/*;q=0.8, */*;q=0.5";
 
 /// Why an address was not read.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub enum AddressError {
     #[error("it is no address: {0}")]
     Address(#[from] url::ParseError),
     #[error(
@@ -56,14 +56,14 @@ pub async fn fetch(address: &str, max: u64) -> WalkedFile {
     }
 }
 
-async fn fetch_at(address: &str, max: u64) -> Result<(Vec<u8>, String), FetchError> {
+async fn fetch_at(address: &str, max: u64) -> Result<(Vec<u8>, String), AddressError> {
     let url: Url = address.parse()?;
     if url.scheme() != "https" {
-        return Err(FetchError::Plain);
+        return Err(AddressError::Plain);
     }
     let grant = json!({"origin": url.origin().ascii_serialization(), "methods": ["GET"]});
     let grant: Result<HttpGrant, _> = serde_json::from_value(grant);
-    let grant = grant.map_err(|error| FetchError::Grant(error.to_string()))?;
+    let grant = grant.map_err(|error| AddressError::Grant(error.to_string()))?;
     fetch_under(grant, url, max).await
 }
 
@@ -72,13 +72,13 @@ async fn fetch_under(
     grant: HttpGrant,
     mut url: Url,
     max: u64,
-) -> Result<(Vec<u8>, String), FetchError> {
+) -> Result<(Vec<u8>, String), AddressError> {
     url.set_fragment(None);
     // It reads the system's root certificates.
     let set_up = move || Egress::new(vec![grant], Vec::new(), Arc::new(SystemResolver));
     let egress = tokio::task::spawn_blocking(set_up).await;
-    let egress = egress.map_err(|error| FetchError::SetUp(error.to_string()))?;
-    let egress = egress.map_err(|error| FetchError::SetUp(error.to_string()))?;
+    let egress = egress.map_err(|error| AddressError::SetUp(error.to_string()))?;
+    let egress = egress.map_err(|error| AddressError::SetUp(error.to_string()))?;
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     let document = egress.fetch_as(&url, ACCEPT, max, PATIENCE).await?;
     Ok((document.bytes, document.media_type))
@@ -122,7 +122,7 @@ mod tests {
         assert!(
             matches!(
                 error,
-                FetchError::Document(DocumentError::TooLarge { max: 4 })
+                AddressError::Document(DocumentError::TooLarge { max: 4 })
             ),
             "{error}"
         );
@@ -130,7 +130,7 @@ mod tests {
         let (grant, url) = server(elsewhere);
         let error = fetch_under(grant, url, 100).await.unwrap_err();
         assert!(
-            matches!(error, FetchError::Document(DocumentError::Redirect)),
+            matches!(error, AddressError::Document(DocumentError::Redirect)),
             "{error}"
         );
     }
@@ -149,7 +149,7 @@ mod tests {
         ] {
             let error = fetch_at(address, 100).await.unwrap_err();
             assert!(
-                !matches!(error, FetchError::Document(DocumentError::Status { .. })),
+                !matches!(error, AddressError::Document(DocumentError::Status { .. })),
                 "{address}: {error}"
             );
         }

@@ -54,11 +54,11 @@ pub async fn export(config: &Configuration, args: ExportArgs) -> Result<Exit> {
     let read = async {
         while let Some(lines) = reader.next().await? {
             // The writer is gone if it failed, and says why.
-            if pages.send(Page::Lines(lines)).await.is_err() {
+            if pages.send(ExportPage::Lines(lines)).await.is_err() {
                 break;
             }
         }
-        let _ = pages.send(Page::End).await;
+        let _ = pages.send(ExportPage::End).await;
         Ok::<_, anyhow::Error>(())
     };
     let read = read.await;
@@ -76,19 +76,19 @@ pub async fn export(config: &Configuration, args: ExportArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-enum Page {
+enum ExportPage {
     Lines(String),
     /// Nothing follows. Without it the file is not whole.
     End,
 }
 
 /// Writes a new file, which is deleted again if it is not written whole.
-fn write(path: &Path, mut pages: mpsc::Receiver<Page>) -> io::Result<()> {
+fn write(path: &Path, mut pages: mpsc::Receiver<ExportPage>) -> io::Result<()> {
     let mut file = BufWriter::new(File::create_new(path)?);
     let mut written = || loop {
         match pages.blocking_recv() {
-            Some(Page::Lines(lines)) => file.write_all(lines.as_bytes())?,
-            Some(Page::End) => {
+            Some(ExportPage::Lines(lines)) => file.write_all(lines.as_bytes())?,
+            Some(ExportPage::End) => {
                 file.flush()?;
                 return file.get_ref().sync_all();
             }

@@ -3,7 +3,7 @@
 //! Folders are listed and files are opened relative to the open folder, and no link in a folder is followed: what a
 //! name means may change meanwhile, and leads to nothing outside (`docs/security.md`, "Names and handles").
 
-use super::fetch::FetchError;
+use super::fetch::AddressError;
 use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr, OsString};
@@ -60,7 +60,7 @@ pub enum Unread {
     #[error("{0}")]
     Failed(#[from] ReadError),
     #[error("{0}")]
-    Fetch(#[from] FetchError),
+    Fetch(#[from] AddressError),
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
     #[error("there are more than {most} files: add its folders one after the other")]

@@ -10,7 +10,7 @@ use toolhold_storage::FactScope;
 
 /// What is listed, and how.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct FactListArgs {
     /// List the facts of this scope alone [default: all].
     #[arg(long, value_enum)]
     scope: Option<ScopeName>,
@@ -41,7 +41,7 @@ enum ScopeName {
 /// Facts of one query.
 const PAGE_FACTS: u32 = 500;
 
-pub async fn list(config: &Configuration, args: &ListArgs) -> Result<Exit> {
+pub async fn list(config: &Configuration, args: &FactListArgs) -> Result<Exit> {
     let exact = match (args.scope, &args.of) {
         (Some(ScopeName::User), None) => Some(FactScope::User),
         (Some(ScopeName::User), Some(_)) => bail!("--of is for sessions and agents"),

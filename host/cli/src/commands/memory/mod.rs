@@ -17,7 +17,7 @@ use toolhold_storage::{Fact, FactScope};
 #[derive(Debug, Subcommand)]
 pub enum MemoryCommand {
     /// List the facts that are found, newest first.
-    List(list::ListArgs),
+    List(list::FactListArgs),
     /// Print a fact with its history: what it took the place of, and what took its place.
     Show(show::ShowArgs),
     /// Delete the texts of facts.
