@@ -31,7 +31,7 @@ const MAX_COLLECTIONS: u32 = 1_000;
 /// Collections of one search.
 const MAX_SEARCHED: usize = 100;
 
-/// Opens the store of runs. Not on the thread of a call: see [`ModuleKnowledge::opened`].
+/// Opens the store of runs. Called on a thread that waits for it alone.
 pub type OpenStore = for<'a> fn(&'a Configuration) -> LocalBoxFuture<'a, anyhow::Result<Store>>;
 
 /// What modules of a process may ask.

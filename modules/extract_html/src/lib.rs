@@ -165,7 +165,7 @@ mod tests {
         for unsaid in ["Home", "lost = ", "p{}", "x.example"] {
             assert!(!text.contains(unsaid), "{unsaid:?} in {text}");
         }
-        assert!(text.contains("| 1") && text.contains("2"), "{text}");
+        assert!(text.contains("| 1") && text.contains('2'), "{text}");
     }
 
     #[test]

@@ -123,7 +123,9 @@ struct Quote {
 
 fn search(arguments: Search) -> Result<Passages, Error> {
     if arguments.question.trim().is_empty() {
-        return Err(Error::correctable("`question` is empty: say what to look for"));
+        return Err(Error::correctable(
+            "`question` is empty: say what to look for",
+        ));
     }
     let mut texts = vec![arguments.question];
     texts.extend(arguments.also.into_iter().take(3));

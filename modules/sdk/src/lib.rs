@@ -45,7 +45,8 @@ pub mod shield;
 mod tool;
 
 pub use bindings::toolhold::module::{
-    key_value, knowledge, log, other_tools, progress, secrets, types::Annotations, types::ErrorClass,
+    key_value, knowledge, log, other_tools, progress, secrets, types::Annotations,
+    types::ErrorClass,
 };
 pub use serde_json::{Value, json};
 pub use tool::{Error, Tool};
