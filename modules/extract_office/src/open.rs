@@ -1,4 +1,4 @@
-//! `odt` and `odp`: paragraphs, headings, lists, tables and slides of OpenDocument.
+//! `odt` and `odp`: paragraphs, headings, lists, tables and slides of `OpenDocument`.
 
 use crate::package::Package;
 use crate::xml::{Text, Token};

@@ -1,6 +1,7 @@
 //! The zip file that an office document is, with bounds on what comes out of it.
 
 use crate::xml::{Text, Token, Xml};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, BufReader, Cursor, Read};
 use std::rc::Rc;
@@ -86,7 +87,7 @@ impl<'a> Package<'a> {
 
     pub fn names(&self) -> Vec<String> {
         let names = self.archive.file_names().filter_map(Result::ok);
-        names.map(|name| name.into_owned()).collect()
+        names.map(Cow::into_owned).collect()
     }
 
     /// A part as XML; absent if there is none of this name.

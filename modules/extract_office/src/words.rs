@@ -79,7 +79,7 @@ fn read(
                     level = element
                         .attribute("val")
                         .and_then(|id| styles.get(id))
-                        .copied()
+                        .copied();
                 }
                 "numPr" => is_item = true,
                 "t" => is_text = true,

@@ -36,12 +36,11 @@ pub fn check(pdf: &Pdf) -> Result<(), ExtractError> {
                 Some(&Some(known)) => Some(known),
                 None => None,
             };
-            match known {
-                Some(known) => *depth = (*depth).max(known + 1),
-                None => {
-                    depths.insert(next, None);
-                    open.push((next, drawn(pdf, next), 1));
-                }
+            if let Some(known) = known {
+                *depth = (*depth).max(known + 1);
+            } else {
+                depths.insert(next, None);
+                open.push((next, drawn(pdf, next), 1));
             }
             let nested = open.last().map_or(0, |(_, _, depth)| *depth);
             if nested > MAX_DEPTH || open.len() > MAX_DEPTH {
