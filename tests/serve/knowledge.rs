@@ -359,7 +359,7 @@ fn what_is_no_document_and_no_question_is_refused_with_its_reason() {
         ),
         (
             json!({"source": "a", "content": "b", "mime_type": "application/pdf"}),
-            415,
+            422,
         ),
         (json!([1]), 400),
         (json!(null), 400),
