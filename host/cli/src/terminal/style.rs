@@ -113,9 +113,11 @@ pub fn count(n: u64) -> String {
     }
 }
 
-/// 1 call, 2 calls; 1 retry, 2 retries.
+/// 1 call, 2 calls; 1 retry, 2 retries; 1 day, 2 days.
 pub fn plural(n: impl Into<u64>, what: &str) -> String {
-    match (n.into(), what.strip_suffix('y')) {
+    let is_vowel = |c: char| "aeiou".contains(c);
+    let stem = what.strip_suffix('y');
+    match (n.into(), stem.filter(|stem| !stem.ends_with(is_vowel))) {
         (1, _) => format!("1 {what}"),
         (n, Some(stem)) => format!("{n} {stem}ies"),
         (n, None) => format!("{n} {what}s"),
