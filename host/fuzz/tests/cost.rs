@@ -123,6 +123,27 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::File("host/sandbox/src/call/profiler.rs"),
     ),
     (
+        "documents over HTTP (`/v1/knowledge`)",
+        Proof::File("tests/serve/knowledge.rs"),
+    ),
+    (
+        "searches over HTTP",
+        Proof::File("tests/serve/knowledge.rs"),
+    ),
+    (
+        "collections that are exported",
+        Proof::File("tests/knowledge.rs"),
+    ),
+    ("files that are imported", Proof::File("tests/knowledge.rs")),
+    (
+        "documents at addresses (`knowledge add https://…`)",
+        Proof::File("host/cli/src/commands/knowledge/fetch.rs"),
+    ),
+    (
+        "folders that are watched (`knowledge add --watch`)",
+        Proof::File("tests/knowledge.rs"),
+    ),
+    (
         "files and folders of `toolhold knowledge add`",
         Proof::File("host/cli/src/commands/knowledge/walk.rs"),
     ),

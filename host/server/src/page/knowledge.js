@@ -1,7 +1,7 @@
 // Knowledge: collections of documents, adding to them, and the search for passages.
 
 import { get, post, remove, upload } from "./api.js";
-import { action, dialog, empty, failed, fill, fold, h } from "./dom.js";
+import { action, dialog, empty, failed, fill, fold, h, setText } from "./dom.js";
 import { bytes, count, time, when } from "./format.js";
 
 const PAGE = 50;
@@ -40,7 +40,8 @@ function newCollection(look) {
   const create = action("Create", async () => {
     if (!form.reportValidity()) return;
     await post("/v1/knowledge/collections", { name: name.value });
-    name.value = "";
+    // A field that is emptied otherwise counts as filled in wrongly.
+    form.reset();
     await look();
   });
   form.append(h("h2", {}, "New collection"), field("Name", name), h("div", { class: "buttons" }, create));
@@ -78,18 +79,23 @@ function quote(passage) {
 }
 
 function card(collection, isOpen, look, signal) {
-  const facts = [many(collection.documents, "document"), many(collection.passages, "passage"), bytes(collection.bytes),
-    collection.keep_days === undefined ? null : `each kept ${many(collection.keep_days, "day")}`].filter(Boolean);
+  const brief = h("span", { class: "card-brief" }, facts(collection));
+  const now = async () => setText(brief, facts(await get(of(collection.name), { signal })));
   const summary = [h("span", { class: "card-name" }, collection.name),
     collection.access === "own" ? null : h("span", { class: "pill" }, collection.access === "write" ? "shared, may be written" : "shared, to be read"),
-    collection.vectors === undefined ? null : h("span", { class: "tag" }, "vectors"),
-    h("span", { class: "card-brief" }, facts.join(" · "))];
-  const details = fold(summary, () => content(collection, look, signal), { class: "panel card", open: isOpen });
+    collection.vectors === undefined ? null : h("span", { class: "tag" }, "vectors"), brief];
+  const details = fold(summary, () => content(collection, look, now, signal), { class: "panel card", open: isOpen });
   details.dataset.collection = collection.name;
   return details;
 }
 
-function content(collection, look, signal) {
+/** What it holds. */
+function facts(collection) {
+  return [many(collection.documents, "document"), many(collection.passages, "passage"), bytes(collection.bytes),
+    collection.keep_days === undefined ? null : `each kept ${many(collection.keep_days, "day")}`].filter(Boolean).join(" · ");
+}
+
+function content(collection, look, now, signal) {
   const rows = h("div", { class: "documents" });
   const more = h("div", { class: "buttons" });
   const mayWrite = collection.access !== "read";
@@ -105,8 +111,9 @@ function content(collection, look, signal) {
   const again = async () => {
     documents = [];
     await load();
+    await now();
   };
-  again().catch((error) => signal.aborted || fill(rows, failed(error, again)));
+  load().catch((error) => signal.aborted || fill(rows, failed(error, again)));
   return [
     h("section", {}, h("h3", {}, "Documents"), rows, more),
     mayWrite ? h("section", {}, h("h3", {}, "Add"), adding(collection, again)) : null,
@@ -137,7 +144,7 @@ function documentRow(collection, document, mayWrite, again) {
     load().catch((error) => fill(passages, failed(error)));
     return [h("p", { class: "dim digest" }, `${document.title} · ${document.mime_type} · ${time(document.created_ms)} · SHA-256 `, h("code", {}, document.digest)),
       passages, more, mayWrite ? h("div", { class: "buttons", "data-problems": true }, h("span", { class: "grow" }), action("Delete the document…", async () => {
-        if (!(await sure(`Delete ${document.title || document.source}?`, "It is found no more, by anybody."))) return;
+        if (!(await sure(`Delete ${document.title || document.source}?`, "It is found no more by anybody who may read the collection."))) return;
         await remove(path);
         await again();
       })) : null];
