@@ -148,6 +148,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::File("host/cli/src/commands/knowledge/walk.rs"),
     ),
     (
+        "documents that an extractor reads",
+        Proof::File("tests/knowledge.rs"),
+    ),
+    (
         "what modules ask of documents and facts",
         Proof::File("host/sandbox/src/host/knowledge_tests.rs"),
     ),
