@@ -152,7 +152,7 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::File("tests/knowledge.rs"),
     ),
     (
-        "what modules ask of documents and facts",
+        "questions of modules about documents and facts",
         Proof::File("host/sandbox/src/host/knowledge_tests.rs"),
     ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
