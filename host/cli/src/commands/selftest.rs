@@ -180,7 +180,8 @@ mod tests {
     fn rows_are_chosen_by_number() {
         let rows = chosen(suite(), &[20, 1]).unwrap();
         assert!(rows.iter().all(|attack| [1, 20].contains(&attack.row)));
-        for (row, expect) in [(24, "does not try the sandbox"), (99, "rows 1 to 45")] {
+        let beyond = format!("rows 1 to {ROWS}");
+        for (row, expect) in [(24, "does not try the sandbox"), (99, &beyond)] {
             let error = chosen(suite(), &[row]).unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }

@@ -44,7 +44,7 @@ const LOOP: &str = "host/agent/tests/protocol";
 
 /// Rules without a row here: the folder, the file and the test.
 #[rustfmt::skip]
-const ELSEWHERE: [(&str, &str, &str, &str); 36] = [
+const ELSEWHERE: [(&str, &str, &str, &str); 42] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
@@ -81,6 +81,12 @@ const ELSEWHERE: [(&str, &str, &str, &str); 36] = [
     ("11.3", LOOP, "record.rs", "a_changed_byte_breaks_a_seal"),
     ("11.4", LOOP, "record.rs", "a_run_that_is_killed_after_any_event_goes_on"),
     ("11.5", LOOP, "record.rs", "a_record_grows_with_the_steps_and_not_with_their_square"),
+    ("13.1", LOOP, "retrieval.rs", "a_run_that_is_killed_after_any_event_goes_on"),
+    ("13.2", LOOP, "retrieval.rs", "a_passage_cannot_instruct"),
+    ("13.3", LOOP, "retrieval.rs", "a_passage_is_read_by_reference"),
+    ("13.4", LOOP, "retrieval.rs", "passages_stand_before_the_question_and_are_cited"),
+    ("13.5", LOOP, "retrieval.rs", "required_citations_are_asked_for_once"),
+    ("13.6", LOOP, "retrieval.rs", "passages_stand_before_the_question_and_are_cited"),
 ];
 
 /// The numbers of docs/protocol.md, written `**7.3**` there.
