@@ -24,6 +24,7 @@ mod fallback;
 mod foreign;
 mod foreign_script;
 mod grants;
+mod host_files;
 mod http_languages;
 mod http_modules;
 mod images;

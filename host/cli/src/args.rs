@@ -114,6 +114,9 @@ pub enum Command {
         /// Make dev builds of modules in Python, in seconds, for trying an edit; what is shipped is built without.
         #[arg(long)]
         dev: bool,
+        /// Build sources natively that a module may have written: you have read them.
+        #[arg(long, short)]
+        yes: bool,
         #[command(flatten)]
         limit: build::BuildLimit,
     },

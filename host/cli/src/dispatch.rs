@@ -139,6 +139,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Build {
             folders,
             dev,
+            yes,
             limit,
         } => {
             let mut config = load(&flags)?.configuration;
@@ -148,7 +149,13 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             } else {
                 None
             };
-            let built = build::build(&config, &folders, limit.timeout(), runner.as_ref());
+            let sources = if yes {
+                build::Sources::Read
+            } else {
+                build::Sources::Unread
+            };
+            let timeout = limit.timeout();
+            let built = build::build(&config, &folders, timeout, runner.as_ref(), sources);
             build::until_stopped(built).await
         }
         Command::NewModule {
@@ -167,7 +174,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             println!("made {}; its README.md says how it works", folder.display());
             if build {
                 let folders = [folder];
-                let built = build::build(&config, &folders, DEFAULT_BUILD_TIMEOUT, None);
+                // They are the template's, which was written just now.
+                let sources = build::Sources::Read;
+                let built = build::build(&config, &folders, DEFAULT_BUILD_TIMEOUT, None, sources);
                 return build::until_stopped(built).await;
             }
             println!("build it with: toolhold build {}", folder.display());

@@ -1,8 +1,8 @@
 //! Directories that are found once and stay open, whatever their names mean later.
 
-use rustix::fs::{Mode, OFlags, openat, readlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -23,21 +23,44 @@ const AS_PLACE: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// What tells a directory from all others of this machine, whatever it is called.
+/// Device and inode, which tell a file or directory from all others of this machine under every name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DirectoryId {
+pub struct EntryId {
     device: u64,
     inode: u64,
 }
 
-impl DirectoryId {
-    fn of(directory: &File) -> io::Result<Self> {
-        let metadata = directory.metadata()?;
-        Ok(Self {
+impl EntryId {
+    /// # Errors
+    /// The file system does not answer.
+    pub fn of(entry: &File) -> io::Result<Self> {
+        Ok(Self::from(&entry.metadata()?))
+    }
+}
+
+impl From<&Metadata> for EntryId {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
             device: metadata.dev(),
             inode: metadata.ino(),
-        })
+        }
     }
+}
+
+impl From<&Stat> for EntryId {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
+/// One step on the way of a path: a name, and the directory in which it was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    pub directory: EntryId,
+    pub name: OsString,
 }
 
 /// An open directory. It stays the same one when it is renamed, or when its name is given to another.
@@ -45,16 +68,53 @@ impl DirectoryId {
 pub struct Directory {
     file: File,
     path: PathBuf,
-    id: DirectoryId,
+    id: EntryId,
 }
 
 /// Where a path leads.
 #[derive(Debug)]
 pub struct Resolution {
-    /// Every directory in which a name of the path, or of a link on its way, was looked up. Who may write to one of
-    /// them decides where the path leads next time. Complete up to where the path ends or fails.
-    pub way: Vec<DirectoryId>,
+    /// Lookups of all names of the path and of the links on its way. A writer of one of their directories decides
+    /// where the path leads next time. Complete up to where the path ends or fails.
+    pub way: Vec<Lookup>,
     pub directory: io::Result<Directory>,
+}
+
+/// True if one of the names was looked up in this directory.
+pub fn passes(way: &[Lookup], directory: EntryId) -> bool {
+    way.iter().any(|lookup| lookup.directory == directory)
+}
+
+/// Place of a path that may name a file, a directory or nothing yet.
+#[derive(Debug)]
+pub struct Location {
+    /// Lookups as in [`Resolution::way`]. The last name is the entry's own or, where the path ends early, the first one
+    /// that does not exist.
+    pub way: Vec<Lookup>,
+    /// Absent: the path ends early.
+    pub entry: Option<EntryId>,
+    pub is_directory: bool,
+}
+
+impl Location {
+    /// Follows `path` from the root, links included.
+    ///
+    /// # Errors
+    /// There is no working folder for a relative path, or the root cannot be opened.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let mut way = Vec::new();
+        let path = std::path::absolute(path)?;
+        let mut walk = PathWalk::new(MAX_LINKS)?;
+        let (entry, is_directory) = match walk.follow(&path, &mut way) {
+            Ok(()) => (EntryId::of(&walk.at).ok(), true),
+            Err(_) => (walk.file(way.last()), false),
+        };
+        Ok(Self {
+            way,
+            entry,
+            is_directory,
+        })
+    }
 }
 
 impl Directory {
@@ -79,7 +139,7 @@ impl Directory {
         &self.path
     }
 
-    pub fn id(&self) -> DirectoryId {
+    pub fn id(&self) -> EntryId {
         self.id
     }
 }
@@ -92,14 +152,16 @@ pub fn open_folder(parent: &File, name: &OsStr) -> io::Result<File> {
     Ok(openat(parent, name, AS_PLACE, Mode::empty())?.into())
 }
 
-fn found(path: &Path, way: &mut Vec<DirectoryId>) -> io::Result<Directory> {
-    let followed = PathWalk::new(MAX_LINKS)?.to(&std::path::absolute(path)?, way)?;
+fn found(path: &Path, way: &mut Vec<Lookup>) -> io::Result<Directory> {
+    let mut followed = PathWalk::new(MAX_LINKS)?;
+    followed.follow(&std::path::absolute(path)?, way)?;
     let path = followed.path();
-    let id = DirectoryId::of(&followed.at)?;
+    let id = EntryId::of(&followed.at)?;
     // The names that were followed may have been exchanged on the way. This is the path that people approve, so it
     // must be the one of this very directory, without any link.
-    let exact = PathWalk::new(0)?.to(&path, &mut Vec::new())?;
-    if DirectoryId::of(&exact.at)? != id {
+    let mut exact = PathWalk::new(0)?;
+    exact.follow(&path, &mut Vec::new())?;
+    if EntryId::of(&exact.at)? != id {
         return Err(io::Error::other(
             "it was exchanged while it was opened; try again",
         ));
@@ -127,7 +189,7 @@ impl PathWalk {
         })
     }
 
-    fn to(mut self, path: &Path, way: &mut Vec<DirectoryId>) -> io::Result<Self> {
+    fn follow(&mut self, path: &Path, way: &mut Vec<Lookup>) -> io::Result<()> {
         let mut pending = steps(path);
         while let Some(name) = pending.pop() {
             if name == ".." {
@@ -135,7 +197,10 @@ impl PathWalk {
                 self.names.pop();
                 continue;
             }
-            way.push(DirectoryId::of(&self.at)?);
+            way.push(Lookup {
+                directory: EntryId::of(&self.at)?,
+                name: name.clone(),
+            });
             match open_folder(&self.at, &name) {
                 Ok(directory) => {
                     self.at = directory;
@@ -157,7 +222,15 @@ impl PathWalk {
                 }
             }
         }
-        Ok(self)
+        Ok(())
+    }
+
+    /// The file at the last name, where the walk ended because that is no directory.
+    fn file(&self, last: Option<&Lookup>) -> Option<EntryId> {
+        let stat = statat(&self.at, &last?.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let is_file = !matches!(kind, FileType::Directory | FileType::Symlink);
+        is_file.then(|| EntryId::from(&stat))
     }
 
     fn path(&self) -> PathBuf {
@@ -193,8 +266,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    fn id(path: &Path) -> DirectoryId {
-        DirectoryId::of(&File::open(path).unwrap()).unwrap()
+    fn id(path: &Path) -> EntryId {
+        EntryId::of(&File::open(path).unwrap()).unwrap()
     }
 
     #[test]
@@ -228,19 +301,19 @@ mod tests {
         let directory = resolution.directory.unwrap();
         assert_eq!(directory.path(), fs::canonicalize(at("a/b")).unwrap());
         for passed in ["", "links", "a"] {
-            assert!(resolution.way.contains(&id(&at(passed))), "{passed:?}");
+            assert!(passes(&resolution.way, id(&at(passed))), "{passed:?}");
         }
-        assert!(!resolution.way.contains(&directory.id()));
+        assert!(!passes(&resolution.way, directory.id()));
         // A name that is not there is looked up, too: it may be there next time.
         let absent = Directory::resolve(&at("a/b/absent/deeper"));
-        assert!(absent.way.contains(&id(&at("a/b"))));
+        assert!(passes(&absent.way, id(&at("a/b"))));
         assert_eq!(
             absent.directory.unwrap_err().kind(),
             io::ErrorKind::NotFound
         );
         // `..` after a name: who may exchange the name decides.
         let back = Directory::resolve(&at("a/b/.."));
-        assert!(back.way.contains(&id(&at("a"))));
+        assert!(passes(&back.way, id(&at("a"))));
         assert_eq!(back.directory.unwrap().id(), id(&at("a")));
     }
 
@@ -261,5 +334,40 @@ mod tests {
         }
         let root = Directory::resolve(Path::new("/../.")).directory.unwrap();
         assert_eq!(root.path(), Path::new("/"));
+    }
+
+    #[test]
+    fn a_location_has_each_name_that_leads_to_a_file_or_to_the_first_missing_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("a/b")).unwrap();
+        fs::write(at("a/b/file"), "").unwrap();
+        symlink("a/b/file", at("link")).unwrap();
+        symlink("a/new", at("dangling")).unwrap();
+        let root = id(&at(""));
+        let ends = [
+            ("a/b/file", "file", Some(false)),
+            ("link", "file", Some(false)),
+            ("a/b", "b", Some(true)),
+            ("a/b/absent/deeper", "absent", None),
+            ("dangling", "new", None),
+            ("a/b/file/below", "file", Some(false)),
+        ];
+        for (path, last, found) in ends {
+            let location = Location::of(&at(path)).unwrap();
+            assert_eq!(location.way.last().unwrap().name, last, "{path}");
+            assert_eq!(
+                location.entry.map(|_| location.is_directory),
+                found,
+                "{path}"
+            );
+            assert!(passes(&location.way, root), "{path}");
+        }
+        let names: Vec<_> = Location::of(&at("link")).unwrap().way;
+        let below: Vec<_> = names.iter().skip_while(|it| it.directory != root).collect();
+        assert_eq!(below.len(), 4, "link, a, b, file: {below:?}");
+        let file = File::open(at("a/b/file")).unwrap();
+        let entry = Location::of(&at("link")).unwrap().entry;
+        assert_eq!(entry, Some(EntryId::of(&file).unwrap()));
     }
 }

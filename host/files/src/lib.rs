@@ -10,6 +10,6 @@ mod directory;
 mod regular;
 mod temporary;
 
-pub use directory::{Directory, DirectoryId, Resolution, open_folder};
+pub use directory::{Directory, EntryId, Location, Lookup, Resolution, open_folder, passes};
 pub use regular::{Links, ReadError, open, open_in, read, read_in, read_text, read_to_end};
 pub use temporary::{replace, replace_in, temporary_folder, temporary_name};

@@ -7,7 +7,7 @@ use cap_std::fs::Dir;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use toolhold_files::{Directory, DirectoryId};
+use toolhold_files::{Directory, EntryId};
 
 pub fn run(data: &[u8]) {
     let _ = check(&mut Unstructured::new(data));
@@ -56,7 +56,7 @@ fn check(u: &mut Unstructured) -> Result<()> {
 }
 
 /// Where `path` leads, which must be where the system says.
-fn resolved(path: &Path) -> Option<(Directory, Vec<DirectoryId>)> {
+fn resolved(path: &Path) -> Option<(Directory, Vec<EntryId>)> {
     let resolution = Directory::resolve(path);
     let expected = path.canonicalize().ok().filter(|path| path.is_dir());
     let found = resolution.directory.ok();
@@ -68,7 +68,8 @@ fn resolved(path: &Path) -> Option<(Directory, Vec<DirectoryId>)> {
         return None;
     };
     assert_eq!((opened.dev(), opened.ino()), (named.dev(), named.ino()));
-    Some((found, resolution.way))
+    let way = resolution.way.into_iter();
+    Some((found, way.map(|lookup| lookup.directory).collect()))
 }
 
 /// Something that a guest may do in its directory. What cannot be done is not done.

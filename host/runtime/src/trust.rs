@@ -1,5 +1,5 @@
-//! Found configuration files that a person trusts, each pinned to its place and its exact bytes
-//! (`docs/security.md`, "Files that were found").
+//! Configuration files that a person trusts, each pinned to its place and its exact bytes: found ones, and named ones
+//! that modules may have written (`docs/security.md`, "Files that were found").
 //!
 //! The records are approvals like those of modules, in a folder of their own: the slot is the SHA-256 of the
 //! file's path, because a path may be longer than a file name; the digest is that of the file's bytes; and the
@@ -66,6 +66,14 @@ impl TrustedFiles {
         // The record of a file that is trusted no more has no text.
         let before = record.grant[TEXT].as_str().map(str::to_owned);
         before.map_or(FileTrust::Unknown, |before| FileTrust::Changed { before })
+    }
+
+    /// True if a person trusts bytes of this digest at this path, which is absolute and without links.
+    pub fn trusts(&self, path: &Path, digest: &Digest) -> bool {
+        let record = self.approvals.get(&slot(path));
+        record.is_some_and(|record| {
+            record.digest == format!("{digest:?}") && !record.grant[TEXT].is_null()
+        })
     }
 
     /// Trusts exactly these bytes at this path, in the place of what was trusted there before.
@@ -163,6 +171,11 @@ mod tests {
         files.trust(one, b"x = 1").unwrap();
         assert_eq!(files.trust_in(one, b"x = 1"), FileTrust::Trusted);
         assert_eq!(files.trust_in(other, b"x = 1"), FileTrust::Unknown);
+        assert!(files.trusts(one, &Digest::of(b"x = 1")));
+        assert!(
+            !files.trusts(one, &Digest::of(b"x = 2"))
+                && !files.trusts(other, &Digest::of(b"x = 1"))
+        );
         let before = "x = 1".to_owned();
         assert_eq!(files.trust_in(one, b"x = 2"), FileTrust::Changed { before });
         assert!(files.record(one).is_file() && !files.record(other).exists());
@@ -184,6 +197,7 @@ mod tests {
         };
         assert_eq!(paths(&files), ["/a/toolhold.toml", "/b/toolhold.toml"]);
         assert!(files.revoke(path).unwrap() && !files.revoke(path).unwrap());
+        assert!(!files.trusts(path, &Digest::of(b"x = 1")));
         assert_eq!(files.trust_in(path, b"x = 1"), FileTrust::Unknown);
         assert_eq!(files.trust_in(path, b"revoked"), FileTrust::Unknown);
         assert_eq!(paths(&files), ["/b/toolhold.toml"]);

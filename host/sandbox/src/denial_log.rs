@@ -138,6 +138,15 @@ impl DenialLog {
         }
     }
 
+    /// A change of `path`, in the directory that the guest sees as `guest`, was refused: it is this host's own.
+    pub fn reserved(&self, path: &str, guest: &str, what: &str) {
+        let asked = format!("to change {} in {guest}, which is {what}", quoted(path));
+        let rule = AllowingRule::None(
+            "this host takes decisions from it, or runs it, so no grant lets a module change it; a person can",
+        );
+        self.note(Capability::Directories, asked, rule);
+    }
+
     /// The guest asked which directories it has.
     pub fn directories_listed(&self, count: usize) {
         if count == 0 {

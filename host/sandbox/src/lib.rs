@@ -66,11 +66,14 @@ pub use disk::{Storage, remove_tree, same_directory};
 pub use egress::{Resolve, SystemResolver};
 pub use engine::{Compiler, CompilerProcess, Engine, EngineConfig};
 pub use error::LoadError;
+pub use grant::ReservedPath;
 pub use module::counters::Counters;
 pub use module::extractor::{DocumentFormat, ExtractedText, Extraction, ExtractionError};
 pub use module::shield::{Screening, ScreeningPlace, ScreeningVerdict};
 pub use module::{Module, ModuleKind};
-pub use policy::{ApprovalFolder, ApproveError, ModulePolicy, Policy, ServerNames, Trust};
+pub use policy::{
+    ApprovalFolder, ApproveError, ModulePolicy, Policy, ReservedInGrant, ServerNames, Trust,
+};
 pub use registry::folder::is_slot;
 pub use registry::snapshot::FailedModule;
 pub use registry::{LoadEvent, Registry};

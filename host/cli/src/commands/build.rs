@@ -41,16 +41,25 @@ impl BuildLimit {
     }
 }
 
+/// Whether a person has read the sources that are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sources {
+    Read,
+    /// Not read by a person. Where a module may write them, a build that runs them natively is refused.
+    Unread,
+}
+
 pub async fn build(
     config: &Configuration,
     folders: &[PathBuf],
     timeout: Duration,
     dev: Option<&BaseRunner>,
+    sources: Sources,
 ) -> Result<Exit> {
     let mut exit = Exit::Ok;
     for said in folders {
         let built = match located(config, said) {
-            Ok(folder) => one(config, &folder, timeout, dev).await,
+            Ok(folder) => one(config, &folder, timeout, dev, sources).await,
             Err(error) => Err(error),
         };
         match built {
@@ -107,6 +116,7 @@ pub async fn one(
     folder: &Path,
     timeout: Duration,
     dev: Option<&BaseRunner>,
+    sources: Sources,
 ) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
@@ -114,7 +124,14 @@ pub async fn one(
         program: program.to_owned(),
         arguments: vec![SUPERVISOR_COMMAND.into(), "--".into()],
     });
-    let control = BuildControl::supervised(timeout, supervisor);
+    let mut control = BuildControl::supervised(timeout, supervisor);
+    if sources == Sources::Unread {
+        let (config, inside) = (config.clone(), folder.join("module.toml"));
+        let writer = move || config.policy().writer_of(&inside).map(str::to_owned);
+        if let Some(writer) = tokio::task::spawn_blocking(writer).await? {
+            control = control.of_unread(&writer);
+        }
+    }
     let _stopped = control.cancel_on_drop();
     let running = RunningBuild::begin();
     let dev = dev.cloned();

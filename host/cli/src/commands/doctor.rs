@@ -92,6 +92,9 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
     for finding in modules(&config).await {
         report("modules", finding);
     }
+    for inside in config.policy().reserved_in_grants() {
+        report("grants", Fine(inside.to_string()));
+    }
     for (name, finding) in servers::servers(&config).await {
         report(&format!("MCP server {name}"), finding);
     }

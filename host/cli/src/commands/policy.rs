@@ -301,7 +301,9 @@ fn listed(tools: &[(String, bool)], whose: &PolicySubject) {
 fn granted(whose: &PolicySubject) {
     println!("\n{}", bold("granted"));
     let config = &whose.config;
-    let decided = config.policy().modules;
+    let policy = config.policy();
+    let reserved = policy.reserved_in_grants();
+    let decided = &policy.modules;
     let mut is_nothing = true;
     for (name, left) in whose.granted() {
         let fault = decided.get(&name).and_then(|own| own.fault.as_deref());
@@ -316,6 +318,13 @@ fn granted(whose: &PolicySubject) {
         }
         for sentence in sentences {
             output::tell(&format!("    {}", line(&sentence)));
+        }
+        for inside in reserved.iter().filter(|it| it.module == name) {
+            output::tell(&format!(
+                "    {} {}",
+                warn("not:"),
+                line(&inside.to_string())
+            ));
         }
         for withheld in &left.withheld {
             output::tell(&format!("    {}", dim(&line(withheld))));

@@ -336,9 +336,13 @@ async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> 
             Some(now)
         }
         Err(error) => {
-            // What it would have taken back was taken back already. That stays so where only a secret is missing: a
-            // keyring that is locked gives nothing back.
-            if !matches!(error.downcast_ref(), Some(ConfigError::Secret(_))) {
+            // Grants that it takes back were taken back already. That stays so where only a secret or a person's trust is
+            // missing: neither a locked keyring nor a module that writes the file gives anything back.
+            let stays = matches!(
+                error.downcast_ref(),
+                Some(ConfigError::Secret(_) | ConfigError::WrittenByModules { .. })
+            );
+            if !stays {
                 registry.govern(held.configuration.policy()).await;
             }
             eprintln!(

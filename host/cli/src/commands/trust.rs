@@ -1,5 +1,5 @@
-//! `toolhold trust`: shows what a found file would do, and pins its bytes if the person trusts it
-//! (docs/security.md, "Files that were found").
+//! `toolhold trust`: shows the settings of a found file, or of one that a module may have written, and pins its bytes if
+//! the person trusts it (docs/security.md, "Files that were found").
 
 use crate::commands::modules::confirmed;
 use crate::config::{self, FOUND, Flags, FoundFile, Loaded, settings};
@@ -7,10 +7,11 @@ use crate::exit::Exit;
 use crate::terminal::columns::{Column, aligned};
 use crate::terminal::output;
 use crate::terminal::style::{ago, bold, good, line};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use similar::TextDiff;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use toolhold_runtime::host;
@@ -19,7 +20,7 @@ use toolhold_storage::Draft;
 
 #[derive(Debug, Args)]
 pub struct TrustArgs {
-    /// The file, or its folder [default: ./toolhold.toml].
+    /// The file, or its folder [default: the one that --config names, or ./toolhold.toml].
     file: Option<PathBuf>,
     /// Trust the file without asking for confirmation.
     #[arg(long, short, conflicts_with_all = ["list", "revoke"])]
@@ -45,19 +46,13 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
         list(&trusted.all().context("the trusted files cannot be read")?);
         return Ok(Exit::Ok);
     }
-    let folder = folder(args.file.as_deref().unwrap_or(Path::new(".")))?;
+    let file = args.file.as_deref().or(named).unwrap_or(Path::new("."));
+    let place = TrustedPlace::of(file, named.is_some())?;
     if args.revoke {
-        return revoke(&trusted, &folder, flags).await;
+        return revoke(&trusted, &place, flags).await;
     }
-    if let Some(named) = named {
-        bail!(
-            "{} is named by --config (or TOOLHOLD_CONFIG): it needs no trust, and {FOUND} is not read",
-            named.display()
-        );
-    }
-    let file = FoundFile::read(&folder)?;
-    let file = file.with_context(|| format!("there is no {FOUND} in {}", folder.display()))?;
-    // What is shown now is what is trusted, whatever the file says when the answer comes.
+    let file = place.read()?;
+    // The bytes that are shown now are trusted, whatever the file says when the answer comes.
     let (path, bytes) = (file.path.clone(), file.bytes.clone());
     let shown = line(&path.display().to_string());
     let standing = trusted.trust_in(&path, &bytes);
@@ -65,8 +60,12 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
         println!("{shown} is trusted as it is");
         return Ok(Exit::Ok);
     }
-    let needing = config::in_need_of_trust(file)?;
-    if needing.is_empty() {
+    let needing = if place.is_found {
+        config::in_need_of_trust(file)?
+    } else {
+        Vec::new()
+    };
+    if needing.is_empty() && place.is_found {
         println!("{shown} sets nothing that needs trust");
         return Ok(Exit::Ok);
     }
@@ -75,6 +74,8 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     if let FileTrust::Changed { before } = &standing {
         // A text that was trusted was read before.
         show_difference(&settings(before.as_bytes()).unwrap_or_default(), &now);
+    } else if !place.is_found {
+        show("a server takes over:", &now.iter().collect::<Vec<_>>());
     } else {
         let needing: BTreeSet<String> = needing.into_iter().map(|it| it.key).collect();
         let (needing, harmless): (Vec<_>, Vec<_>) =
@@ -96,19 +97,40 @@ pub async fn trust(named: Option<&Path>, flags: &Flags, args: &TrustArgs) -> Res
     Ok(Exit::Ok)
 }
 
-/// The folder of the file that is meant.
-fn folder(file: &Path) -> Result<PathBuf> {
-    if file.is_dir() {
-        return Ok(file.to_owned());
+/// A configuration file that may be trusted.
+struct TrustedPlace {
+    folder: PathBuf,
+    name: OsString,
+    /// True if it is read because it is there. Others are read because a person names them, and need trust only where a
+    /// module may write them under a server.
+    is_found: bool,
+}
+
+impl TrustedPlace {
+    /// The file that is meant by its path, or by its folder's. `is_named`: by `--config`.
+    fn of(file: &Path, is_named: bool) -> Result<Self> {
+        if file.is_dir() {
+            return Ok(Self {
+                folder: file.to_owned(),
+                name: FOUND.into(),
+                is_found: !is_named,
+            });
+        }
+        let name = file.file_name();
+        let name = name.with_context(|| format!("{} names no file", file.display()))?;
+        let parent = file.parent().filter(|it| !it.as_os_str().is_empty());
+        Ok(Self {
+            folder: parent.unwrap_or(Path::new(".")).to_owned(),
+            name: name.to_owned(),
+            is_found: name == FOUND && !is_named,
+        })
     }
-    if file.file_name().is_none_or(|name| name != FOUND) {
-        bail!(
-            "{}: only a file that is called {FOUND} is found; others are read where --config names them",
-            file.display()
-        );
+
+    fn read(&self) -> Result<FoundFile> {
+        let file = FoundFile::read_named(&self.folder, &self.name)?;
+        let (name, folder) = (self.name.display(), self.folder.display());
+        file.with_context(|| format!("there is no {name} in {folder}"))
     }
-    let parent = file.parent().filter(|it| !it.as_os_str().is_empty());
-    Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
 /// Writes into the audit log that is the user's own, and not where a found file says.
@@ -119,10 +141,10 @@ async fn log(flags: &Flags, draft: Draft) -> Result<()> {
 }
 
 /// The file itself may be gone, and its folder too.
-async fn revoke(trusted: &TrustedFiles, folder: &Path, flags: &Flags) -> Result<Exit> {
-    let real = folder.canonicalize();
-    let real = real.or_else(|_| std::path::absolute(folder))?;
-    let path = real.join(FOUND);
+async fn revoke(trusted: &TrustedFiles, place: &TrustedPlace, flags: &Flags) -> Result<Exit> {
+    let real = place.folder.canonicalize();
+    let real = real.or_else(|_| std::path::absolute(&place.folder))?;
+    let path = real.join(&place.name);
     let was_trusted = trusted.revoke(&path);
     let was_trusted = was_trusted.context("the trust in the file cannot be taken back")?;
     let text = path.display().to_string();

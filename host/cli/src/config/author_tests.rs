@@ -10,8 +10,14 @@ use super::secrets::StoredSecrets;
 fn only_an_author_is_told_lines() {
     let files = ConfigFiles::default();
     let merged = layers::merge(&files, &Flags::default(), std::iter::empty()).unwrap();
-    let mut config =
-        super::configuration(&merged, &StoredSecrets::default(), merged.table(), "").unwrap();
+    let mut config = super::configuration(
+        &merged,
+        &ConfigFiles::default(),
+        &StoredSecrets::default(),
+        merged.table(),
+        "",
+    )
+    .unwrap();
     assert_eq!(config.engine().debug_info, None);
     config.serve_author();
     assert_eq!(config.engine().debug_info, Some(config.toolchains_folder()));

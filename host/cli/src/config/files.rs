@@ -7,6 +7,7 @@ use super::syntax;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
+use toolhold_policy::Digest;
 
 /// The parsed configuration files.
 #[derive(Debug, Default)]
@@ -16,7 +17,10 @@ pub struct ConfigFiles {
     own: Option<(String, Table)>,
     /// The file of the working folder, unless the user named another.
     pub found: Option<FoundLayer>,
-    pub is_named: bool,
+    /// The file that the user named.
+    pub named: Option<PathBuf>,
+    /// SHA-256 of the bytes of the file that the user named, or of the user's own one.
+    pub own_digest: Option<Digest>,
 }
 
 impl ConfigFiles {
@@ -30,11 +34,13 @@ impl ConfigFiles {
             let users = Self::users_alone()?;
             return Ok(Self { found, ..users });
         };
+        let (own, own_digest) = read_with_digest(file, true)?.unzip();
         Ok(Self {
             grants: None,
-            own: read(file, true)?,
+            own,
             found: None,
-            is_named: true,
+            named: Some(file.to_owned()),
+            own_digest,
         })
     }
 
@@ -43,12 +49,14 @@ impl ConfigFiles {
     /// # Errors
     /// It cannot be read or parsed.
     pub fn users_alone() -> Result<Self, ConfigError> {
-        let own = user_file().map(|file| read(&file, false)).transpose()?;
+        let own = user_file().map(|file| read_with_digest(&file, false));
+        let (own, own_digest) = own.transpose()?.flatten().unzip();
         Ok(Self {
             grants: None,
-            own: own.flatten(),
+            own,
             found: None,
-            is_named: false,
+            named: None,
+            own_digest,
         })
     }
 
@@ -67,6 +75,11 @@ impl ConfigFiles {
         self.grants.iter().chain(&self.own)
     }
 
+    /// The path of the file that the user named, or of the user's own one.
+    pub fn own_path(&self) -> Option<PathBuf> {
+        self.named.clone().or_else(user_file)
+    }
+
     /// The text at `key` in the file that the user wrote by hand.
     pub fn own_text(&self, key: &str) -> Option<String> {
         let (_, table) = self.own.as_ref()?;
@@ -76,11 +89,23 @@ impl ConfigFiles {
     }
 }
 
+/// A table with its origin.
+type SourcedTable = (String, Table);
+
 /// Maximum bytes of a file of the configuration, or of secrets.
 pub const MAX_CONFIG_BYTES: u64 = 16 << 20;
 
 /// A file with its origin; `None` if it does not exist and is optional.
 pub fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, ConfigError> {
+    let read = read_with_digest(path, is_required)?;
+    Ok(read.map(|(file, _)| file))
+}
+
+/// Reads a file as [`read`] does, with the SHA-256 of its bytes.
+fn read_with_digest(
+    path: &Path,
+    is_required: bool,
+) -> Result<Option<(SourcedTable, Digest)>, ConfigError> {
     let text = if is_required {
         // Named by the user: it may be a pipe, such as the shell's `<(…)`.
         std::fs::read_to_string(path)
@@ -101,7 +126,7 @@ pub fn read(path: &Path, is_required: bool) -> Result<Option<(String, Table)>, C
     };
     let origin = format!("file {}", path.display());
     let table = parse(&origin, &text)?;
-    Ok(Some((origin, table)))
+    Ok(Some(((origin, table), Digest::of(text.as_bytes()))))
 }
 
 /// The user's configuration folder, if there is a home folder. A relative one (`HOME=""`) would be in the working folder.
@@ -113,7 +138,7 @@ pub fn users_folder() -> Option<PathBuf> {
 }
 
 /// Path of the user's file.
-fn user_file() -> Option<PathBuf> {
+pub fn user_file() -> Option<PathBuf> {
     Some(users_folder()?.join("config.toml"))
 }
 

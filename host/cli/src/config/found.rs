@@ -7,6 +7,7 @@
 use super::files::{flatten, parse};
 use super::harmless;
 use super::layers::{ConfigError, Setting};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -56,12 +57,20 @@ impl FoundFile {
     /// # Errors
     /// It is no regular file, it is too large, or it cannot be read.
     pub fn read(folder: &Path) -> Result<Option<Self>, ConfigError> {
-        let path = folder.join(FOUND);
+        Self::read_named(folder, FOUND.as_ref())
+    }
+
+    /// The file of this name in this folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_named(folder: &Path, name: &OsStr) -> Result<Option<Self>, ConfigError> {
+        let path = folder.join(name);
         let read = |path: &Path| match toolhold_files::read(path, MAX_BYTES, Links::Follow)
             .map_err(io::Error::from)
         {
             Ok(bytes) => Ok(Some(Self {
-                path: folder.canonicalize()?.join(FOUND),
+                path: folder.canonicalize()?.join(name),
                 bytes,
             })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -23,7 +23,7 @@ fn files(own: &str, found: &str, trust: FileTrust) -> ConfigFiles {
         trust,
         ..found.unwrap()
     });
-    files.is_named = false;
+    files.named = None;
     files
 }
 
@@ -173,8 +173,14 @@ fn an_error_that_may_follow_from_it_says_so() {
     let untrusted = layers::untrusted(&files).unwrap().unwrap();
     let variables = [("TOOLHOLD_ENDPOINT", "big")];
     let merged = merged(&files, &variables).unwrap();
-    let error =
-        super::configuration(&merged, &StoredSecrets::default(), merged.table(), "").unwrap_err();
+    let error = super::configuration(
+        &merged,
+        &ConfigFiles::default(),
+        &StoredSecrets::default(),
+        merged.table(),
+        "",
+    )
+    .unwrap_err();
     let error = error.beside(&untrusted).to_string();
     assert!(
         error.contains("set by variable TOOLHOLD_ENDPOINT")

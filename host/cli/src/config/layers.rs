@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use thiserror::Error;
 use toml::{Table, Value};
+use toolhold_policy::text::shell_word;
 use toolhold_runtime::config::DEFAULTS;
 use toolhold_runtime::trust::FileTrust;
 
@@ -81,6 +82,22 @@ pub enum ConfigError {
     Untrusted {
         untrusted: Untrusted,
         needed_by: &'static str,
+    },
+    #[error(
+        "{} {}, and the module {module} may write files where it lies; what it gives is not taken over{}",
+        path.display(),
+        if *is_gone { "is gone" } else { "has changed" },
+        if *is_gone {
+            ": put it back, or start again without it".to_owned()
+        } else {
+            let path = path.display().to_string();
+            format!(". `toolhold --config {} trust` shows it and asks", shell_word(&path))
+        }
+    )]
+    WrittenByModules {
+        path: PathBuf,
+        module: String,
+        is_gone: bool,
     },
     #[error(transparent)]
     Secret(#[from] Unread),
@@ -355,7 +372,7 @@ pub fn merge(
     let mut merged = Merged {
         leaves: BTreeMap::new(),
         order: Vec::new(),
-        is_named: files.is_named,
+        is_named: files.named.is_some(),
         ignored: Vec::new(),
         unknown: Vec::new(),
     };

@@ -21,7 +21,13 @@ fn merge_with(
 }
 
 fn checked(merged: &Merged) -> Result<Configuration, ConfigError> {
-    crate::config::configuration(merged, &StoredSecrets::default(), merged.table(), "")
+    crate::config::configuration(
+        merged,
+        &ConfigFiles::default(),
+        &StoredSecrets::default(),
+        merged.table(),
+        "",
+    )
 }
 
 #[test]

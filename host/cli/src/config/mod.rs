@@ -15,6 +15,7 @@ mod harmless;
 mod known;
 mod layers;
 pub mod presets;
+mod reserved;
 #[cfg(test)]
 mod routes_tests;
 pub mod secrets;
@@ -39,6 +40,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
+use toolhold_policy::Digest;
 use toolhold_runtime::config::{
     AgentConfiguration, AgentTable, ConfigContext, ConfigFault, Configuration, InvalidAgent,
     LogFormat, ShippedModules, Tables, UsualModules,
@@ -63,12 +65,24 @@ pub struct Loaded {
     /// What became of the secrets that the configuration names.
     pub secrets: ReadSecrets,
     needs: Needs,
-    /// The record of the trust in the file that is found, whether there is one or not.
-    record: Option<PathBuf>,
+    /// Records of the trust in the files, whether they exist or not.
+    records: Vec<PathBuf>,
     file: Option<PathBuf>,
+    /// The files whose bytes are in effect without a pin.
+    in_effect: Vec<FileInEffect>,
     flags: Flags,
     /// The modules that the command needs; all of them if it is absent.
     pub only: Option<Vec<String>>,
+}
+
+/// A configuration file as it took effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileInEffect {
+    path: PathBuf,
+    /// SHA-256 of its bytes; absent: there was no file.
+    digest: Option<Digest>,
+    /// True if the trust in its bytes is looked at whenever it is read.
+    is_pinned: bool,
 }
 
 /// Merges the layers and checks the result. `file` is read in place of the user's and the folder's file.
@@ -113,13 +127,48 @@ fn load_granting(
     })?;
     let is_found = file.is_none();
     let folder = Path::new(".").canonicalize().ok().filter(|_| is_found);
-    let record = folder.and_then(|folder| Some(trusted?.record(&folder.join(FOUND))));
+    let records = trusted.map(|trusted| {
+        let found = folder.map(|folder| trusted.record(&folder.join(FOUND)));
+        let own = files.own_path().map(|own| trusted.record(&real(&own)));
+        found.into_iter().chain(own).collect()
+    });
     Ok(Loaded {
         untrusted,
-        record,
+        records: records.unwrap_or_default(),
         file: file.map(Path::to_owned),
+        in_effect: in_effect(&files),
         ..loaded
     })
+}
+
+fn in_effect(files: &ConfigFiles) -> Vec<FileInEffect> {
+    let own = files.own_path().map(|path| FileInEffect {
+        path,
+        digest: files.own_digest,
+        is_pinned: false,
+    });
+    let found = files.named.is_none().then(|| FileInEffect {
+        path: FOUND.into(),
+        digest: files
+            .found
+            .as_ref()
+            .map(|found| Digest::of(&found.file.bytes)),
+        is_pinned: true,
+    });
+    own.into_iter().chain(found).collect()
+}
+
+/// Path with a folder that has no links; the path itself where its folder cannot be found.
+fn real(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder
+        .canonicalize()
+        .or_else(|_| std::path::absolute(folder));
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// The files, and what is trusted, as far as it can be read.
@@ -193,7 +242,7 @@ fn resolved(
     flags: &Flags,
     SecretReading { needs, before }: &SecretReading,
 ) -> Result<Loaded, ConfigError> {
-    let secrets = StoredSecrets::read(store_choice(merged)?, *needs, files.is_named)?
+    let secrets = StoredSecrets::read(store_choice(merged)?, *needs, files.named.is_some())?
         .of_modules(variables_of_modules(&merged.table()))
         .after(before.clone());
     let loaded = resolved_with(merged, files, flags, &secrets);
@@ -233,7 +282,8 @@ fn resolved_with(
         return Err(merged.wrong(&format!("serve.{leaf}"), reason));
     }
     let mut mcp_server: mcp_server::Settings = section(merged, &table, "mcp_server")?;
-    let mut configuration = configuration(merged, secrets, table.clone(), &mcp_server.token_env)?;
+    let token_env = &mcp_server.token_env;
+    let mut configuration = configuration(merged, files, secrets, table.clone(), token_env)?;
     if let Some((leaf, reason)) = mcp_server.fault() {
         return Err(merged.wrong(&format!("mcp_server.{leaf}"), reason));
     }
@@ -251,8 +301,9 @@ fn resolved_with(
         untrusted: None,
         secrets: ReadSecrets::default(),
         needs: Needs::default(),
-        record: None,
+        records: Vec::new(),
         file: None,
+        in_effect: Vec::new(),
         flags: flags.clone(),
         only: None,
     })
@@ -263,7 +314,7 @@ impl Loaded {
     /// keyring cannot be used.
     ///
     /// # Errors
-    /// As [`load`].
+    /// As [`load`]; a file has other bytes than those in effect, which a module may have written.
     pub fn again(&self) -> Result<Self, ConfigError> {
         let now = load_granting(
             self.file.as_deref(),
@@ -271,10 +322,42 @@ impl Loaded {
             None,
             &self.secrets_again(),
         )?;
+        self.refuse_what_modules_wrote(&now)?;
         Ok(Self {
             only: self.only.clone(),
             ..now
         })
+    }
+
+    /// Bytes that took effect are pinned where a module may write: others need a person.
+    fn refuse_what_modules_wrote(&self, now: &Self) -> Result<(), ConfigError> {
+        let policies = [&self.configuration, &now.configuration].map(Configuration::policy);
+        for file in &now.in_effect {
+            let is_it = |then: &&FileInEffect| then.path == file.path;
+            let then = self.in_effect.iter().find(is_it);
+            let Some(then) = then.filter(|then| then.digest != file.digest) else {
+                continue;
+            };
+            let is_gone = file.digest.is_none() && then.digest.is_some();
+            if file.is_pinned && !is_gone {
+                continue;
+            }
+            let path = real(&file.path);
+            let mut writers = policies.iter().filter_map(|policy| policy.writer_of(&path));
+            let Some(module) = writers.next() else {
+                continue;
+            };
+            let trusted = trusted(&self.flags)?;
+            let is_trusted = file.digest.is_some_and(|now| trusted.trusts(&path, &now));
+            if !is_trusted {
+                return Err(ConfigError::WrittenByModules {
+                    path,
+                    module: module.to_owned(),
+                    is_gone,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// What the present files and variables grant. No keyring is asked for that: one that is locked or does not answer
@@ -314,7 +397,7 @@ impl Loaded {
             Some(file) => vec![file.clone()],
             None => files::usual_files(),
         };
-        let files = files.into_iter().chain(self.record.clone());
+        let files = files.into_iter().chain(self.records.clone());
         let files = files.chain(secrets::path());
         files.chain([self.grants_file()]).collect()
     }
@@ -423,6 +506,7 @@ fn grants_file(state_folder: &Path) -> PathBuf {
 /// The tables of one merge of the layers, checked.
 fn configuration(
     merged: &Merged,
+    files: &ConfigFiles,
     secrets: &StoredSecrets,
     mut table: Table,
     mcp_token_env: &str,
@@ -451,6 +535,8 @@ fn configuration(
         is_temperature_default: merged.origin("run.temperature") == "default",
         is_untrusted: &|key| merged.is_found(key),
         secret_variables: vec![mcp_token_env.to_owned()],
+        reserved: reserved::paths(files),
+        program_path: variable("PATH"),
     };
     Configuration::new(tables, &surroundings)
         .map_err(|ConfigFault { key, reason }| merged.wrong(&key, reason))
@@ -478,7 +564,7 @@ fn resolve_agent(
         let table = merged.table();
         let token_env = table.get("mcp_server").and_then(|it| it.get("token_env"));
         let token_env = token_env.and_then(Value::as_str).unwrap_or_default();
-        configuration(&merged, secrets, table.clone(), token_env)
+        configuration(&merged, files, secrets, table.clone(), token_env)
     };
     let invalid = |error: ConfigError| InvalidAgent(error.to_string());
     let configuration = resolved().map_err(invalid)?;

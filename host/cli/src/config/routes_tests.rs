@@ -28,7 +28,13 @@ fn load_with(text: &str, flags: &Flags) -> Result<Configuration, String> {
     let files = ConfigFiles::read(Some(file.path())).map_err(|error| error.to_string())?;
     let merged = layers::merge(&files, flags, std::iter::empty());
     let config = merged.and_then(|merged| {
-        super::configuration(&merged, &StoredSecrets::default(), merged.table(), "")
+        super::configuration(
+            &merged,
+            &ConfigFiles::default(),
+            &StoredSecrets::default(),
+            merged.table(),
+            "",
+        )
     });
     config.map_err(|error| error.to_string())
 }

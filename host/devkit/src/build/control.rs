@@ -25,6 +25,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone)]
 pub struct BuildControl {
     shared: Arc<Shared>,
+    /// The module that may have written the sources, which no person has read.
+    unread: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -79,7 +81,23 @@ impl BuildControl {
         };
         Self {
             shared: Arc::new(shared),
+            unread: None,
         }
+    }
+
+    /// Marks the sources as unread by a person and possibly written by this module: a build that runs them natively is
+    /// refused.
+    #[must_use]
+    pub fn of_unread(self, writer: &str) -> Self {
+        Self {
+            unread: Some(writer.into()),
+            ..self
+        }
+    }
+
+    /// The module that may have written the sources, which no person has read.
+    pub(super) fn unread(&self) -> Option<&str> {
+        self.unread.as_deref()
     }
 
     /// Kills the processes of the build, and lets no other start.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Stopped, UnknownLanguage};
+use super::{Language, Stopped, UnknownLanguage};
 
 /// A failed build. Every message ends with the next step.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,17 @@ pub enum BuildError {
         key: &'static str,
         found: String,
         wanted: &'static str,
+    },
+
+    #[error(
+        "the module {writer} may write {path}, and building {language} runs its source with your rights: read it, and \
+         then build it with `toolhold build --yes`",
+        path = path.display()
+    )]
+    Unread {
+        writer: String,
+        language: Language,
+        path: PathBuf,
     },
 
     #[error("{path}, line {line}: `{text}` is not taken: {reason}", path = path.display())]

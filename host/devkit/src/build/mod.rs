@@ -117,6 +117,15 @@ pub fn build(
     progress: &dyn Fn(BuildStep),
 ) -> Result<FinishedBuild, BuildError> {
     let manifest = BuildManifest::read(module_dir)?;
+    if let Some(writer) = control.unread()
+        && !manifest.language.builds_in_sandbox(&manifest.directory)
+    {
+        return Err(BuildError::Unread {
+            writer: writer.to_owned(),
+            language: manifest.language,
+            path: manifest.directory,
+        });
+    }
     // The tools run in other working directories than ours.
     let toolchains = &toolchain::prepare(toolchains)?;
     let job = Job {

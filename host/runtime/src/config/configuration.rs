@@ -38,7 +38,7 @@ use toolhold_protocol::result_cache::{CacheScope, ResultCaching};
 use toolhold_protocol::settings::Settings;
 use toolhold_protocol::settings::Wiring;
 use toolhold_protocol::window::Window;
-use toolhold_sandbox::{ApprovalFolder, CompilerProcess};
+use toolhold_sandbox::{ApprovalFolder, CompilerProcess, ReservedPath};
 use toolhold_storage::Location;
 
 /// The tables of the configuration as they are written, merged from all their sources and not checked yet.
@@ -103,6 +103,9 @@ pub struct Configuration {
     pub(super) users_modules: Option<PathBuf>,
     pub(super) shipped_modules: Option<ShippedModules>,
     pub(super) is_shipped: Option<fn(&Digest) -> bool>,
+    /// Value of [`ConfigContext::reserved`].
+    pub(super) reserved_outside: Vec<ReservedPath>,
+    pub(super) program_path: Option<String>,
 }
 
 /// Names and values of secrets.
@@ -230,6 +233,8 @@ impl Configuration {
             },
             shipped_modules: surroundings.usual_modules.shipped.clone(),
             is_shipped: surroundings.usual_modules.is_shipped,
+            reserved_outside: surroundings.reserved.clone(),
+            program_path: surroundings.program_path.clone(),
             tables,
         };
         configuration.check()?;
@@ -479,10 +484,15 @@ impl Configuration {
 
     /// The database of runs: the URL in the variable that `storage.url_env` names, or a file.
     pub fn storage(&self) -> Location {
-        match self.variable(&self.tables.storage.url_env) {
+        match self.database_url() {
             Some(url) => Location::Postgres(url.into()),
             None => Location::File(self.state_folder.join("toolhold.db")),
         }
+    }
+
+    /// The URL of a database that is no file.
+    pub(super) fn database_url(&self) -> Option<&str> {
+        self.variable(&self.tables.storage.url_env)
     }
 
     /// The value of a configured variable, if it is set and not blank.

@@ -72,7 +72,7 @@ pub(super) struct SecretTable {
     /// The environment variable that holds it.
     env: Option<String>,
     /// Or the file.
-    file: Option<PathBuf>,
+    pub(super) file: Option<PathBuf>,
     /// What is done with a response that holds it.
     #[serde(default)]
     reflect: Reflect,
@@ -246,6 +246,7 @@ impl Configuration {
             modules: decided.collect(),
             servers: self.server_names(),
             is_shipped: self.is_shipped.unwrap_or(|_| false),
+            reserved: self.reserved().into(),
             ..Policy::default()
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use thiserror::Error;
 use toolhold_policy::Digest;
-use toolhold_sandbox::CompilerProcess;
+use toolhold_sandbox::{CompilerProcess, ReservedPath};
 
 /// Values that [`Tables`](super::Tables) refer to and do not hold: secrets, the user's folders, and the
 /// origins of keys. The caller provides them.
@@ -35,6 +35,11 @@ pub struct ConfigContext<'a> {
     pub is_untrusted: &'a dyn Fn(&str) -> bool,
     /// Further variables with secret values, which are removed from all records.
     pub secret_variables: Vec<String>,
+    /// Files beside those of the tables that the host takes decisions from, or runs: configuration files, stored
+    /// secrets, certificates, the program itself.
+    pub reserved: Vec<ReservedPath>,
+    /// The `PATH` in which the programs of MCP servers are looked up.
+    pub program_path: Option<String>,
 }
 
 /// Folders with modules that are there wherever a command is started.

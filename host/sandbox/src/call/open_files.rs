@@ -2,6 +2,7 @@
 
 use crate::descriptors::{CallDescriptors, DescriptorPermit};
 use crate::disk::quota::Quota;
+use crate::grant::ReservedNames;
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Weak};
@@ -27,6 +28,8 @@ pub struct OpenFile {
     pub root: Arc<File>,
     /// The quota of that directory.
     pub quota: Option<Arc<Quota>>,
+    /// Names in that directory, which may be written, that belong to this host.
+    pub reserved: Option<Arc<ReservedNames>>,
 }
 
 /// Closed descriptors are looked for when there are at least so many.

@@ -4,6 +4,9 @@
 mod clocks;
 mod pins;
 mod prepared;
+mod reserved;
 
 pub(crate) use pins::{Pins, Place};
 pub(crate) use prepared::{GrantedFiles, PreparedGrant};
+pub use reserved::ReservedPath;
+pub(crate) use reserved::{LocatedNames, Reservation, ReservedNames};

@@ -5,12 +5,13 @@
 //! who may write to a directory on its way. So no module may: a directory that leads through another one that a
 //! module may write to is refused, and so is that other one. `docs/security.md`, "Names and handles".
 
+use super::reserved::ReservedPath;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use toolhold_files::{Directory, DirectoryId, Resolution};
+use toolhold_files::{Directory, EntryId, Location, Lookup, Resolution, passes};
 use toolhold_policy::Access;
 use wasmtime_wasi::filesystem::Dir;
 use wasmtime_wasi::{FsPerms, OpenMode};
@@ -21,8 +22,8 @@ pub(crate) struct Pin {
     handle: Dir,
     /// The path without links that it had when it was opened.
     pub path: PathBuf,
-    id: DirectoryId,
-    way: Vec<DirectoryId>,
+    pub id: EntryId,
+    way: Vec<Lookup>,
 }
 
 impl std::fmt::Debug for Pin {
@@ -87,6 +88,7 @@ pub(crate) struct Pins(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     places: Vec<Place>,
+    reserved: Arc<[ReservedPath]>,
     /// By path as the operator wrote it.
     open: HashMap<PathBuf, Arc<Pin>>,
 }
@@ -105,25 +107,31 @@ pub(crate) struct Place {
 struct Located<'a> {
     place: &'a Place,
     /// Absent: it cannot be opened.
-    id: Option<DirectoryId>,
-    way: Vec<DirectoryId>,
+    id: Option<EntryId>,
+    way: Vec<Lookup>,
 }
 
 impl Pins {
-    pub fn new(places: Vec<Place>) -> Self {
+    pub fn new(places: Vec<Place>, reserved: Arc<[ReservedPath]>) -> Self {
         let pins = Self::default();
-        pins.govern(places);
+        pins.govern(places, reserved);
         pins
     }
 
-    /// From now on, these places count. What nobody is granted any more is closed.
-    pub fn govern(&self, mut places: Vec<Place>) {
+    /// From now on, these places count. Directories that are granted no more are closed.
+    pub fn govern(&self, mut places: Vec<Place>, reserved: Arc<[ReservedPath]>) {
         // In one order, so that the same configuration is refused with the same words.
         places.sort_by(|one, other| (&one.module, &one.path).cmp(&(&other.module, &other.path)));
         let mut table = self.0.lock();
         let is_left = |path: &PathBuf| places.iter().any(|place| place.path == *path);
         table.open.retain(|path, _| is_left(path));
         table.places = places;
+        table.reserved = reserved;
+    }
+
+    /// Files and folders that the host takes decisions from, or runs.
+    pub fn reserved(&self) -> Arc<[ReservedPath]> {
+        self.0.lock().reserved.clone()
     }
 
     /// The directory at `path`: the one that was opened first. Blocks on the file system.
@@ -146,9 +154,17 @@ impl Pins {
             return None;
         }
         let located: Vec<_> = places.iter().map(|place| self.locate(place)).collect();
-        let own = located.iter().filter(|it| is_own(it.place));
-        own.flat_map(|own| located.iter().map(move |other| (own, other)))
-            .find_map(|(own, other)| overlap(own, other))
+        let own = || located.iter().filter(|it| is_own(it.place));
+        let pairs = own().flat_map(|own| located.iter().map(move |other| (own, other)));
+        let mut overlaps = pairs.filter_map(|(own, other)| overlap(own, other));
+        overlaps.next().or_else(|| {
+            let reserved = self.reserved();
+            let mut all = reserved.iter();
+            all.find_map(|path| {
+                let location = Location::of(&path.path).ok()?;
+                own().find_map(|own| reservation(own, path, &location))
+            })
+        })
     }
 
     /// What a module is granted is pinned with this, so that its place cannot change until the module is loaded.
@@ -171,7 +187,7 @@ fn overlap(own: &Located<'_>, other: &Located<'_>) -> Option<String> {
         // What this host writes itself is no module's to exchange.
         outer.place.module.is_some()
             && outer.place.access == Access::ReadWrite
-            && outer.id.is_some_and(|id| inner.way.contains(&id))
+            && outer.id.is_some_and(|id| passes(&inner.way, id))
     };
     let (path, holder) = (own.place.path.display(), other.place.holder(own.place));
     let at = other.place.path.display();
@@ -200,6 +216,26 @@ fn overlap(own: &Located<'_>, other: &Located<'_>) -> Option<String> {
     is_twice.then(|| {
         format!(
             "the directory {path} is granted twice, once to read and once to write; grant it once"
+        )
+    })
+}
+
+/// Why `own` cannot be given beside a path of this host.
+fn reservation(own: &Located<'_>, path: &ReservedPath, location: &Location) -> Option<String> {
+    let id = own.id?;
+    let (at, reserved, what) = (own.place.path.display(), path.path.display(), &path.what);
+    let is_written = own.place.access == Access::ReadWrite;
+    let folder = location.entry.filter(|_| location.is_directory);
+    let is_in = folder.is_some_and(|folder| folder == id || passes(&own.way, folder));
+    if is_in && (is_written || path.is_secret) {
+        let verb = if is_written { "write" } else { "read" };
+        return Some(format!(
+            "the directory {at} is, or lies in, {reserved}: {what}, which no module may {verb}; grant another directory"
+        ));
+    }
+    (path.is_secret && passes(&location.way, id)).then(|| {
+        format!(
+            "the directory {at} leads to {reserved}: {what}, which no module may read; grant a directory without it, or move it"
         )
     })
 }
@@ -298,7 +334,7 @@ mod tests {
             });
             let mut all = places(root.path(), &granted);
             all.extend(own);
-            let pins = Pins::new(all);
+            let pins = Pins::new(all, Arc::default());
             for module in ["a", "b"] {
                 let reason = pins.conflict(module);
                 assert_eq!(
@@ -309,7 +345,7 @@ mod tests {
             }
         }
         let both = [("a", "proj", ReadWrite), ("b", "proj/sub", Read)];
-        let pins = Pins::new(places(root.path(), &both));
+        let pins = Pins::new(places(root.path(), &both), Arc::default());
         let reason = pins.conflict("b").unwrap();
         let (sub, proj) = (at("proj/sub"), at("proj"));
         assert!(
@@ -329,16 +365,16 @@ mod tests {
         fs::create_dir_all(at("sub")).unwrap();
         fs::create_dir_all(at("outside")).unwrap();
         let granted = || places(root.path(), &[("a", "sub", Access::Read)]);
-        let pins = Pins::new(granted());
+        let pins = Pins::new(granted(), Arc::default());
         let before = pins.open(&at("sub")).unwrap();
         fs::rename(at("sub"), at("moved")).unwrap();
         symlink("outside", at("sub")).unwrap();
-        pins.govern(granted());
+        pins.govern(granted(), Arc::default());
         let after = pins.open(&at("sub")).unwrap();
         assert_eq!((after.id, &after.path), (before.id, &before.path));
         // Taken away and given again, it is looked up again.
-        pins.govern(Vec::new());
-        pins.govern(granted());
+        pins.govern(Vec::new(), Arc::default());
+        pins.govern(granted(), Arc::default());
         let anew = pins.open(&at("sub")).unwrap();
         assert_eq!(anew.path, fs::canonicalize(at("outside")).unwrap());
     }

@@ -2,6 +2,7 @@
 
 use super::clocks;
 use super::pins::{Pin, Pins};
+use super::reserved::{ReservedNames, ReservedPath};
 use crate::disk::key_value::Namespace;
 use crate::disk::quota::Quota;
 use crate::disk::{Scratch, Storage, private_folder};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use toolhold_policy::Caller;
-use toolhold_policy::{DirectoryGrant, Grant};
+use toolhold_policy::{Access, DirectoryGrant, Grant};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::filesystem::Dir;
 
@@ -36,6 +37,8 @@ pub(crate) struct PreparedGrant {
     /// One budget for each session directory in use; a call's own directory has its own.
     scratch_quotas: Mutex<HashMap<PathBuf, Arc<Quota>>>,
     key_value_root: Option<PathBuf>,
+    /// The reserved paths that its directories were compared with.
+    pub reserved: Arc<[ReservedPath]>,
     /// Absent: there is nothing to send.
     resolver: Option<Arc<dyn Resolve>>,
 }
@@ -47,15 +50,22 @@ struct PreparedDirectory {
     grant: DirectoryGrant,
     pin: Arc<Pin>,
     quota: Option<Arc<Quota>>,
+    /// Absent: it may only be read.
+    reserved: Option<Arc<ReservedNames>>,
 }
 
 impl PreparedDirectory {
-    fn new(grant: DirectoryGrant, pin: Arc<Pin>) -> Self {
+    fn new(grant: DirectoryGrant, pin: Arc<Pin>, reserved: Option<Arc<ReservedNames>>) -> Self {
         let quota = grant.quota_bytes.map(|limit| {
             let root = pin.file().clone();
             Arc::new(Quota::new(&grant.host, root, limit))
         });
-        Self { grant, pin, quota }
+        Self {
+            reserved: reserved.filter(|_| grant.access == Access::ReadWrite),
+            grant,
+            pin,
+            quota,
+        }
     }
 }
 
@@ -65,6 +75,8 @@ pub(crate) struct GrantedFiles {
     /// By guest path.
     pub directories: Vec<(Dir, String)>,
     pub quotas: Quotas,
+    /// Reserved names of the directories that may be written, by guest path.
+    pub reserved: HashMap<String, Arc<ReservedNames>>,
     /// Its files go with it.
     pub scratch: Option<Scratch>,
 }
@@ -83,6 +95,7 @@ impl PreparedGrant {
         if let Some(reason) = pins.conflict(module) {
             return Err(refused(reason));
         }
+        let reserved = pins.reserved();
         let mut directories = Vec::new();
         for directory in &configured.directories {
             let pin = pins.open(&directory.host).map_err(|error| {
@@ -101,7 +114,8 @@ impl PreparedGrant {
                 host: pin.path.clone(),
                 ..directory.clone()
             };
-            directories.push(PreparedDirectory::new(held, pin));
+            let names = ReservedNames::new(&pin, &reserved);
+            directories.push(PreparedDirectory::new(held, pin, Some(Arc::new(names))));
         }
         let mut scratch_root = None;
         if let Some(scratch) = &configured.scratch {
@@ -139,6 +153,7 @@ impl PreparedGrant {
             configured,
             scratch_root,
             key_value_root,
+            reserved,
             ..prepared
         })
     }
@@ -153,16 +168,25 @@ impl PreparedGrant {
             let is_it = |whole: &&PreparedDirectory| {
                 (&whole.grant.guest, &whole.grant.host) == (&left.guest, &left.host)
             };
-            let pin = whole.find(is_it)?.pin.clone();
-            Some(PreparedDirectory::new(left.clone(), pin))
+            let whole = whole.find(is_it)?;
+            let (pin, reserved) = (whole.pin.clone(), whole.reserved.clone());
+            Some(PreparedDirectory::new(left.clone(), pin, reserved))
         });
         let (directories, configured) = (left.collect(), grant.clone());
         Self::assembled(&self.module, grant, directories, resolver.clone()).map(|prepared| Self {
             configured,
             scratch_root: self.scratch_root.clone(),
             key_value_root: self.key_value_root.clone(),
+            reserved: self.reserved.clone(),
             ..prepared
         })
+    }
+
+    /// True if its directories were compared with all of these paths, or cannot be written.
+    pub fn spares(&self, reserved: &[ReservedPath]) -> bool {
+        let is_written = |it: &PreparedDirectory| it.grant.access == Access::ReadWrite;
+        !self.directories.iter().any(is_written)
+            || reserved.iter().all(|path| self.reserved.contains(path))
     }
 
     fn assembled(
@@ -198,9 +222,15 @@ impl PreparedGrant {
             wasi.env(name, value);
         }
         let mut files = GrantedFiles::default();
-        for PreparedDirectory { grant, pin, quota } in &self.directories {
+        for directory in &self.directories {
+            let PreparedDirectory {
+                grant, pin, quota, ..
+            } = directory;
             let dir = pin.with(grant.access);
             files.directories.push((dir, grant.guest.clone()));
+            if let Some(names) = &directory.reserved {
+                files.reserved.insert(grant.guest.clone(), names.clone());
+            }
             if let Some(quota) = quota {
                 files.quotas.insert(grant.guest.clone(), quota.clone());
             }

@@ -1,5 +1,5 @@
-//! What a guest asks about files and directories, and what it removes and dates: as wasmtime does it, after a look
-//! whether what the call may use was taken back.
+//! Questions of a guest about files and directories: as wasmtime answers them, after a look whether the call's grant
+//! was taken back.
 
 use super::files::{Fd, Store, answer};
 use crate::call::CallState;
@@ -51,16 +51,11 @@ pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
         "metadata-hash" => metadata_hash();
         "metadata-hash-at" => metadata_hash_at(flags: PathFlags, path: String): Read path;
         "readlink-at" => readlink_at(path: String): Read path;
-        "remove-directory-at" => remove_directory_at(path: String): Write path;
         "set-times" => set_times(accessed: NewTimestamp, modified: NewTimestamp): Write;
-        "set-times-at" => set_times_at(
-            flags: PathFlags, path: String, accessed: NewTimestamp, modified: NewTimestamp
-        ): Write path;
         "stat" => stat();
         "stat-at" => stat_at(flags: PathFlags, path: String): Read path;
         "sync" => sync();
         "sync-data" => sync_data();
-        "unlink-file-at" => unlink_file_at(path: String): Write path;
     }
     types.func_wrap_async(
         "[method]descriptor.is-same-object",

@@ -6,7 +6,9 @@ mod blocking;
 mod current_call;
 mod depth;
 mod document;
+mod entries;
 mod files;
+mod held_entry;
 mod http;
 mod imports;
 mod io_error;
@@ -34,6 +36,7 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     files::add_to_linker(&mut linker)?;
+    entries::add_to_linker(&mut linker)?;
     listing::add_to_linker(&mut linker)?;
     metadata::add_to_linker(&mut linker)?;
     io_error::add_to_linker(&mut linker)?;

@@ -6,49 +6,113 @@
 //! opened; and because a guest may rename another entry to that name in between, it is opened without waiting, and
 //! what was opened is looked at again.
 
+use super::held_entry;
 use crate::call::CallState;
+use crate::grant::{Reservation, ReservedNames};
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
-use cap_std::fs::{Dir, FileType, OpenOptions};
+use cap_std::fs::{Dir, FileType, Metadata, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toolhold_files::EntryId;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{self, Descriptor};
-use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
     DescriptorFlags, ErrorCode, OpenFlags, PathFlags,
 };
 use wasmtime_wasi::runtime::spawn_blocking;
 use wasmtime_wasi::{FsPerms, OpenMode};
 
-/// `descriptor.open-at` as wasmtime has it, but for what is said above.
+/// Why nothing was opened.
+pub enum OpenFault {
+    Code(ErrorCode),
+    /// The entry belongs to this host, and was to be changed.
+    Reserved(Reservation),
+}
+
+impl From<io::Error> for OpenFault {
+    fn from(error: io::Error) -> Self {
+        Self::Code(error.into())
+    }
+}
+
+/// An open file or directory.
+struct Opened {
+    file: File,
+    kind: FileType,
+    /// True if it belongs to this host: the guest may read it.
+    is_reserved: bool,
+}
+
+/// `descriptor.open-at` as wasmtime has it, except for FIFOs, devices and names that are reserved for this host. The
+/// outer error ends the call.
 pub async fn at(
     state: &mut CallState,
     fd: &Resource<Descriptor>,
-    path_flags: PathFlags,
-    path: String,
+    (path_flags, path): (PathFlags, String),
     open: OpenFlags,
     flags: DescriptorFlags,
-) -> FsResult<Resource<Descriptor>> {
+    reserved: Option<Arc<ReservedNames>>,
+) -> wasmtime::Result<Result<Resource<Descriptor>, OpenFault>> {
     let Descriptor::Dir(dir) = state.table.get(fd)? else {
-        return Err(ErrorCode::NotDirectory.into());
+        return Ok(Err(OpenFault::Code(ErrorCode::NotDirectory)));
     };
     let (perms, folder) = (dir.perms, dir.dir.clone());
-    let (options, mode) = options(path_flags, open, flags, perms)?;
+    let (options, mode) = match options(path_flags, open, flags, perms) {
+        Ok(options) => options,
+        Err(code) => return Ok(Err(OpenFault::Code(code))),
+    };
     let follow = path_flags.contains(PathFlags::SYMLINK_FOLLOW);
+    let is_written = mode.contains(OpenMode::WRITE);
     // Not begun any more when the call is over.
     let opened = spawn_blocking(move || {
         let folder = Dir::from_std_file(folder.try_clone()?);
-        checked(&folder, path.as_ref(), follow, &options)
+        match reserved {
+            Some(names) if !names.is_free() => {
+                let wish = Wish {
+                    open,
+                    options: &options,
+                    is_written,
+                    follow,
+                };
+                reserving(&folder, &path, &names, &wish)
+            }
+            names => {
+                let names = names.filter(|_| is_written);
+                sparing(
+                    &folder,
+                    path.as_ref(),
+                    follow,
+                    &options,
+                    open,
+                    names.as_deref(),
+                )
+            }
+        }
     });
-    let (file, kind) = opened.await?;
+    let Opened {
+        file,
+        kind,
+        is_reserved,
+    } = match opened.await {
+        Ok(opened) => opened,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let perms = if is_reserved {
+        FsPerms::ReadOnly
+    } else {
+        perms
+    };
     let descriptor = if kind.is_dir() {
         Descriptor::Dir(filesystem::Dir::new(file, perms, mode, false))
     } else if open.contains(OpenFlags::DIRECTORY) {
-        return Err(ErrorCode::NotDirectory.into());
+        return Ok(Err(OpenFault::Code(ErrorCode::NotDirectory)));
     } else {
         Descriptor::File(filesystem::File::new(file, perms, mode, false))
     };
-    Ok(state.table.push(descriptor)?)
+    Ok(Ok(state.table.push(descriptor)?))
 }
 
 /// What the system is told, and the mode of the descriptor.
@@ -57,7 +121,7 @@ fn options(
     open: OpenFlags,
     flags: DescriptorFlags,
     perms: FsPerms,
-) -> FsResult<(OpenOptions, OpenMode)> {
+) -> Result<(OpenOptions, OpenMode), ErrorCode> {
     let mut options = OpenOptions::new();
     let mut mode = OpenMode::empty();
     let create = open.contains(OpenFlags::CREATE);
@@ -85,16 +149,127 @@ fn options(
         | DescriptorFlags::DATA_INTEGRITY_SYNC
         | DescriptorFlags::REQUESTED_WRITE_SYNC;
     if flags.intersects(synchronous) {
-        return Err(ErrorCode::Unsupported.into());
+        return Err(ErrorCode::Unsupported);
     }
     let changes = OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TRUNCATE;
     if open.contains(OpenFlags::DIRECTORY) && open.intersects(changes) {
-        return Err(ErrorCode::Invalid.into());
+        return Err(ErrorCode::Invalid);
     }
     if perms.write_not_permitted() && mode.contains(OpenMode::WRITE) {
-        return Err(ErrorCode::NotPermitted.into());
+        return Err(ErrorCode::NotPermitted);
     }
     Ok((options, mode))
+}
+
+/// Links that are followed in the last place of a path, as many as Linux does.
+const MAX_LINKS: usize = 40;
+
+/// How a guest wants to open an entry.
+struct Wish<'a> {
+    open: OpenFlags,
+    options: &'a OpenOptions,
+    is_written: bool,
+    follow: bool,
+}
+
+/// Opens `path` in a directory in which names are reserved. A file is cut only after it was compared, and a link in the
+/// last place is followed here, so that each entry is opened by its own name in a directory that was compared.
+fn reserving(
+    folder: &Dir,
+    path: &str,
+    reserved: &ReservedNames,
+    wish: &Wish<'_>,
+) -> Result<Opened, OpenFault> {
+    let names = reserved.locate()?;
+    // A slash at the end says that a directory is meant.
+    let is_folder = path.ends_with('/');
+    if is_folder && wish.open.contains(OpenFlags::CREATE) {
+        return Err(OpenFault::Code(ErrorCode::IsDirectory));
+    }
+    let mut path = PathBuf::from(path);
+    for _ in 0..MAX_LINKS {
+        let Some((parent, name)) = held_entry::parent(folder, &path)? else {
+            // `.` or `..`: a directory, which `open` can neither make nor cut.
+            let (file, kind) = checked(folder, &path, wish.follow, wish.options)?;
+            let is_reserved = kind.is_dir() && names.of_directory(&file)?.is_some();
+            return Ok(Opened {
+                file,
+                kind,
+                is_reserved,
+            });
+        };
+        let is_link = |metadata: Metadata| metadata.file_type().is_symlink();
+        if wish.follow && parent.symlink_metadata(name).is_ok_and(is_link) {
+            let target = parent.read_link_contents(name)?;
+            path = path.parent().unwrap_or(Path::new("")).join(target);
+            continue;
+        }
+        let content = match held_entry::reservation(&names, &parent, name)? {
+            Some(content @ Reservation::Content(_)) => Some(content),
+            Some(Reservation::Way(_)) | None => None,
+        };
+        if let Some(content) = content.clone().filter(|_| wish.is_written) {
+            return Err(OpenFault::Reserved(content));
+        }
+        let mut options = wish.options.clone();
+        options.follow(FollowSymlinks::No).truncate(false);
+        let (file, kind) = checked(&parent, name.as_ref(), false, &options)?;
+        if is_folder && !kind.is_dir() {
+            return Err(OpenFault::Code(ErrorCode::NotDirectory));
+        }
+        // The entry may have been exchanged since: the opened file counts.
+        let opened = match EntryId::of(&file)? {
+            _ if kind.is_dir() => names.of_directory(&file)?,
+            id => names.of_file(id),
+        };
+        let reservation = content.or(opened);
+        if let Some(reservation) = reservation.clone().filter(|_| wish.is_written) {
+            return Err(OpenFault::Reserved(reservation));
+        }
+        cut(&file, kind, wish.open)?;
+        return Ok(Opened {
+            file,
+            kind,
+            is_reserved: reservation.is_some(),
+        });
+    }
+    Err(OpenFault::Code(ErrorCode::Loop))
+}
+
+/// Opens `path` in a directory in which no name is reserved. A file with several names may have one elsewhere that is.
+fn sparing(
+    folder: &Dir,
+    path: &Path,
+    follow: bool,
+    options: &OpenOptions,
+    open: OpenFlags,
+    reserved: Option<&ReservedNames>,
+) -> Result<Opened, OpenFault> {
+    let mut options = options.clone();
+    options.truncate(false);
+    let (file, kind) = checked(folder, path, follow, &options)?;
+    if let Some(names) = reserved {
+        let metadata = file.metadata()?;
+        if metadata.nlink() > 1
+            && kind.is_file()
+            && let Some(reservation) = names.of_linked(EntryId::from(&metadata))?
+        {
+            return Err(OpenFault::Reserved(reservation));
+        }
+    }
+    cut(&file, kind, open)?;
+    Ok(Opened {
+        file,
+        kind,
+        is_reserved: false,
+    })
+}
+
+fn cut(file: &File, kind: FileType, open: OpenFlags) -> io::Result<()> {
+    if open.contains(OpenFlags::TRUNCATE) && kind.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(())
 }
 
 /// Opens `path`, if it is a file or a directory before and after that.

@@ -3,6 +3,7 @@
 use super::files::Fd;
 use crate::call::CallState;
 use crate::denial_log::FileUse;
+use crate::grant::Reservation;
 use std::sync::Arc;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
@@ -19,13 +20,30 @@ impl CallState {
     ) -> Result<T, ErrorCode> {
         if let Err(ErrorCode::NotPermitted) = done {
             let fd = Fd::new_borrow(fd);
-            let root = self.files.file(&fd).map(|file| &file.root);
-            let mut granted = self.granted.directories.iter();
-            let of = granted.find(|(dir, _)| root.is_some_and(|root| Arc::ptr_eq(root, &dir.dir)));
-            let guest = of.map_or("its directory", |(_, guest)| guest);
+            let guest = self.guest_path(&fd);
             self.denials.file(wish, path, guest, self.is_read_only(&fd));
         }
         done
+    }
+
+    /// Notes a change of an entry that is reserved for this host. Returns the guest's error.
+    pub(super) fn reserved_for_host(
+        &self,
+        fd: &Fd,
+        path: &str,
+        reservation: &Reservation,
+    ) -> ErrorCode {
+        let guest = self.guest_path(fd);
+        self.denials.reserved(path, guest, reservation.what());
+        ErrorCode::NotPermitted
+    }
+
+    /// The granted directory that `fd` belongs to, as the guest sees it.
+    fn guest_path(&self, fd: &Fd) -> &str {
+        let root = self.files.file(fd).map(|file| &file.root);
+        let mut granted = self.granted.directories.iter();
+        let of = granted.find(|(dir, _)| root.is_some_and(|root| Arc::ptr_eq(root, &dir.dir)));
+        of.map_or("its directory", |(_, guest)| guest)
     }
 
     /// Of two places that an entry is moved or linked between, the one that may be read only, or else the first.

@@ -370,7 +370,7 @@ impl Module {
             // It is run as it was compiled, until it is loaded again.
             (limits.stack_bytes, limits.fuel) = (now.limits.stack_bytes, now.limits.fuel);
         }
-        if now.is_same(&limits, &own.grant) {
+        if now.is_same(&limits, &own.grant) && now.granted.reserved == policy.reserved {
             return Ok(None);
         }
         let storage = &policy.storage;

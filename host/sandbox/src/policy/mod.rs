@@ -9,11 +9,13 @@ pub(crate) use effective::{CallPolicy, EffectivePolicy};
 
 use crate::disk::{Storage, same_directory};
 use crate::egress::{Resolve, SystemResolver};
-use crate::grant::Place;
+use crate::grant::{Place, ReservedPath};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
+use toolhold_files::{Location, passes};
 use toolhold_policy::limits::{Limits, LimitsRequest};
 use toolhold_policy::{Access, ApprovalStore, Digest, Grant, Share};
 
@@ -36,6 +38,8 @@ pub struct Policy {
     pub modules: HashMap<String, ModulePolicy>,
     /// The MCP servers that offer their tools under their names, which no new module may take.
     pub servers: ServerNames,
+    /// Files and folders that the host takes decisions from, or runs. No module may write them.
+    pub reserved: Arc<[ReservedPath]>,
 }
 
 impl Default for Policy {
@@ -49,6 +53,7 @@ impl Default for Policy {
             resolver: Arc::new(SystemResolver),
             modules: HashMap::new(),
             servers: ServerNames::default(),
+            reserved: Arc::default(),
         }
     }
 }
@@ -64,6 +69,47 @@ impl Policy {
     pub fn component_bytes(&self, name: &str) -> u64 {
         self.limits_of(name, &LimitsRequest::default())
             .component_bytes
+    }
+
+    /// Reserved paths that lie in directories which modules may write: their names cannot be changed there. Blocks on the
+    /// file system.
+    pub fn reserved_in_grants(&self) -> Vec<ReservedInGrant<'_>> {
+        let mut all = Vec::new();
+        for (module, own) in &self.modules {
+            for directory in &own.grant.directories {
+                let entry = Location::of(&directory.host).ok().and_then(|it| it.entry);
+                let Some(entry) = entry.filter(|_| directory.access == Access::ReadWrite) else {
+                    continue;
+                };
+                let is_inside = |path: &&ReservedPath| {
+                    Location::of(&path.path).is_ok_and(|it| passes(&it.way, entry))
+                };
+                let inside = self.reserved.iter().filter(is_inside);
+                all.extend(inside.map(|reserved| ReservedInGrant {
+                    module,
+                    directory: &directory.host,
+                    reserved,
+                }));
+            }
+        }
+        all.sort_by_key(|it| (it.module, it.directory, &it.reserved.path));
+        all
+    }
+
+    /// A module that may write files in a directory through which this path leads. Blocks on the file system.
+    pub fn writer_of(&self, path: &Path) -> Option<&str> {
+        let way = Location::of(path).ok()?.way;
+        let may_write = |own: &ModulePolicy| {
+            let mut directories = own.grant.directories.iter();
+            directories.any(|directory| {
+                directory.access == Access::ReadWrite
+                    && Location::of(&directory.host)
+                        .is_ok_and(|it| it.entry.is_some_and(|entry| passes(&way, entry)))
+            })
+        };
+        let mut modules = self.modules.iter();
+        let writer = modules.find(|(_, own)| may_write(own));
+        writer.map(|(name, _)| name.as_str())
     }
 
     /// The directories that modules are granted and that this host keeps their files in.
@@ -108,6 +154,27 @@ impl Policy {
             Some(own) => granted.overridden(&own.limits),
             None => granted,
         }
+    }
+}
+
+/// A reserved path in a directory that a module may write.
+#[derive(Debug, Clone, Copy)]
+pub struct ReservedInGrant<'p> {
+    pub module: &'p str,
+    pub directory: &'p Path,
+    pub reserved: &'p ReservedPath,
+}
+
+impl std::fmt::Display for ReservedInGrant<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} in {}: it is {}, so the module {} cannot change it, although it may write the folder",
+            self.reserved.path.display(),
+            self.directory.display(),
+            self.reserved.what,
+            self.module
+        )
     }
 }
 

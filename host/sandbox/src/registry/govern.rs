@@ -20,7 +20,7 @@ impl Registry {
         let shared = &self.shared;
         let policy = Arc::new(policy);
         *shared.policy.write() = policy.clone();
-        shared.pins.govern(policy.places());
+        shared.pins.govern(policy.places(), policy.reserved.clone());
         // First of all, and without a look at any file: what is taken back.
         for module in shared.held() {
             module.withdraw_unless_covered_by(&policy);
@@ -98,7 +98,10 @@ impl Module {
         let own = policy.modules.get(&self.name);
         let given = own.map_or(&nothing, |own| &own.grant);
         let held = self.policy();
-        if !given.covers(&held.granted.configured) || own.is_some_and(|own| own.fault.is_some()) {
+        let is_covered = given.covers(&held.granted.configured)
+            && own.is_none_or(|own| own.fault.is_none())
+            && held.granted.spares(&policy.reserved);
+        if !is_covered {
             held.withdraw();
         }
     }

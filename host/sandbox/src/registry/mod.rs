@@ -131,7 +131,7 @@ impl Registry {
             shared: Arc::new(RegistryState {
                 engine,
                 cache,
-                pins: Arc::new(Pins::new(policy.places())),
+                pins: Arc::new(Pins::new(policy.places(), policy.reserved.clone())),
                 policy: RwLock::new(Arc::new(policy)),
                 snapshot: RwLock::default(),
                 known: Mutex::default(),

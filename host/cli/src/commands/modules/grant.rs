@@ -112,6 +112,11 @@ pub async fn grant(loaded: &Loaded, args: &GrantArgs) -> Result<Exit> {
     for sentence in now.grant().sentences() {
         output::tell(&format!("  {}", line(&sentence)));
     }
+    let policy = registry.policy();
+    let inside = policy.reserved_in_grants().into_iter();
+    for inside in inside.filter(|it| it.module == now.name) {
+        output::tell(&format!("  {} {}", warn("not:"), line(&inside.to_string())));
+    }
     match now.standing() {
         // The person decided about this grant, but not about other changes.
         Standing::Pending { changes }
