@@ -6,6 +6,7 @@ mod blocking;
 mod current_call;
 mod depth;
 mod document;
+mod file_locks;
 mod files;
 mod http;
 mod imports;
@@ -22,6 +23,8 @@ mod refused_file;
 mod refusing;
 #[cfg(test)]
 mod revocation_tests;
+
+pub use file_locks::LockableFile;
 
 use crate::bindings;
 use crate::call::CallState;
@@ -67,6 +70,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
         CallState::entered,
     )?;
     bindings::knowledge::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::file_locks::add_to_linker::<CallState, HasSelf<CallState>>(
         &mut linker,
         CallState::entered,
     )?;

@@ -98,7 +98,7 @@ fn options(
 }
 
 /// Opens `path`, if it is a file or a directory before and after that.
-fn checked(
+pub(super) fn checked(
     folder: &Dir,
     path: &Path,
     follow: bool,
