@@ -24,7 +24,7 @@ const AS_PLACE: OFlags = OFlags::DIRECTORY
     .union(OFlags::CLOEXEC);
 
 /// What tells a directory from all others of this machine, whatever it is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectoryId {
     device: u64,
     inode: u64,

@@ -79,7 +79,13 @@ mod tests {
     #[test]
     fn handles_of_one_process_exclude_each_other_and_closing_one_ends_no_lock_of_another() {
         let named = tempfile::NamedTempFile::new().unwrap();
-        let open = || File::options().read(true).write(true).open(named.path()).unwrap();
+        let open = || {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(named.path())
+                .unwrap()
+        };
         let (one, other) = (open(), open());
         let (here, there) = (10..20, 20..30);
         set(&one, &here, ByteLock::Exclusive).unwrap();
@@ -87,7 +93,10 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         set(&other, &there, ByteLock::Exclusive).unwrap();
         assert!(is_locked(&other, &here).unwrap() && is_locked(&one, &there).unwrap());
-        assert!(!is_locked(&one, &here).unwrap(), "its own is none of another");
+        assert!(
+            !is_locked(&one, &here).unwrap(),
+            "its own is none of another"
+        );
         drop(open());
         assert!(is_locked(&other, &here).unwrap());
         set(&one, &here, ByteLock::Shared).unwrap();

@@ -74,6 +74,11 @@ impl Pin {
         Ok(Dir::new(folder, FsPerms::ReadWrite, mode, false))
     }
 
+    /// What tells it from other directories.
+    pub fn id(&self) -> DirectoryId {
+        self.id
+    }
+
     /// The open directory.
     pub fn file(&self) -> &Arc<std::fs::File> {
         &self.handle.dir

@@ -149,7 +149,10 @@ impl CallState {
 fn opened(folder: &File, perms: FsPerms, path: &Path) -> io::Result<File> {
     let folder = Dir::from_std_file(folder.try_clone()?);
     let mut options = OpenOptions::new();
-    options.read(true).follow(FollowSymlinks::Yes).nonblock(true);
+    options
+        .read(true)
+        .follow(FollowSymlinks::Yes)
+        .nonblock(true);
     let open = |options: &OpenOptions| match open::checked(&folder, path, true, options)? {
         (file, kind) if kind.is_file() => Ok(file),
         _ => Err(io::ErrorKind::PermissionDenied.into()),

@@ -1,0 +1,504 @@
+//! Directories that calls have to themselves, one call at a time, over all processes of this machine.
+//!
+//! A module wishes it (`exclusive` in its `module.toml`) where its files would break under two calls at a time. Each
+//! directory has a fair queue in this process; its head takes the system's lock on the directory itself (`flock`). So
+//! processes with other state folders, or of other users, meet at the same lock, no file is left behind, and the lock
+//! ends with the process that has it, however that ends.
+//!
+//! Nothing waits beyond its deadline. A call takes its directories in one order, so two calls never wait for each other;
+//! a call that a holder makes never waits for what its callers have.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+use toolhold_admission::{FairQueue, Lane, Permit};
+use toolhold_files::DirectoryId;
+use toolhold_policy::{CallError, TakenPlaces};
+
+/// Between two tries for a lock that another process has.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+/// While calls of this process wait for a directory, another process gets its turn after this time: for a gap in which
+/// it surely tries.
+const TURN: Duration = Duration::from_millis(100);
+const GAP: Duration = Duration::from_millis(10);
+
+tokio::task_local! {
+    /// What the calls have to themselves in which the current one is nested.
+    static HELD: Arc<BTreeSet<DirectoryId>>;
+}
+
+/// A directory that a call is to have to itself.
+#[derive(Debug, Clone)]
+pub(crate) struct ExclusivePlace {
+    pub id: DirectoryId,
+    pub directory: Arc<File>,
+    /// As the guest sees it.
+    pub guest: String,
+}
+
+/// A call that waits for directories.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder {
+    /// The number of its module, and its tenant: parties of the queue.
+    pub lane: Lane<u64, Arc<str>>,
+    /// For those that wait for it.
+    pub tool: String,
+}
+
+/// The directories that calls of this process have or wait for.
+#[derive(Debug)]
+pub(crate) struct Holds {
+    lines: Mutex<HashMap<DirectoryId, Weak<Line>>>,
+    /// Of one directory.
+    max_waiting: usize,
+}
+
+/// Calls of this process that have or wait for one directory.
+#[derive(Debug)]
+struct Line {
+    queue: Arc<FairQueue<u64, Arc<str>>>,
+    state: Mutex<LineState>,
+}
+
+#[derive(Debug, Default)]
+struct LineState {
+    /// The tool that has it, and since when.
+    holder: Option<(String, Instant)>,
+    /// Since when calls of this process have had it one after the other.
+    turn: Option<Instant>,
+}
+
+/// Directories that a call has to itself until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// These, and those of the calls that this one is nested in.
+    ids: Arc<BTreeSet<DirectoryId>>,
+    _holds: Vec<Hold>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    /// Locked. Dropped before the next call of this process has its turn.
+    _lock: Lock,
+    _turn: Turn,
+}
+
+/// A place at the head of the line.
+#[derive(Debug)]
+struct Turn {
+    line: Arc<Line>,
+    _permit: Permit<u64, Arc<str>>,
+}
+
+/// A handle of the directory of its own, and with that a lock of its own.
+type Lock = Arc<File>;
+
+impl Holds {
+    pub fn new(max_waiting: usize) -> Self {
+        Self {
+            lines: Mutex::default(),
+            max_waiting,
+        }
+    }
+
+    /// Waits until the call has all of them to itself.
+    ///
+    /// # Errors
+    /// [`CallError::Busy`] if others still have one at `deadline`, and [`CallError::Denied`] if a call has one in which
+    /// this one is nested.
+    pub async fn take(
+        &self,
+        mut places: Vec<ExclusivePlace>,
+        holder: &Holder,
+        mut deadline: Instant,
+    ) -> Result<Held, CallError> {
+        places.sort_by_key(|place| place.id);
+        places.dedup_by_key(|place| place.id);
+        let outer = HELD.try_with(Arc::clone).unwrap_or_default();
+        if let Some(place) = places.iter().find(|place| outer.contains(&place.id)) {
+            return Err(CallError::Denied {
+                reason: format!(
+                    "the call that makes this one has the directory {} to itself until it ends, so this one would wait for its \
+                     own caller; call the tool on its own",
+                    place.guest
+                ),
+            });
+        }
+        let began = Instant::now();
+        // Who has a later one in the order may be waiting for this one.
+        if places.first().map(|place| place.id) < outer.last().copied() {
+            deadline = began;
+        }
+        let (mut ids, mut holds) = (outer.as_ref().clone(), Vec::with_capacity(places.len()));
+        for place in places {
+            holds.push(self.hold(&place, holder, began, deadline).await?);
+            ids.insert(place.id);
+        }
+        Ok(Held {
+            ids: Arc::new(ids),
+            _holds: holds,
+        })
+    }
+
+    async fn hold(
+        &self,
+        place: &ExclusivePlace,
+        holder: &Holder,
+        began: Instant,
+        deadline: Instant,
+    ) -> Result<Hold, CallError> {
+        let line = self.line(place.id);
+        let lane = holder.lane.clone();
+        let at_once = line.queue.try_enter(lane.clone(), usize::MAX);
+        let has_waited = at_once.is_none();
+        let busy = |by: String| CallError::Busy {
+            places: TakenPlaces::Directory {
+                guest: place.guest.clone(),
+                by,
+            },
+            waited: began.elapsed(),
+        };
+        let permit = match at_once {
+            Some(permit) => permit,
+            None => {
+                let entered = line.queue.enter(lane, usize::MAX, deadline).await;
+                entered.map_err(|_| busy(line.held_by()))?
+            }
+        };
+        let turn = Turn {
+            line,
+            _permit: permit,
+        };
+        turn.leave_a_gap(has_waited, deadline).await;
+        let failed = |error: io::Error| CallError::Grant {
+            reason: format!(
+                "the directory {} cannot be held for one call: {error}",
+                place.guest
+            ),
+        };
+        let lock = turn.lock(place, deadline).await.map_err(failed)?;
+        let Some(lock) = lock else {
+            return Err(busy("another process".into()));
+        };
+        turn.line.state.lock().holder = Some((holder.tool.clone(), Instant::now()));
+        Ok(Hold {
+            _lock: lock,
+            _turn: turn,
+        })
+    }
+
+    fn line(&self, id: DirectoryId) -> Arc<Line> {
+        let mut lines = self.lines.lock();
+        if let Some(line) = lines.get(&id).and_then(Weak::upgrade) {
+            return line;
+        }
+        lines.retain(|_, line| line.strong_count() > 0);
+        let line = Arc::new(Line {
+            queue: FairQueue::of_members(1, self.max_waiting),
+            state: Mutex::default(),
+        });
+        lines.insert(id, Arc::downgrade(&line));
+        line
+    }
+}
+
+impl Held {
+    /// Runs a call that has these directories.
+    pub async fn scope<F: Future>(&self, call: F) -> F::Output {
+        HELD.scope(self.ids.clone(), call).await
+    }
+}
+
+impl Line {
+    /// Who has the directory, in words.
+    fn held_by(&self) -> String {
+        match &self.state.lock().holder {
+            Some((tool, since)) => {
+                format!(
+                    "a call of {tool}, for {} ms now,",
+                    since.elapsed().as_millis()
+                )
+            }
+            None => "another call".into(),
+        }
+    }
+}
+
+impl Turn {
+    /// Lets other processes have the directory between calls of this one that follow each other.
+    async fn leave_a_gap(&self, has_waited: bool, deadline: Instant) {
+        let now = Instant::now();
+        let turn = self.line.state.lock().turn;
+        let goes_on = has_waited && turn.is_some_and(|began| began + TURN > now);
+        if goes_on {
+            return;
+        }
+        if has_waited {
+            sleep_until((now + GAP).min(deadline)).await;
+        }
+        self.line.state.lock().turn = Some(Instant::now());
+    }
+
+    /// The system's lock, or nothing if another process has it until the deadline.
+    async fn lock(&self, place: &ExclusivePlace, deadline: Instant) -> io::Result<Option<Lock>> {
+        let directory = place.directory.clone();
+        let mut tried = blocking(move || {
+            let own = own_handle(&directory)?;
+            let is_locked = try_lock(&own)?;
+            Ok((own, is_locked))
+        })
+        .await?;
+        let mut pause = FIRST_PAUSE;
+        while !tried.1 {
+            let now = Instant::now();
+            if now >= deadline {
+                return Ok(None);
+            }
+            sleep_until((now + pause).min(deadline)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            // Another process has had its turn.
+            self.line.state.lock().turn = Some(Instant::now());
+            tried =
+                blocking(move || try_lock(&tried.0).map(|is_locked| (tried.0, is_locked))).await?;
+        }
+        Ok(Some(Arc::new(tried.0)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.line.state.lock().holder = None;
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(io::Error::other)?
+}
+
+/// The same directory, opened anew: clones of a handle share its lock.
+fn own_handle(directory: &File) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(directory, ".", flags, Mode::empty())?.into())
+}
+
+/// Whether the directory is locked now. Where the file system has no such lock, which some in networks have not, the
+/// queue of this process is all there is.
+fn try_lock(directory: &File) -> io::Result<bool> {
+    match directory.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => match error.raw_os_error() {
+            Some(libc::EBADF | libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => {
+                tracing::debug!(%error, "a directory has no lock that other processes would see");
+                Ok(true)
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{sleep, timeout};
+
+    fn place(folder: &std::path::Path, guest: &str) -> ExclusivePlace {
+        let directory = toolhold_files::Directory::resolve(folder)
+            .directory
+            .unwrap();
+        ExclusivePlace {
+            id: directory.id(),
+            directory: Arc::new(directory.into_file()),
+            guest: guest.into(),
+        }
+    }
+
+    fn holder(tool: &str) -> Holder {
+        Holder {
+            lane: Lane {
+                group: 1,
+                member: "".into(),
+            },
+            tool: tool.into(),
+        }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(20)
+    }
+
+    fn in_ms(ms: u64) -> Instant {
+        Instant::now() + Duration::from_millis(ms)
+    }
+
+    #[tokio::test]
+    async fn calls_have_a_directory_one_after_the_other_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let holds = Arc::new(Holds::new(100));
+        let (wanted, whom) = (vec![place(folder.path(), "/data")], holder("a.b"));
+        let first = holds.take(wanted, &whom, soon()).await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Vec::new();
+        for number in 0..4 {
+            let (holds, order) = (holds.clone(), order.clone());
+            let place = place(folder.path(), "/data");
+            tasks.push(tokio::spawn(async move {
+                let held = holds
+                    .take(vec![place], &holder("a.b"), soon())
+                    .await
+                    .unwrap();
+                order.lock().push(number);
+                sleep(Duration::from_millis(5)).await;
+                order.lock().push(number);
+                drop(held);
+            }));
+            tokio::task::yield_now().await;
+        }
+        drop(first);
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(*order.lock(), [0, 0, 1, 1, 2, 2, 3, 3]);
+    }
+
+    /// Two tables of holds are two processes: all that they share is the file system.
+    #[tokio::test]
+    async fn another_process_waits_until_its_deadline_and_gets_its_turn_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = || vec![place(folder.path(), "/data")];
+        let (here, there) = (Arc::new(Holds::new(100)), Holds::new(100));
+        let held = here.take(wanted(), &holder("a.b"), soon()).await.unwrap();
+        let error = there
+            .take(wanted(), &holder("c.d"), in_ms(30))
+            .await
+            .unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("/data") && text.contains("another process"),
+            "{text}"
+        );
+        assert_eq!(error.class(), toolhold_policy::ErrorClass::Retryable);
+        let error = here
+            .take(wanted(), &holder("c.d"), in_ms(30))
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("a call of a.b"), "{error}");
+        drop(held);
+        // Many calls here, one after the other without a pause, starve nobody there.
+        let stop = in_ms(3_000);
+        for _ in 0..4 {
+            let (here, wanted) = (here.clone(), wanted());
+            tokio::spawn(async move {
+                while Instant::now() < stop {
+                    let held = here
+                        .take(wanted.clone(), &holder("a.b"), soon())
+                        .await
+                        .unwrap();
+                    sleep(Duration::from_millis(2)).await;
+                    drop(held);
+                }
+            });
+        }
+        for _ in 0..3 {
+            let held = there.take(wanted(), &holder("c.d"), in_ms(1_500)).await;
+            drop(held.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_leaves_the_queue_or_ends_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let wanted = || vec![place(folder.path(), "/data"), place(folder.path(), "/same")];
+        let holds = Holds::new(100);
+        let held = holds.take(wanted(), &holder("a.b"), soon()).await.unwrap();
+        for _ in 0..3 {
+            let waiter = holder("a.c");
+            let waits = holds.take(wanted(), &waiter, soon());
+            timeout(Duration::from_millis(20), waits).await.unwrap_err();
+        }
+        drop(held);
+        // Of another process, too.
+        let other = Holds::new(100);
+        drop(
+            other
+                .take(wanted(), &holder("a.b"), in_ms(0))
+                .await
+                .unwrap(),
+        );
+        drop(
+            holds
+                .take(wanted(), &holder("a.b"), in_ms(0))
+                .await
+                .unwrap(),
+        );
+    }
+
+    #[tokio::test]
+    async fn a_nested_call_never_waits_for_what_its_callers_have() {
+        let root = tempfile::tempdir().unwrap();
+        let mut both = Vec::new();
+        for name in ["one", "two"] {
+            let folder = root.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            both.push(place(&folder, &format!("/{name}")));
+        }
+        both.sort_by_key(|place| place.id);
+        let [early, late] = [0, 1].map(|index| vec![both[index].clone()]);
+        let holds = Holds::new(100);
+        let inner = holder("inner.tool");
+        let outer = holds
+            .take(late.clone(), &holder("outer.tool"), soon())
+            .await
+            .unwrap();
+        let denied = outer
+            .scope(holds.take(late.clone(), &inner, soon()))
+            .await
+            .unwrap_err();
+        assert!(denied.to_string().contains("own caller"), "{denied}");
+        // What is free it may have; for what another has it waits only in the one order.
+        drop(
+            outer
+                .scope(holds.take(early.clone(), &inner, soon()))
+                .await
+                .unwrap(),
+        );
+        let other = holds
+            .take(early.clone(), &holder("other.tool"), soon())
+            .await
+            .unwrap();
+        let began = Instant::now();
+        let busy = outer
+            .scope(holds.take(early.clone(), &inner, soon()))
+            .await
+            .unwrap_err();
+        assert_eq!(busy.kind(), "busy");
+        assert!(began.elapsed() < Duration::from_secs(5));
+        drop((outer, other));
+        let outer = holds
+            .take(early, &holder("outer.tool"), soon())
+            .await
+            .unwrap();
+        let other = holds
+            .take(late.clone(), &holder("other.tool"), soon())
+            .await
+            .unwrap();
+        let later = async {
+            sleep(Duration::from_millis(20)).await;
+            drop(other);
+        };
+        let waits = outer.scope(holds.take(late.clone(), &inner, soon()));
+        let (held, ()) = tokio::join!(waits, later);
+        // And what a call deeper in wants is not what any of its callers has.
+        let held = held.unwrap();
+        assert!(held.scope(holds.take(late, &inner, soon())).await.is_err());
+    }
+}
