@@ -41,9 +41,14 @@ struct Beside(Child);
 
 impl Beside {
     fn start(folder: &Path, script: &str) -> Self {
-        let mut child = python(folder, script).stdout(Pipe::piped()).spawn().unwrap();
+        let mut child = python(folder, script)
+            .stdout(Pipe::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         assert_eq!(line, "ready\n");
         Self(child)
     }
@@ -98,25 +103,47 @@ const LONG: u64 = 60_000;
 async fn a_script_is_one_transaction_and_says_so_when_nothing_of_it_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let registry = sqlite(folder.path(), Access::ReadWrite, LONG).await;
-    query(&registry, "CREATE TABLE t (a UNIQUE)", true).await.unwrap();
+    query(&registry, "CREATE TABLE t (a UNIQUE)", true)
+        .await
+        .unwrap();
     for (script, why) in [
         ("BEGIN; INSERT INTO t VALUES (1)", "BEGIN without a COMMIT"),
-        ("INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)", "UNIQUE constraint"),
-        ("INSERT INTO t VALUES (1); INSERT INTO nope VALUES (1)", "no such table"),
+        (
+            "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)",
+            "UNIQUE constraint",
+        ),
+        (
+            "INSERT INTO t VALUES (1); INSERT INTO nope VALUES (1)",
+            "no such table",
+        ),
         ("INSERT INTO t VALUES (1); SELEC 1", "syntax error"),
         ("INSERT INTO t VALUES (1); COMMIT", "need a BEGIN"),
-        ("BEGIN; BEGIN; INSERT INTO t VALUES (1); COMMIT", "BEGIN stands within"),
+        (
+            "BEGIN; BEGIN; INSERT INTO t VALUES (1); COMMIT",
+            "BEGIN stands within",
+        ),
     ] {
-        let refused = query(&registry, script, true).await.unwrap_err().to_string();
+        let refused = query(&registry, script, true)
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(refused.contains(why), "{script}: {refused}");
-        assert!(refused.contains("nothing of this call was kept"), "{script}: {refused}");
-        let left = query(&registry, "SELECT count(*) FROM t", false).await.unwrap();
+        assert!(
+            refused.contains("nothing of this call was kept"),
+            "{script}: {refused}"
+        );
+        let left = query(&registry, "SELECT count(*) FROM t", false)
+            .await
+            .unwrap();
         assert_eq!(left["rows"], json!([[0]]), "{script}");
     }
     let kept = "BEGIN; INSERT INTO t VALUES (1); COMMIT; BEGIN; INSERT INTO t VALUES (2), (3); ROLLBACK; \
                 INSERT INTO t VALUES (4); SELECT a FROM t ORDER BY a";
     let kept = query(&registry, kept, true).await.unwrap();
-    assert_eq!((&kept["rows"], &kept["changes"]), (&json!([[1], [4]]), &json!(2)));
+    assert_eq!(
+        (&kept["rows"], &kept["changes"]),
+        (&json!([[1], [4]]), &json!(2))
+    );
     assert!(!folder.path().join("a.db-journal").exists());
 }
 
@@ -133,7 +160,10 @@ async fn calls_at_the_same_time_wait_for_each_other() {
     for inserted in <[_; 4]>::from(four) {
         assert_eq!(inserted.unwrap()["changes"], 1);
     }
-    let ok = native(folder.path(), "print(sqlite3.connect('a.db').execute('pragma integrity_check').fetchall())");
+    let ok = native(
+        folder.path(),
+        "print(sqlite3.connect('a.db').execute('pragma integrity_check').fetchall())",
+    );
     assert_eq!(ok, "[('ok',)]");
 }
 
@@ -141,7 +171,10 @@ async fn calls_at_the_same_time_wait_for_each_other() {
 #[tokio::test]
 async fn a_native_transaction_is_waited_for_and_never_broken() {
     let folder = tempfile::tempdir().unwrap();
-    native(folder.path(), "sqlite3.connect('a.db').executescript('create table t (a); insert into t values (0)')");
+    native(
+        folder.path(),
+        "sqlite3.connect('a.db').executescript('create table t (a); insert into t values (0)')",
+    );
     // Much is changed in little memory, so that it is in the file before the commit.
     let open = "c = sqlite3.connect('a.db', isolation_level=None)\nc.execute('pragma cache_size = 2')\n\
                 c.execute('begin immediate')\n";
@@ -156,19 +189,32 @@ async fn a_native_transaction_is_waited_for_and_never_broken() {
     for (script, rows) in [(few, 2), (many, 301)] {
         let beside = Beside::start(folder.path(), &script);
         let began = Instant::now();
-        let busy = query(&impatient, "INSERT INTO t VALUES (9)", true).await.unwrap_err();
+        let busy = query(&impatient, "INSERT INTO t VALUES (9)", true)
+            .await
+            .unwrap_err();
         assert_eq!(busy.class(), ErrorClass::Retryable, "{busy}");
         assert!(busy.to_string().contains("busy"), "{busy}");
-        assert!(began.elapsed() < Duration::from_millis(1_400), "the program still writes");
-        let before = query(&patient, "SELECT count(*) AS n FROM t", true).await.unwrap();
-        query(&patient, "INSERT INTO t VALUES (10)", true).await.unwrap();
+        assert!(
+            began.elapsed() < Duration::from_millis(1_400),
+            "the program still writes"
+        );
+        let before = query(&patient, "SELECT count(*) AS n FROM t", true)
+            .await
+            .unwrap();
+        query(&patient, "INSERT INTO t VALUES (10)", true)
+            .await
+            .unwrap();
         let counted = native(
             folder.path(),
             "c = sqlite3.connect('a.db')\nprint(c.execute('pragma integrity_check').fetchone()[0], \
              c.execute('select count(*) from t').fetchone()[0])",
         );
         let was = before["rows"][0][0].as_u64().unwrap();
-        assert_eq!(counted, format!("ok {}", was + 1), "with {rows} of the program");
+        assert_eq!(
+            counted,
+            format!("ok {}", was + 1),
+            "with {rows} of the program"
+        );
         drop(beside);
     }
 }
@@ -177,18 +223,27 @@ async fn a_native_transaction_is_waited_for_and_never_broken() {
 #[tokio::test]
 async fn what_a_killed_program_left_is_undone_by_a_call_that_may_write() {
     let folder = tempfile::tempdir().unwrap();
-    native(folder.path(), "sqlite3.connect('a.db').executescript('create table t (a); insert into t values (0)')");
+    native(
+        folder.path(),
+        "sqlite3.connect('a.db').executescript('create table t (a); insert into t values (0)')",
+    );
     drop(Beside::start(
         folder.path(),
         "c = sqlite3.connect('a.db', isolation_level=None)\nc.execute('pragma cache_size = 2')\nc.execute('begin')\n\
          c.executemany('insert into t values (?)', [('x' * 3000,)] * 300)\nprint('ready', flush=True)\ntime.sleep(60)",
     ));
     let registry = sqlite(folder.path(), Access::ReadWrite, LONG).await;
-    let refused = query(&registry, "SELECT count(*) FROM t", false).await.unwrap_err();
+    let refused = query(&registry, "SELECT count(*) FROM t", false)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("must be undone"), "{refused}");
-    let left = query(&registry, "SELECT count(*) FROM t", true).await.unwrap();
+    let left = query(&registry, "SELECT count(*) FROM t", true)
+        .await
+        .unwrap();
     assert_eq!(left["rows"], json!([[1]]));
-    query(&registry, "SELECT count(*) FROM t", false).await.unwrap();
+    query(&registry, "SELECT count(*) FROM t", false)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -203,21 +258,31 @@ async fn a_database_in_wal_mode_is_used_alone_or_said_to_be_in_it() {
         let read = query(&registry, "SELECT a FROM t", write).await.unwrap();
         assert_eq!(read["rows"], json!([[0]]));
     }
-    let refused = query(&registry, "INSERT INTO t VALUES (1)", false).await.unwrap_err();
+    let refused = query(&registry, "INSERT INTO t VALUES (1)", false)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("`write`"), "{refused}");
-    query(&registry, "INSERT INTO t VALUES (1)", true).await.unwrap();
+    query(&registry, "INSERT INTO t VALUES (1)", true)
+        .await
+        .unwrap();
     let beside = Beside::start(
         folder.path(),
         "c = sqlite3.connect('a.db', isolation_level=None)\nc.execute('insert into t values (2)')\nprint('ready', flush=True)\ntime.sleep(60)",
     );
-    let busy = query(&registry, "SELECT count(*) FROM t", false).await.unwrap_err();
+    let busy = query(&registry, "SELECT count(*) FROM t", false)
+        .await
+        .unwrap_err();
     assert_eq!(busy.class(), ErrorClass::Retryable);
     assert!(busy.to_string().contains("WAL mode"), "{busy}");
     drop(beside);
-    let all = query(&registry, "SELECT count(*) FROM t", false).await.unwrap();
+    let all = query(&registry, "SELECT count(*) FROM t", false)
+        .await
+        .unwrap();
     assert_eq!(all["rows"], json!([[3]]));
     let read_only = sqlite(folder.path(), Access::Read, LONG).await;
-    let refused = query(&read_only, "SELECT count(*) FROM t", false).await.unwrap_err();
+    let refused = query(&read_only, "SELECT count(*) FROM t", false)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("is in WAL mode"), "{refused}");
 }
 
@@ -231,9 +296,15 @@ async fn a_call_that_waits_for_a_directory_ends_with_its_deadline() {
     let began = Instant::now();
     let report = call(&registry, "sqlite.query", json!({"sql": "SELECT 1"})).await;
     assert_eq!(kind(&report), "busy", "{:?}", report.result);
-    assert!(began.elapsed() >= Duration::from_millis(250) && report.usage.queued >= Duration::from_millis(250));
+    assert!(
+        began.elapsed() >= Duration::from_millis(250)
+            && report.usage.queued >= Duration::from_millis(250)
+    );
     let busy = report.result.unwrap_err();
-    assert!(busy.to_string().contains("/data") && busy.to_string().contains("another process"), "{busy}");
+    assert!(
+        busy.to_string().contains("/data") && busy.to_string().contains("another process"),
+        "{busy}"
+    );
     assert_eq!(busy.class(), ErrorClass::Retryable);
     drop(held);
     query(&registry, "SELECT 1", true).await.unwrap();
@@ -244,10 +315,16 @@ fn four_calls_of_one_reply_all_succeed_in_their_order() {
     let host = Host::new();
     host.ship("sqlite");
     std::fs::create_dir(host.path().join("data")).unwrap();
-    native(&host.path().join("data"), "sqlite3.connect('a.db').execute('create table t (n integer primary key, a)')");
+    native(
+        &host.path().join("data"),
+        "sqlite3.connect('a.db').execute('create table t (n integer primary key, a)')",
+    );
     let insert = |number: u32| {
         let sql = format!("INSERT INTO t (a) VALUES ({number})");
-        ("sqlite.query", json!({"database": "a.db", "sql": sql, "write": true}))
+        (
+            "sqlite.query",
+            json!({"database": "a.db", "sql": sql, "write": true}),
+        )
     };
     let endpoint = Endpoint::start(Scenario::new([
         calls((1..=4).map(insert)),
@@ -255,10 +332,21 @@ fn four_calls_of_one_reply_all_succeed_in_their_order() {
     ]));
     let url = endpoint.base_url();
     let done = host.run(&[
-        "run", "insert", "--base-url", &url, "--trust-all", "--yes", "--dir", "sqlite=data:/data:rw",
+        "run",
+        "insert",
+        "--base-url",
+        &url,
+        "--trust-all",
+        "--yes",
+        "--dir",
+        "sqlite=data:/data:rw",
     ]);
     assert_eq!(done.code, Some(0), "{done:?}");
-    assert!(!told(&endpoint, 1).contains("rror"), "{}", told(&endpoint, 1));
+    assert!(
+        !told(&endpoint, 1).contains("rror"),
+        "{}",
+        told(&endpoint, 1)
+    );
     let rows = native(
         &host.path().join("data"),
         "print([row[0] for row in sqlite3.connect('a.db').execute('select a from t order by n')])",
@@ -308,7 +396,10 @@ fn eight_writers_in_two_processes_and_a_native_program_lose_nothing() {
     host.ship("sqlite");
     let folder = host.path().join("data");
     std::fs::create_dir(&folder).unwrap();
-    native(&folder, "sqlite3.connect('a.db').executescript('create table t (a); create index i on t (a)')");
+    native(
+        &folder,
+        "sqlite3.connect('a.db').executescript('create table t (a); create index i on t (a)')",
+    );
     let seconds = duration().as_secs_f64();
     let script = format!(
         "end, number = time.time() + {seconds}, 0\nc = sqlite3.connect('a.db', timeout=30, isolation_level=None)\n\
@@ -317,17 +408,25 @@ fn eight_writers_in_two_processes_and_a_native_program_lose_nothing() {
          c.execute('insert into t values (?)', (f'native{{number}}b',))\n  c.execute('commit')\n  time.sleep(0.03)\n\
          print(number, flush=True)"
     );
-    let mut program = python(&folder, &script).stdout(Pipe::piped()).stderr(Pipe::piped()).spawn().unwrap();
+    let mut program = python(&folder, &script)
+        .stdout(Pipe::piped())
+        .stderr(Pipe::piped())
+        .spawn()
+        .unwrap();
     let started = ["--trust-all", "--dir", "sqlite=data:/data:rw"];
     let clients = ["a", "b"].map(|name| (name, Stdio::session(&host, &started, json!({}))));
     let end = Instant::now() + duration();
-    let writers = clients.map(|(name, client)| std::thread::spawn(move || write(client, name, end)));
+    let writers =
+        clients.map(|(name, client)| std::thread::spawn(move || write(client, name, end)));
     let mut kept = BTreeSet::new();
     for writer in writers {
         let (rows, refused) = writer.join().unwrap();
         assert!(rows.len() > 4, "{refused:?}");
         for reason in refused {
-            assert!(reason.contains("busy") && reason.contains("retryable"), "{reason}");
+            assert!(
+                reason.contains("busy") && reason.contains("retryable"),
+                "{reason}"
+            );
         }
         kept.extend(rows);
     }
@@ -343,6 +442,10 @@ fn eight_writers_in_two_processes_and_a_native_program_lose_nothing() {
     let rows: BTreeSet<String> = rows.lines().map(str::to_owned).collect();
     let lost: Vec<_> = kept.difference(&rows).collect();
     assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
-    let halves = |end: char| rows.iter().filter(|row| row.starts_with("native") && row.ends_with(end)).count();
+    let halves = |end: char| {
+        rows.iter()
+            .filter(|row| row.starts_with("native") && row.ends_with(end))
+            .count()
+    };
     assert!(halves('a') > 0 && halves('a') == halves('b'));
 }
