@@ -11,7 +11,7 @@ wasmtime::component::bindgen!({
         "toolhold:module/file-locks": async | trappable,
     },
     with: {
-        "toolhold:module/file-locks.lockable-file": crate::host::LockableFile,
+        "toolhold:module/file-locks.lockable-file": crate::disk::byte_lock::LockableFile,
     },
     exports: { default: async },
 });

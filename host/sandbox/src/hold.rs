@@ -28,8 +28,8 @@ const TURN: Duration = Duration::from_millis(100);
 const GAP: Duration = Duration::from_millis(10);
 
 tokio::task_local! {
-    /// What the calls have to themselves in which the current one is nested.
-    static HELD: Arc<BTreeSet<DirectoryId>>;
+    /// The directories that the callers of the current call have to themselves.
+    static HELD: Arc<HeldDirectories>;
 }
 
 /// A directory that a call is to have to itself.
@@ -37,7 +37,7 @@ tokio::task_local! {
 pub(crate) struct ExclusivePlace {
     pub id: DirectoryId,
     pub directory: Arc<File>,
-    /// As the guest sees it.
+    /// The path that the guest sees.
     pub guest: String,
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct Holder {
 /// The directories that calls of this process have or wait for.
 #[derive(Debug)]
 pub(crate) struct Holds {
-    lines: Mutex<HashMap<DirectoryId, Weak<Line>>>,
-    /// Of one directory.
+    lines: Mutex<HashMap<DirectoryId, Weak<DirectoryLine>>>,
+    /// The most calls that wait for one directory.
     max_waiting: usize,
 }
 
 /// Calls of this process that have or wait for one directory.
 #[derive(Debug)]
-struct Line {
+struct DirectoryLine {
     queue: Arc<FairQueue<u64, Arc<str>>>,
     state: Mutex<LineState>,
 }
@@ -73,30 +73,32 @@ struct LineState {
     turn: Option<Instant>,
 }
 
-/// Directories that a call has to itself until this is dropped.
+/// Directories that a call has to itself until the last of these is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldDirectories {
     /// These, and those of the calls that this one is nested in.
-    ids: Arc<BTreeSet<DirectoryId>>,
-    _holds: Vec<Hold>,
+    ids: BTreeSet<DirectoryId>,
+    _holds: Vec<HeldDirectory>,
 }
 
 #[derive(Debug)]
-struct Hold {
-    /// Locked. Dropped before the next call of this process has its turn.
-    _lock: Lock,
-    _turn: Turn,
+struct HeldDirectory {
+    /// Locked, by a handle of its own. Dropped before the next call of this process has its turn.
+    _lock: File,
+    _turn: LineHead,
 }
 
 /// A place at the head of the line.
 #[derive(Debug)]
-struct Turn {
-    line: Arc<Line>,
+struct LineHead {
+    line: Arc<DirectoryLine>,
     _permit: Permit<u64, Arc<str>>,
 }
 
-/// A handle of the directory of its own, and with that a lock of its own.
-type Lock = Arc<File>;
+/// The directories that the current call has to itself, or its callers.
+pub(crate) fn current() -> Option<Arc<HeldDirectories>> {
+    HELD.try_with(Arc::clone).ok()
+}
 
 impl Holds {
     pub fn new(max_waiting: usize) -> Self {
@@ -116,10 +118,10 @@ impl Holds {
         mut places: Vec<ExclusivePlace>,
         holder: &Holder,
         mut deadline: Instant,
-    ) -> Result<Held, CallError> {
+    ) -> Result<Arc<HeldDirectories>, CallError> {
         places.sort_by_key(|place| place.id);
         places.dedup_by_key(|place| place.id);
-        let outer = HELD.try_with(Arc::clone).unwrap_or_default();
+        let outer = current().map(|held| held.ids.clone()).unwrap_or_default();
         if let Some(place) = places.iter().find(|place| outer.contains(&place.id)) {
             return Err(CallError::Denied {
                 reason: format!(
@@ -134,15 +136,12 @@ impl Holds {
         if places.first().map(|place| place.id) < outer.last().copied() {
             deadline = began;
         }
-        let (mut ids, mut holds) = (outer.as_ref().clone(), Vec::with_capacity(places.len()));
+        let (mut ids, mut holds) = (outer, Vec::with_capacity(places.len()));
         for place in places {
             holds.push(self.hold(&place, holder, began, deadline).await?);
             ids.insert(place.id);
         }
-        Ok(Held {
-            ids: Arc::new(ids),
-            _holds: holds,
-        })
+        Ok(Arc::new(HeldDirectories { ids, _holds: holds }))
     }
 
     async fn hold(
@@ -151,7 +150,7 @@ impl Holds {
         holder: &Holder,
         began: Instant,
         deadline: Instant,
-    ) -> Result<Hold, CallError> {
+    ) -> Result<HeldDirectory, CallError> {
         let line = self.line(place.id);
         let lane = holder.lane.clone();
         let at_once = line.queue.try_enter(lane.clone(), usize::MAX);
@@ -170,7 +169,7 @@ impl Holds {
                 entered.map_err(|_| busy(line.held_by()))?
             }
         };
-        let turn = Turn {
+        let turn = LineHead {
             line,
             _permit: permit,
         };
@@ -186,19 +185,19 @@ impl Holds {
             return Err(busy("another process".into()));
         };
         turn.line.state.lock().holder = Some((holder.tool.clone(), Instant::now()));
-        Ok(Hold {
+        Ok(HeldDirectory {
             _lock: lock,
             _turn: turn,
         })
     }
 
-    fn line(&self, id: DirectoryId) -> Arc<Line> {
+    fn line(&self, id: DirectoryId) -> Arc<DirectoryLine> {
         let mut lines = self.lines.lock();
         if let Some(line) = lines.get(&id).and_then(Weak::upgrade) {
             return line;
         }
         lines.retain(|_, line| line.strong_count() > 0);
-        let line = Arc::new(Line {
+        let line = Arc::new(DirectoryLine {
             queue: FairQueue::of_members(1, self.max_waiting),
             state: Mutex::default(),
         });
@@ -207,15 +206,15 @@ impl Holds {
     }
 }
 
-impl Held {
+impl HeldDirectories {
     /// Runs a call that has these directories.
-    pub async fn scope<F: Future>(&self, call: F) -> F::Output {
-        HELD.scope(self.ids.clone(), call).await
+    pub async fn scope<F: Future>(self: &Arc<Self>, call: F) -> F::Output {
+        HELD.scope(self.clone(), call).await
     }
 }
 
-impl Line {
-    /// Who has the directory, in words.
+impl DirectoryLine {
+    /// Names the holder of the directory, for an error.
     fn held_by(&self) -> String {
         match &self.state.lock().holder {
             Some((tool, since)) => {
@@ -229,7 +228,7 @@ impl Line {
     }
 }
 
-impl Turn {
+impl LineHead {
     /// Lets other processes have the directory between calls of this one that follow each other.
     async fn leave_a_gap(&self, has_waited: bool, deadline: Instant) {
         let now = Instant::now();
@@ -245,7 +244,7 @@ impl Turn {
     }
 
     /// The system's lock, or nothing if another process has it until the deadline.
-    async fn lock(&self, place: &ExclusivePlace, deadline: Instant) -> io::Result<Option<Lock>> {
+    async fn lock(&self, place: &ExclusivePlace, deadline: Instant) -> io::Result<Option<File>> {
         let directory = place.directory.clone();
         let mut tried = blocking(move || {
             let own = own_handle(&directory)?;
@@ -266,11 +265,11 @@ impl Turn {
             tried =
                 blocking(move || try_lock(&tried.0).map(|is_locked| (tried.0, is_locked))).await?;
         }
-        Ok(Some(Arc::new(tried.0)))
+        Ok(Some(tried.0))
     }
 }
 
-impl Drop for Turn {
+impl Drop for LineHead {
     fn drop(&mut self) {
         self.line.state.lock().holder = None;
     }
@@ -283,7 +282,7 @@ async fn blocking<T: Send + 'static>(
     done.map_err(io::Error::other)?
 }
 
-/// The same directory, opened anew: clones of a handle share its lock.
+/// Opens the directory anew: clones of a handle share its lock.
 fn own_handle(directory: &File) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, openat};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -4,18 +4,40 @@
 //! and closing another handle of the same file ends nothing. Elsewhere it belongs to the process, so calls of one process
 //! do not exclude each other by it; the hold on the directory does (`hold`).
 
+use crate::descriptors::DescriptorPermit;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+
+/// A file that a guest opened to lock it. Its locks end when the guest drops it, or after the last write of the call.
+#[derive(Debug)]
+pub struct LockableFile(pub(crate) Arc<LockedFile>);
+
+/// A file with locks of a call.
+#[derive(Debug)]
+pub(crate) struct LockedFile {
+    pub file: File,
+    _permit: DescriptorPermit,
+}
+
+impl LockedFile {
+    pub fn new(file: File, permit: DescriptorPermit) -> Self {
+        Self {
+            file,
+            _permit: permit,
+        }
+    }
+}
 
 /// How a range is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteLock {
     Shared,
     Exclusive,
-    /// Not.
+    /// Unlocked.
     None,
 }
 

@@ -74,7 +74,7 @@ impl Pin {
         Ok(Dir::new(folder, FsPerms::ReadWrite, mode, false))
     }
 
-    /// What tells it from other directories.
+    /// The identity of the directory.
     pub fn id(&self) -> DirectoryId {
         self.id
     }

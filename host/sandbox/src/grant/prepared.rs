@@ -218,7 +218,7 @@ impl PreparedGrant {
         Ok(files)
     }
 
-    /// Those of its directories that a call is to have to itself, as the module wishes.
+    /// The granted directories that a call is to have to itself, as the module wishes.
     pub fn exclusive(&self, wishes: &[DirectoryRequest]) -> Vec<ExclusivePlace> {
         let wishes = wishes.iter().filter(|wish| wish.exclusive);
         let granted = wishes.flat_map(|wish| {

@@ -6,7 +6,7 @@ use super::open;
 use crate::bindings::file_locks::{self, LockError, LockKind};
 use crate::call::CallState;
 use crate::call::meter::RefusedResource;
-use crate::disk::byte_lock::{self, ByteLock};
+use crate::disk::byte_lock::{self, ByteLock, LockableFile};
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::File;
@@ -19,15 +19,11 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::FsPerms;
 
-/// Of a call's time this part is left for its work and its answer when it has waited for a lock.
+/// The part of a call's time, as a divisor, that is left for its work and its answer when it has waited for a lock.
 const RESERVE: u32 = 8;
 /// The least and the most of that part.
 const LEAST_RESERVE: Duration = Duration::from_millis(50);
 const MOST_RESERVE: Duration = Duration::from_secs(2);
-
-/// A file that a guest opened to lock it. Its locks end when it is dropped, with the call at the latest.
-#[derive(Debug)]
-pub struct LockableFile(Arc<File>);
 
 type Answer<T> = Result<std::result::Result<T, LockError>>;
 
@@ -53,10 +49,9 @@ impl file_locks::HostLockableFile for CallState {
         let inside = inside.to_owned();
         let opened = Blocking::start(move || opened(&folder, perms, inside.as_ref()));
         let file = match { opened }.done().await {
-            Ok(file) => Arc::new(file),
+            Ok(file) => self.files.lock(file, permit),
             Err(_) => return Ok(Err(LockError::Denied)),
         };
-        self.files.charge(&file, permit);
         Ok(Ok(self.table.push(LockableFile(file))?))
     }
 
@@ -96,7 +91,8 @@ impl file_locks::HostLockableFile for CallState {
     }
 
     async fn drop(&mut self, file: Resource<LockableFile>) -> Result<()> {
-        self.table.delete(file)?;
+        let LockableFile(file) = self.table.delete(file)?;
+        self.files.unlock(&file);
         Ok(())
     }
 }
@@ -123,7 +119,7 @@ impl CallState {
     ) -> Answer<T> {
         self.revocation.check()?;
         let file = self.table.get(file)?.0.clone();
-        let done = Blocking::start(move || work(&file)).done().await;
+        let done = Blocking::start(move || work(&file.file)).done().await;
         Ok(done.map_err(|error| match error.raw_os_error() {
             Some(libc::EBADF) => LockError::Denied,
             Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => LockError::Unsupported,

@@ -24,8 +24,6 @@ mod refusing;
 #[cfg(test)]
 mod revocation_tests;
 
-pub use file_locks::LockableFile;
-
 use crate::bindings;
 use crate::call::CallState;
 use wasmtime::Result;

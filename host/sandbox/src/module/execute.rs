@@ -235,8 +235,8 @@ impl Module {
         }
     }
 
-    /// As [`Self::perform`], with these directories to itself. Waiting for them is a part of the call's time, and comes
-    /// before its permit: who waits for a directory keeps no other call from running.
+    /// Runs [`Self::perform`] with these directories to itself. The wait for them is a part of the call's time, and comes
+    /// before its permit: a call that waits for a directory keeps no other call from running.
     async fn perform_alone(
         &self,
         mut context: CallContext<'_>,
