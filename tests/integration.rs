@@ -57,6 +57,7 @@ mod run;
 mod secrets;
 mod serve;
 mod shields;
+mod sqlite;
 mod stats;
 mod stopped_builds;
 mod telemetry;

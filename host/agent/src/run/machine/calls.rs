@@ -69,7 +69,10 @@ impl Machine {
         } else {
             Appends::Nowhere
         };
+        let bound = self.tools.find(&call.tool);
+        let party = bound.and_then(|bound| bound.tool.takes_turns.clone());
         self.step.calls.add(call, fence, wiring, &sees, appends);
+        self.step.calls.take_turns(index, party);
         if let Some(failure) = refusal {
             self.settle(index, Ending::refused(failure), effects);
         }
