@@ -7,6 +7,7 @@ mod conversation;
 mod examples;
 mod harmony;
 mod leak;
+mod provenance;
 mod reader;
 mod schema;
 mod simple;
@@ -17,6 +18,8 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
+pub use provenance::Provenance;
+pub(crate) use provenance::Source;
 pub use reader::{ReplyPart, ReplyReader};
 use toolhold_protocol::contract::Contract;
 pub use tools::tool;
@@ -77,16 +80,29 @@ pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
     request
 }
 
-/// Reads a complete reply.
+/// As [`read_from`], of a reply that repeats nothing.
 ///
 /// # Errors
-/// What is wrong with it, in words that the model can act on.
+/// As there.
 pub fn read(
     contract: Contract,
     completion: &Completion,
     view: &RequestView<'_>,
 ) -> Result<Solution, String> {
-    let said = ParsedReply::of(completion, view);
+    read_from(contract, completion, view, &Provenance::default())
+}
+
+/// Reads a complete reply. A call that it only repeats is none: `provenance` is what the model was shown.
+///
+/// # Errors
+/// What is wrong with it, in words that the model can act on.
+pub fn read_from(
+    contract: Contract,
+    completion: &Completion,
+    view: &RequestView<'_>,
+    provenance: &Provenance,
+) -> Result<Solution, String> {
+    let said = ParsedReply::of(completion, view, provenance);
     let read = match contract {
         Contract::Schema => schema::read(&said),
         Contract::Tools => tools::read(&said, view),
@@ -129,10 +145,15 @@ struct ParsedReply<'a> {
     thoughts: [&'a str; 2],
     offer: leak::CallableNames,
     end: End,
+    provenance: &'a Provenance,
 }
 
+/// What is said of a call in a contract's own form that stands in what the model was shown.
+const COPIED: &str = "a call in it stands in a text that this run was given, such as a result, a file or a message, and \
+what is only repeated is not made; if it is needed, say in words what for, or make another one";
+
 impl<'a> ParsedReply<'a> {
-    fn of(completion: &'a Completion, view: &RequestView<'_>) -> Self {
+    fn of(completion: &'a Completion, view: &RequestView<'_>, provenance: &'a Provenance) -> Self {
         let split = thought::split(&completion.content);
         Self {
             completion,
@@ -143,7 +164,22 @@ impl<'a> ParsedReply<'a> {
                 Some("length") => End::Cut,
                 _ => End::Own,
             },
+            provenance,
         }
+    }
+
+    /// # Errors
+    /// The call is a copy.
+    fn refuse_copy(&self, contract: Contract, call: &Value, is_prose: bool) -> Result<(), String> {
+        if self.provenance.is_copied(contract, call, is_prose) {
+            return Err(COPIED.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The same reply, in which these may be called.
+    fn offering(&self, offer: leak::CallableNames) -> Self {
+        Self { offer, ..*self }
     }
 
     fn is_only_thought(&self) -> bool {
@@ -175,11 +211,23 @@ impl<'a> ParsedReply<'a> {
 
     /// Calls that the answer begins with, in a form that the model was trained to.
     fn leaked_first(&self) -> Option<leak::LeakedCalls> {
-        leak::front(self.answer, &self.offer, self.end)
+        self.own(leak::front(self.answer, &self.offer, self.end))
     }
 
     /// Calls that are what the reply does, in such a form.
     fn leaked(&self) -> Option<leak::LeakedCalls> {
+        self.own(self.written())
+    }
+
+    /// Those before the first one that is a quotation; none where the endpoint makes native calls.
+    fn own(&self, leaked: Option<leak::LeakedCalls>) -> Option<leak::LeakedCalls> {
+        leaked
+            .filter(|_| !self.provenance.has_native_calls())?
+            .unquoted(self.provenance)
+    }
+
+    /// Calls in such a form, whether the model only repeats them or not.
+    fn written(&self) -> Option<leak::LeakedCalls> {
         if !self.answer.trim().is_empty() {
             return leak::find(self.answer, &self.offer, self.end);
         }
@@ -192,6 +240,7 @@ impl<'a> ParsedReply<'a> {
     fn solution(&self, leaked: leak::LeakedCalls) -> Result<Solution, String> {
         let mut solution = Solution {
             repairs: self.repairs(),
+            is_prose: true,
             ..Solution::default()
         };
         for call in leaked.calls {

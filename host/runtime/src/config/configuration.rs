@@ -159,6 +159,7 @@ struct ApprovalTable {
     on_write: Vec<String>,
     never: Vec<String>,
     plans: bool,
+    calls_in_prose: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -579,6 +580,7 @@ impl ApprovalTable {
             default: self.default,
             tools: tools.into_iter().collect(),
             plans: self.plans,
+            calls_in_prose: self.calls_in_prose,
         }
     }
 }
