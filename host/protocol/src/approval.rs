@@ -36,7 +36,7 @@ pub struct Approvals {
     /// Whether a lazy plan waits, as a whole.
     pub plans: bool,
     /// Whether calls that are read out of prose are made as others are, where the run has text of others and they have
-    /// an effect. Without, they wait whatever holds for their tools.
+    /// an effect. Without it they wait, also if their tools' calls never do.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub calls_in_prose: bool,
 }

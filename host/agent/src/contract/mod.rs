@@ -80,10 +80,10 @@ pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
     request
 }
 
-/// As [`read_from`], of a reply that repeats nothing.
+/// [`read_from`], of a reply that repeats nothing.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`read_from`].
 pub fn read(
     contract: Contract,
     completion: &Completion,
@@ -102,7 +102,7 @@ pub fn read_from(
     view: &RequestView<'_>,
     provenance: &Provenance,
 ) -> Result<Solution, String> {
-    let said = ParsedReply::of(completion, view, provenance);
+    let said = ParsedReply::of(completion, view, provenance, contract == Contract::Tools);
     let read = match contract {
         Contract::Schema => schema::read(&said),
         Contract::Tools => tools::read(&said, view),
@@ -148,13 +148,21 @@ struct ParsedReply<'a> {
     provenance: &'a Provenance,
 }
 
-/// What is said of a call in a contract's own form that stands in what the model was shown.
+/// The reason that is given for a call that the model only repeats.
 const COPIED: &str = "a call in it stands in a text that this run was given, such as a result, a file or a message, and \
 what is only repeated is not made; if it is needed, say in words what for, or make another one";
 
 impl<'a> ParsedReply<'a> {
-    fn of(completion: &'a Completion, view: &RequestView<'_>, provenance: &'a Provenance) -> Self {
-        let split = thought::split(&completion.content);
+    /// `is_text`: the answer is text.
+    fn of(
+        completion: &'a Completion,
+        view: &RequestView<'_>,
+        provenance: &'a Provenance,
+        is_text: bool,
+    ) -> Self {
+        // In a reply that streams, the calls behind such a mark were judged as what they are.
+        let is_quoted = |mark: thought::EndMark<'_>| is_text && provenance.is_quoted_mark(mark);
+        let split = thought::split_from(&completion.content, &is_quoted);
         Self {
             completion,
             answer: split.answer,
@@ -177,7 +185,7 @@ impl<'a> ParsedReply<'a> {
         Ok(())
     }
 
-    /// The same reply, in which these may be called.
+    /// This reply, in which `offer` may be called.
     fn offering(&self, offer: leak::CallableNames) -> Self {
         Self { offer, ..*self }
     }
@@ -219,7 +227,7 @@ impl<'a> ParsedReply<'a> {
         self.own(self.written())
     }
 
-    /// Those before the first one that is a quotation; none where the endpoint makes native calls.
+    /// The calls before the first one that is a quotation; none where the endpoint makes native calls.
     fn own(&self, leaked: Option<leak::LeakedCalls>) -> Option<leak::LeakedCalls> {
         leaked
             .filter(|_| !self.provenance.has_native_calls())?

@@ -37,7 +37,17 @@
 //! 3. Forms without a mark are all of the answer, and may stand in one fence.
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
-//! 5. A reply with a native call has no leaked ones: servers are known to give both copies.
+//! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
+//!    the run: its server has native calls, and what is text is text.
+//! 6. The model was not shown it: a call that it repeats, whole or in pieces, is a quotation
+//!    ([`provenance`](super::provenance)). It ends what is read of a reply.
+//!
+//! | form | compared |
+//! |---|---|
+//! | all with a mark | the text from its mark to its end, and its name with its arguments as JSON |
+//! | those without a mark | the whole answer, without its fence; of several calls as above |
+//! | `{"calls": …}`, `{"tool_name": …}` in prose or a fence | the call as JSON, by `is_copied` |
+//! | the same as the whole reply | as above, with texts that the operator did not write |
 //!
 //! Everything else is text, and text is the answer or is refused as the contract says. Calls that begin
 //! the answer are given out while it is generated, by [`LeakReader`], the moment their closing mark

@@ -60,7 +60,7 @@ impl LeakReader {
         *self = Self::new(mem::take(&mut self.offer));
     }
 
-    /// As [`Self::push_from`], where all calls are the model's own.
+    /// [`Self::push_from`], where all calls are the model's own.
     #[cfg(test)]
     pub(in crate::contract) fn push(&mut self, text: &str) -> Fate {
         self.push_from(text, &Provenance::default())
@@ -171,7 +171,7 @@ impl LeakReader {
         found.is_some()
     }
 
-    /// As [`Self::finish_from`], where all calls are the model's own.
+    /// [`Self::finish_from`], where all calls are the model's own.
     #[cfg(test)]
     pub(in crate::contract) fn finish(&mut self) -> Option<String> {
         self.finish_from(&Provenance::default())

@@ -1,4 +1,4 @@
-//! Which parts of a short text stand in a long one: for every place of the short one, how much of what ends there the
+//! The parts of a short text that stand in a long one: for every place of the short one, how much of what ends there the
 //! long one has. A suffix automaton of the short text reads the long one once, so time grows with the sum of both.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Where the text of a reply can come from. A model repeats what it is shown, and a call in text that it repeats is a
+//! Origins of the text of a reply. A model repeats what it is shown, and a call in text that it repeats is a
 //! quotation: not where it stands decides, but where it came from (docs/protocol.md, 4; docs/security.md, promise 10).
 
 mod cover;
@@ -6,6 +6,7 @@ mod plain;
 mod quotation;
 
 use super::simple::{ARGUMENTS, TOOL_NAME};
+use super::thought::EndMark;
 use plain::plain;
 use quotation::CallText;
 use serde_json::{Map, Value, json};
@@ -16,7 +17,10 @@ use toolhold_protocol::contract::Contract;
 /// Bytes of plain text that are kept of a run. Beyond that no call is read out of text any more: what it may repeat is
 /// not known.
 const MAX_KEPT_BYTES: usize = 8 << 20;
-/// What stands between two texts, and in none of them.
+/// Letters around a mark that are compared with it, and how many are no coincidence.
+const AROUND_MARK: usize = 24;
+const MIN_AROUND_MARK: usize = 8;
+/// Separator of two texts. It occurs in none of them.
 const BETWEEN: char = '\0';
 
 /// Whose text it is. A call that is pieced together has all of its pieces from one of the two: the form that the operator
@@ -29,7 +33,7 @@ pub(crate) enum Source {
     Other,
 }
 
-/// What a model was shown in a run, other than its own calls. It grows only.
+/// Texts that a model was shown in a run, without its own calls. They only grow.
 #[derive(Debug, Clone, Default)]
 pub struct Provenance {
     host: Corpus,
@@ -101,6 +105,24 @@ impl Provenance {
         let alone = json!({"name": tool, "arguments": arguments}).to_string();
         let alone = CallText::new(&alone, tool);
         !arguments.is_empty() && (self.host.has(&alone) || self.other.has(&alone))
+    }
+
+    /// Whether a mark that ends a thought stands in text that the operator did not write, with the same words before or
+    /// behind it: then the model repeats it.
+    pub(super) fn is_quoted_mark(&self, mark: EndMark<'_>) -> bool {
+        if !self.other.text.contains(&plain(mark.mark)) {
+            return false;
+        }
+        let (before, after) = (plain(mark.before), plain(mark.after));
+        let from = before.char_indices().rev().take(AROUND_MARK).last();
+        let before = from.map_or("", |(from, _)| &before[from..]);
+        let to = after.char_indices().nth(AROUND_MARK);
+        let after = to.map_or(after.as_str(), |(to, _)| &after[..to]);
+        let has = |text: &str| text.len() >= MIN_AROUND_MARK;
+        let mark = plain(mark.mark);
+        let in_other = |text: String| self.other.text.contains(&text);
+        (has(before) && in_other(format!("{before}{mark}")))
+            || (has(after) && in_other(format!("{mark}{after}")))
     }
 
     /// Whether a call in a contract's own form is a copy of text that the operator did not write; `call` as it stands in

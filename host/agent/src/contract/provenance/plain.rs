@@ -67,7 +67,7 @@ fn push(c: char, out: &mut String) {
     }
 }
 
-/// What follows a backslash, and perhaps more of them: text may be escaped several times.
+/// Reads behind a backslash, and perhaps more of them: text may be escaped several times.
 fn unescaped<'t>(text: &'t str, out: &mut String) -> &'t str {
     let text = text.trim_start_matches('\\');
     let Some(kind) = text.chars().next() else {

@@ -8,10 +8,10 @@
 //!    word that was cut, pieces of [`LONG`] letters count too if one of its ends stands in structure. And a word counts
 //!    that stands at most [`NEAR`] letters behind the structure of the word before it: prose between the lines of a
 //!    call makes no other call of it;
-//! 2. that, and the form around it as far as it is structure, is most of the call: [`PART`] percent, and
-//!    [`PART_WITHOUT_ARGUMENTS`] where it has no arguments.
+//! 2. these words and the structure around them are most of the call: [`PART`] percent, and
+//!    [`PART_WITHOUT_ARGUMENTS`] of a call without arguments.
 //!
-//! So a name alone, a value alone, or a key with its value are no quotation, whatever stands elsewhere.
+//! So a name alone, a value alone, or a key with its value are no quotation.
 
 use super::BETWEEN;
 use super::cover::Parts;
@@ -29,7 +29,7 @@ const MAX_PLACES: usize = 64;
 const PART: usize = 60;
 const PART_WITHOUT_ARGUMENTS: usize = 85;
 
-/// What is said of a call's form by words, and not by its content. A value that is one of them counts as form.
+/// Words of the form of calls, and not of their content. A value that is one of them counts as form.
 const FORM: [&str; 60] = [
     "name",
     "tool",
@@ -256,7 +256,7 @@ fn kind(word: &str, name: &str) -> WordKind {
     }
 }
 
-/// What stands before names.
+/// Whether this stands before names.
 fn is_prefix(text: &str) -> bool {
     ["functions_", "default_api_", "function"].contains(&text)
 }

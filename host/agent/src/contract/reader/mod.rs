@@ -89,7 +89,7 @@ impl ReplyReader {
         self.is_prose
     }
 
-    /// As [`Self::push_from`], of a reply that repeats nothing.
+    /// [`Self::push_from`], of a reply that repeats nothing.
     pub fn push(&mut self, delta: &Delta) -> Vec<ReplyPart> {
         self.push_from(delta, &Provenance::default())
     }
@@ -177,7 +177,7 @@ impl ReplyReader {
         }
     }
 
-    /// As [`Self::finish_from`], of a reply that repeats nothing.
+    /// [`Self::finish_from`], of a reply that repeats nothing.
     pub fn finish(&mut self) -> Vec<ReplyPart> {
         self.finish_from(&Provenance::default())
     }

@@ -13,7 +13,7 @@ pub(in crate::contract) struct ObjectFinder {
     before: String,
 }
 
-/// As much of the text before the object as tells a fence from prose.
+/// Maximum bytes that are kept of the text before the object: enough to tell a fence from prose.
 const MAX_BEFORE: usize = 16;
 
 #[derive(Debug)]

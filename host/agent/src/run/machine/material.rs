@@ -1,5 +1,5 @@
-//! What the model was shown in the run: a call that it only repeats is none, and one that is read out of prose waits for
-//! a person where some of it is text of others (docs/protocol.md, 4).
+//! Texts that the model was shown in the run. A call that it only repeats is none, and one that is read out of prose
+//! waits for a person where some of them are text of others (docs/protocol.md, 4.10).
 
 use super::Machine;
 use crate::contract::{Provenance, Source};
@@ -13,7 +13,7 @@ use toolhold_protocol::turn::{Role, Turn};
 const PROSE: &str = "the model wrote it into text, where it may repeat what a result, a file or a message says, and it \
 has an effect (approval.calls_in_prose)";
 
-/// What was shown so far. All of it comes from inputs of the machine, so that a run that is replayed knows the same.
+/// Texts that were shown so far. All come from inputs of the machine, so that a run that is replayed knows the same.
 #[derive(Debug, Default)]
 pub(super) struct Material {
     pub(super) provenance: Provenance,
