@@ -162,6 +162,7 @@ struct ApprovalTable {
     on_write: Vec<String>,
     never: Vec<String>,
     plans: bool,
+    calls_in_prose: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -589,6 +590,7 @@ impl ApprovalTable {
             default: self.default,
             tools: tools.into_iter().collect(),
             plans: self.plans,
+            calls_in_prose: self.calls_in_prose,
         }
     }
 }
