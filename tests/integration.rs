@@ -29,6 +29,7 @@ mod http_languages;
 mod http_modules;
 mod images;
 mod interpreters;
+mod key_addresses;
 #[cfg(target_os = "linux")]
 mod keyring;
 mod knowledge;
@@ -57,6 +58,7 @@ mod run;
 mod secrets;
 mod serve;
 mod shields;
+mod sqlite;
 mod stats;
 mod stopped_builds;
 mod telemetry;

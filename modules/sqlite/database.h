@@ -9,7 +9,17 @@
 // failed, and `result` says why.
 sqlite3 *database_open(const json *arguments, bool write, toolhold_result *result);
 
+// What a statement does to the transaction.
+typedef enum { STEP_NONE, STEP_BEGIN, STEP_COMMIT, STEP_ROLLBACK } transaction_step;
+
+// Compiles the next statement of `sql`, and says what it does to the transaction.
+int database_prepare(sqlite3 *database, const char *sql, int length, sqlite3_stmt **statement, const char **rest,
+                     transaction_step *step);
+
 // Sets the error of a call into SQLite and returns false.
 bool database_failed(sqlite3 *database, int code, toolhold_result *result);
+
+// Undoes what was not committed and closes the database.
+void database_abandon(sqlite3 *database);
 
 #endif

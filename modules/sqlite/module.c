@@ -37,7 +37,8 @@ const toolhold_tool toolhold_tools[] = {
         .title = "Run SQL",
         .description =
             "Runs SQL (SQLite dialect) against a database file, or in memory. Several statements may be separated by "
-            "semicolons; the rows of the last one that has any come back. Look at the tables with `schema` first. "
+            "semicolons: they are one transaction, of which all is kept or nothing, and the rows of the last one that has "
+            "any come back. Look at the tables with `schema` first. "
             "Statements that change a file need `write`.",
         .input_schema =
             "{\"type\":\"object\",\"properties\":{" DATABASE ","

@@ -1,4 +1,4 @@
-// Runs SQL: every statement in order; the rows of the last one that has columns are the result.
+// Runs SQL: every statement in order, in one transaction; the rows of the last one that has columns are the result.
 #include <string.h>
 
 #include "database.h"
@@ -111,34 +111,99 @@ static int run(sqlite3_stmt *statement, table *to, int64_t max_rows) {
   return code;
 }
 
+// A script: one transaction. BEGIN and COMMIT in it are a savepoint of that transaction.
+typedef struct {
+  sqlite3 *database;
+  const json *parameters;
+  int64_t max_rows;
+  table found;
+  // Rows that were changed, and by a ROLLBACK of the script were not.
+  int64_t undone;
+  // Whether a BEGIN has no COMMIT or ROLLBACK yet, and the rows that had been changed until then.
+  bool has_begun;
+  int64_t changed_before;
+} script;
+
+#define SAVEPOINT "toolhold_begin"
+
+// What a statement of the script about transactions does.
+static int transact(script *of, transaction_step step, toolhold_result *result) {
+  if ((step == STEP_BEGIN) == of->has_begun) {
+    toolhold_fail(result, TOOLHOLD_CORRECTABLE,
+                  of->has_begun ? "BEGIN stands within a transaction that the script has begun already"
+                                : "COMMIT and ROLLBACK need a BEGIN before them in the same script");
+    return SQLITE_ERROR;
+  }
+  of->has_begun = step == STEP_BEGIN;
+  const char *sql = step == STEP_BEGIN    ? "SAVEPOINT " SAVEPOINT
+                    : step == STEP_COMMIT ? "RELEASE " SAVEPOINT
+                                          : "ROLLBACK TO " SAVEPOINT "; RELEASE " SAVEPOINT;
+  int64_t changed = sqlite3_total_changes64(of->database);
+  if (step == STEP_BEGIN) of->changed_before = changed;
+  if (step == STEP_ROLLBACK) of->undone += changed - of->changed_before;
+  return sqlite3_exec(of->database, sql, NULL, NULL, NULL);
+}
+
+// Runs the statements from the first to the last. False: one failed, and `result` says why.
+static bool run_all(script *of, const json *sql, toolhold_result *result) {
+  sqlite3 *database = of->database;
+  const char *rest = sql->text, *end = sql->text + sql->length;
+  while (rest < end) {
+    sqlite3_stmt *statement;
+    transaction_step step;
+    int code = database_prepare(database, rest, (int)(end - rest), &statement, &rest, &step);
+    if (code != SQLITE_OK) return database_failed(database, code, result);
+    if (!statement) continue;  // white space, a comment
+    if (step != STEP_NONE) {
+      code = transact(of, step, result);
+      if (code != SQLITE_OK) return result->message ? false : database_failed(database, code, result);
+    } else {
+      if (!bind(database, statement, of->parameters, result)) return false;
+      table rows = new_table(statement);
+      code = run(statement, &rows, of->max_rows);
+      if (code != SQLITE_DONE) return database_failed(database, code, result);
+      if (sqlite3_column_count(statement)) of->found = rows;
+    }
+    sqlite3_finalize(statement);
+  }
+  if (!of->has_begun) return true;
+  return toolhold_fail(result, TOOLHOLD_CORRECTABLE,
+                       "the script has a BEGIN without a COMMIT: end it with COMMIT, or leave BEGIN out");
+}
+
 bool query(const json *arguments, toolhold_result *result) {
   const json *sql = json_get(arguments, "sql"), *write = json_get(arguments, "write");
   if (!sql || sql->type != JSON_STRING) return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "`sql` must be a string");
   int64_t max_rows = json_integer_or(arguments, "max_rows", DEFAULT_ROWS);
   if (max_rows < 1 || max_rows > MAX_ROWS)
     return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "`max_rows` must be between 1 and %d", MAX_ROWS);
-  sqlite3 *database = database_open(arguments, write && write->boolean, result);
+  bool writes = write && write->boolean;
+  sqlite3 *database = database_open(arguments, writes, result);
   if (!database) return false;
 
-  table found = new_table(NULL);
-  const char *rest = sql->text, *end = sql->text + sql->length;
-  while (rest < end) {
-    sqlite3_stmt *statement;
-    int code = sqlite3_prepare_v2(database, rest, (int)(end - rest), &statement, &rest);
-    if (code != SQLITE_OK) return database_failed(database, code, result);
-    if (!statement) continue;  // white space, a comment
-    if (!bind(database, statement, json_get(arguments, "parameters"), result)) return false;
-    table rows = new_table(statement);
-    code = run(statement, &rows, max_rows);
-    if (code != SQLITE_DONE) return database_failed(database, code, result);
-    if (sqlite3_column_count(statement)) found = rows;
-    sqlite3_finalize(statement);
+  script all = {.database = database, .parameters = json_get(arguments, "parameters"), .max_rows = max_rows};
+  all.found = new_table(NULL);
+  // A writer waits for its turn before it reads: two that read first would wait for each other.
+  bool immediate = writes && !sqlite3_db_readonly(database, "main");
+  int code = sqlite3_exec(database, immediate ? "BEGIN IMMEDIATE" : "BEGIN", NULL, NULL, NULL);
+  bool done = code == SQLITE_OK ? run_all(&all, sql, result) : database_failed(database, code, result);
+  if (done) {
+    code = sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
+    done = code == SQLITE_OK || database_failed(database, code, result);
   }
-  int64_t changes = sqlite3_total_changes64(database);
+  if (!done) {
+    if (writes)
+      toolhold_fail(result, result->class_, "%s; nothing of this call was kept, because all its statements are one transaction",
+                    result->message);
+    database_abandon(database);
+    return false;
+  }
+  int64_t changes = sqlite3_total_changes64(database) - all.undone;
   // What was written reaches the file before the answer is given.
-  int code = sqlite3_close(database);
+  code = sqlite3_close(database);
   if (code != SQLITE_OK) return database_failed(database, code, result);
 
+  table found = all.found;
   json_end(&found.columns, ']');
   json_end(&found.rows, ']');
   json_writer *to = &result->output;

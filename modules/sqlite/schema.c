@@ -31,9 +31,7 @@ static int write_columns(sqlite3 *database, const char *table, json_writer *to) 
   return code;
 }
 
-bool schema(const json *arguments, toolhold_result *result) {
-  sqlite3 *database = database_open(arguments, false, result);
-  if (!database) return false;
+static bool describe(sqlite3 *database, toolhold_result *result) {
   sqlite3_stmt *row;
   int code = sqlite3_prepare_v2(database,
                                 "SELECT name, type, sql FROM sqlite_schema "
@@ -63,4 +61,12 @@ bool schema(const json *arguments, toolhold_result *result) {
   json_boolean(to, code == SQLITE_ROW);
   json_end(to, '}');
   return true;
+}
+
+bool schema(const json *arguments, toolhold_result *result) {
+  sqlite3 *database = database_open(arguments, false, result);
+  if (!database) return false;
+  bool done = describe(database, result);
+  database_abandon(database);
+  return done;
 }

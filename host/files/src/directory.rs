@@ -24,7 +24,7 @@ const AS_PLACE: OFlags = OFlags::DIRECTORY
     .union(OFlags::CLOEXEC);
 
 /// Device and inode, which tell a file or directory from all others of this machine under every name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
     device: u64,
     inode: u64,

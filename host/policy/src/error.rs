@@ -137,7 +137,7 @@ pub enum CallError {
 }
 
 /// Which places for running calls were taken when a call found none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TakenPlaces {
     /// All that the module itself may have.
     #[error(
@@ -154,6 +154,11 @@ pub enum TakenPlaces {
         "too many calls waited already for the {0} places for running calls that this host has (modules.concurrent_calls)"
     )]
     Queue(usize),
+    /// A directory that calls of the module have to themselves, one at a time.
+    #[error(
+        "the module has the directory {guest} for one call at a time (exclusive), and {by} had it"
+    )]
+    Directory { guest: String, by: String },
 }
 
 impl CallError {

@@ -102,6 +102,10 @@ pub struct DirectoryRequest {
     pub guest: String,
     #[serde(default)]
     pub access: Access,
+    /// Whether a call has the directory to itself: calls of all modules that say so wait for each other, over all
+    /// processes of the machine. It adds nothing to what the module may do, so it needs no grant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
     /// Why, in the author's words.
     #[serde(default)]
     pub reason: UntrustedText,
@@ -220,8 +224,13 @@ impl Requests {
                 Access::Read => "read",
                 Access::ReadWrite => "read and write",
             };
+            let alone = if wish.exclusive {
+                ", one call at a time"
+            } else {
+                ""
+            };
             add(
-                format!("{verb} a directory as {}", wish.guest),
+                format!("{verb} a directory as {}{alone}", wish.guest),
                 wish.reason.raw(),
             );
         }

@@ -35,10 +35,14 @@ pub struct Approvals {
     pub tools: BTreeMap<String, ApprovalMode>,
     /// Whether a lazy plan waits, as a whole.
     pub plans: bool,
+    /// Whether calls that are read out of prose are made as others are, where the run has text of others and they have
+    /// an effect. Without it they wait, also if their tools' calls never do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub calls_in_prose: bool,
 }
 
 impl Approvals {
-    /// Whether no call and no plan can wait for a person.
+    /// Whether no call and no plan waits for a person by these rules.
     pub fn asks_nobody(&self) -> bool {
         let mut modes = self.tools.values().chain([&self.default]);
         modes.all(|mode| *mode == ApprovalMode::Never) && !self.plans
@@ -57,6 +61,9 @@ pub struct Pending {
     /// The tools whose calls it is nested in, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
+    /// Why it waits, where no rule for its tool says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Where a sub-agent asks: the tools whose calls the sub-agents answer, the outermost first and its own last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
@@ -130,6 +137,7 @@ impl Pending {
             digest,
             annotations,
             callers: Vec::new(),
+            why: None,
             agents: Vec::new(),
         }
     }

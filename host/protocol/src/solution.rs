@@ -33,6 +33,10 @@ pub struct Call {
     /// Reserved properties that mean nothing: kept for the record.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub unknown: Map<String, Value>,
+    /// Whether it was read out of prose, and not out of a form in which calls are made. The record says it of the reply,
+    /// from which it is read again.
+    #[serde(skip)]
+    pub is_prose: bool,
 }
 
 /// A reply in any contract, read.
@@ -45,6 +49,8 @@ pub struct Solution {
     pub output: Option<Value>,
     /// Repairs that were needed before it could be read, each kind once.
     pub repairs: Vec<RepairKind>,
+    /// Whether its calls were read out of prose.
+    pub is_prose: bool,
 }
 
 impl Solution {
@@ -110,6 +116,7 @@ impl Solution {
             calls,
             output,
             repairs: Vec::new(),
+            is_prose: false,
         })
     }
 }
@@ -148,6 +155,7 @@ impl Call {
             // A result may be null.
             output: properties.shift_remove("_output"),
             unknown: Map::new(),
+            is_prose: false,
         };
         // They are no parameters (docs/protocol.md, 3).
         let (unknown, parameters): (Map<_, _>, Map<_, _>) = properties

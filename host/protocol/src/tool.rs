@@ -30,6 +30,10 @@ pub struct Tool {
     pub resolve: Resolve,
     pub annotations: Annotations,
     pub examples: Vec<Example>,
+    /// The party that its calls have outside state with, to themselves: those of one step and one party are made one
+    /// after the other, in the order in which the model wrote them. The toolbox says so, and no tool message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_turns: Option<String>,
 }
 
 /// When a saved Request that runs a tool's calls is held against the tool (docs/protocol.md, 6). In the
@@ -148,6 +152,7 @@ impl Tool {
             resolve: Resolve::default(),
             annotations: Annotations::default(),
             examples: Vec::new(),
+            takes_turns: None,
         }
     }
 
@@ -245,6 +250,7 @@ impl DefinitionReader<'_> {
                 .map_err(|error| self.wrong("/annotations", &format!("is wrong: {error}")))?
                 .unwrap_or_default(),
             examples: Vec::new(),
+            takes_turns: None,
         };
         Ok((tool, self.warnings(properties)))
     }

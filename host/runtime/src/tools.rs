@@ -212,7 +212,7 @@ impl SandboxTools {
             .insert(name.clone(), validator);
         Ok(Some(Tool {
             name,
-            ..module_tool(spec)
+            ..self.described(spec)
         }))
     }
 
@@ -237,6 +237,16 @@ impl SandboxTools {
                 "there is no module {name:?}; there are {}",
                 known.join(", ")
             ),
+        }
+    }
+
+    /// A tool of a module, with the party that its calls take turns with.
+    fn described(&self, spec: &ToolSpec) -> Tool {
+        let module = self.components.registry().module_of(&spec.name);
+        let party = module.filter(|module| module.takes_turns());
+        Tool {
+            takes_turns: party.map(|module| module.name.clone()),
+            ..module_tool(spec)
         }
     }
 
@@ -309,13 +319,13 @@ impl Toolbox for SandboxTools {
             .tools()
             .iter()
             .filter(|spec| self.is_allowed(&spec.name))
-            .map(module_tool)
+            .map(|spec| self.described(spec))
             .collect()
     }
 
     fn tool(&self, name: &str) -> Option<Tool> {
         let spec = self.components.registry().tool(name)?;
-        self.is_allowed(&spec.name).then(|| module_tool(&spec))
+        self.is_allowed(&spec.name).then(|| self.described(&spec))
     }
 
     fn module<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<ResolvedModule, String>> {

@@ -8,12 +8,16 @@ wasmtime::component::bindgen!({
         "toolhold:module/other-tools": async,
         "toolhold:module/current-call": trappable,
         "toolhold:module/knowledge": async,
+        "toolhold:module/file-locks": async | trappable,
+    },
+    with: {
+        "toolhold:module/file-locks.lockable-file": crate::disk::byte_lock::LockableFile,
     },
     exports: { default: async },
 });
 
 pub use self::toolhold::module::{
-    current_call, key_value, knowledge, log, other_tools, progress, secrets, types,
+    current_call, file_locks, key_value, knowledge, log, other_tools, progress, secrets, types,
 };
 
 /// The world of a shield, with the types of the tool world.

@@ -54,6 +54,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grant;
+mod hold;
 mod host;
 pub mod module;
 mod policy;

@@ -7,6 +7,7 @@ mod conversation;
 mod examples;
 mod harmony;
 mod leak;
+mod provenance;
 mod reader;
 mod schema;
 mod simple;
@@ -17,6 +18,8 @@ mod thought;
 mod tools;
 
 pub use examples::MAX_EXAMPLES;
+pub use provenance::Provenance;
+pub(crate) use provenance::Source;
 pub use reader::{ReplyPart, ReplyReader};
 use toolhold_protocol::contract::Contract;
 pub use tools::tool;
@@ -77,16 +80,29 @@ pub fn request(contract: Contract, view: &RequestView<'_>) -> ChatRequest {
     request
 }
 
-/// Reads a complete reply.
+/// [`read_from`], of a reply that repeats nothing.
 ///
 /// # Errors
-/// What is wrong with it, in words that the model can act on.
+/// The errors of [`read_from`].
 pub fn read(
     contract: Contract,
     completion: &Completion,
     view: &RequestView<'_>,
 ) -> Result<Solution, String> {
-    let said = ParsedReply::of(completion, view);
+    read_from(contract, completion, view, &Provenance::default())
+}
+
+/// Reads a complete reply. A call that it only repeats is none: `provenance` is what the model was shown.
+///
+/// # Errors
+/// What is wrong with it, in words that the model can act on.
+pub fn read_from(
+    contract: Contract,
+    completion: &Completion,
+    view: &RequestView<'_>,
+    provenance: &Provenance,
+) -> Result<Solution, String> {
+    let said = ParsedReply::of(completion, view, provenance, contract == Contract::Tools);
     let read = match contract {
         Contract::Schema => schema::read(&said),
         Contract::Tools => tools::read(&said, view),
@@ -129,11 +145,24 @@ struct ParsedReply<'a> {
     thoughts: [&'a str; 2],
     offer: leak::CallableNames,
     end: End,
+    provenance: &'a Provenance,
 }
 
+/// The reason that is given for a call that the model only repeats.
+const COPIED: &str = "a call in it stands in a text that this run was given, such as a result, a file or a message, and \
+what is only repeated is not made; if it is needed, say in words what for, or make another one";
+
 impl<'a> ParsedReply<'a> {
-    fn of(completion: &'a Completion, view: &RequestView<'_>) -> Self {
-        let split = thought::split(&completion.content);
+    /// `is_text`: the answer is text.
+    fn of(
+        completion: &'a Completion,
+        view: &RequestView<'_>,
+        provenance: &'a Provenance,
+        is_text: bool,
+    ) -> Self {
+        // In a reply that streams, the calls behind such a mark were judged as what they are.
+        let is_quoted = |mark: thought::EndMark<'_>| is_text && provenance.is_quoted_mark(mark);
+        let split = thought::split_from(&completion.content, &is_quoted);
         Self {
             completion,
             answer: split.answer,
@@ -143,7 +172,22 @@ impl<'a> ParsedReply<'a> {
                 Some("length") => End::Cut,
                 _ => End::Own,
             },
+            provenance,
         }
+    }
+
+    /// # Errors
+    /// The call is a copy.
+    fn refuse_copy(&self, contract: Contract, call: &Value, is_prose: bool) -> Result<(), String> {
+        if self.provenance.is_copied(contract, call, is_prose) {
+            return Err(COPIED.to_owned());
+        }
+        Ok(())
+    }
+
+    /// This reply, in which `offer` may be called.
+    fn offering(&self, offer: leak::CallableNames) -> Self {
+        Self { offer, ..*self }
     }
 
     fn is_only_thought(&self) -> bool {
@@ -175,11 +219,23 @@ impl<'a> ParsedReply<'a> {
 
     /// Calls that the answer begins with, in a form that the model was trained to.
     fn leaked_first(&self) -> Option<leak::LeakedCalls> {
-        leak::front(self.answer, &self.offer, self.end)
+        self.own(leak::front(self.answer, &self.offer, self.end))
     }
 
     /// Calls that are what the reply does, in such a form.
     fn leaked(&self) -> Option<leak::LeakedCalls> {
+        self.own(self.written())
+    }
+
+    /// The calls before the first one that is a quotation; none where the endpoint makes native calls.
+    fn own(&self, leaked: Option<leak::LeakedCalls>) -> Option<leak::LeakedCalls> {
+        leaked
+            .filter(|_| !self.provenance.has_native_calls())?
+            .unquoted(self.provenance)
+    }
+
+    /// Calls in such a form, whether the model only repeats them or not.
+    fn written(&self) -> Option<leak::LeakedCalls> {
         if !self.answer.trim().is_empty() {
             return leak::find(self.answer, &self.offer, self.end);
         }
@@ -192,6 +248,7 @@ impl<'a> ParsedReply<'a> {
     fn solution(&self, leaked: leak::LeakedCalls) -> Result<Solution, String> {
         let mut solution = Solution {
             repairs: self.repairs(),
+            is_prose: true,
             ..Solution::default()
         };
         for call in leaked.calls {

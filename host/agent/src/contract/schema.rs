@@ -6,11 +6,12 @@ use crate::contract::{ParsedReply, RequestView, text};
 use serde_json::{Value, json};
 use std::mem;
 use toolhold_json::lower::MAX_REPETITIONS;
-use toolhold_json::repair::Repaired;
+use toolhold_json::repair::{RepairKind, Repaired};
 use toolhold_model::chat::{ChatMessage, ChatRequest};
 use toolhold_protocol::compose;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::compose::Shape;
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
 
@@ -54,7 +55,7 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
             solution
         }
         Err(reason) => {
-            let begun = begun(said.answer);
+            let begun = begun(said);
             match repair(said) {
                 Some(solution) if starts_with(&solution.calls, &begun) => solution,
                 None if begun.is_empty() => {
@@ -64,22 +65,30 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
             }
         }
     };
+    let is_fenced = solution.repairs.contains(&RepairKind::CodeFence);
+    let around = [RepairKind::TextBefore, RepairKind::TextAfter];
+    solution.is_prose = around.iter().any(|kind| solution.repairs.contains(kind));
+    for call in &solution.calls {
+        let object = call.object(true).into();
+        said.refuse_copy(Contract::Schema, &object, is_fenced || solution.is_prose)?;
+    }
     let repaired = mem::replace(&mut solution.repairs, said.repairs());
     solution.note(repaired);
     Ok(solution)
 }
 
-/// The calls that streaming gave out before it came to the fault in `answer`. They may have run, so another
-/// reading of the whole must begin with them.
-fn begun(answer: &str) -> Vec<Value> {
+/// The calls that streaming gave out before it came to the fault in the answer, or to a copy. They may have run, so
+/// another reading of the whole must begin with them.
+fn begun(said: &ParsedReply<'_>) -> Vec<Value> {
     let mut parts = Vec::new();
     // The fault is known: the answer was refused for it.
-    let _ = SolutionReader::default().push(answer, &mut parts);
+    let _ = SolutionReader::default().push(said.answer, &mut parts);
     let calls = parts.into_iter().filter_map(|part| match part {
         ReplyPart::Call { call, .. } => Some(call),
         ReplyPart::Field { .. } => None,
     });
-    calls.collect()
+    let is_own = |call: &Value| !said.provenance.is_copied(Contract::Schema, call, false);
+    calls.take_while(is_own).collect()
 }
 
 fn starts_with(calls: &[Call], begun: &[Value]) -> bool {

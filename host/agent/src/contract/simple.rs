@@ -8,11 +8,12 @@ use std::fmt::Write as _;
 use std::slice;
 use toolhold_json::repair::RepairKind;
 use toolhold_model::chat::{ChatMessage, ChatRequest};
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::solution::{Call, Solution};
 use toolhold_protocol::turn::Exchange;
 
-const TOOL_NAME: &str = "tool_name";
-const ARGUMENTS: &str = "arguments";
+pub(super) const TOOL_NAME: &str = "tool_name";
+pub(super) const ARGUMENTS: &str = "arguments";
 const FINAL_ANSWER: &str = "final_answer";
 /// An object with one of these is the reply.
 const WANTED: [&str; 2] = [TOOL_NAME, FINAL_ANSWER];
@@ -38,7 +39,8 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
         repairs: said.repairs(),
         ..Solution::default()
     };
-    let object = match finder().find(said.answer) {
+    let mut finder = finder();
+    let object = match finder.find(said.answer) {
         Ok(object) => object,
         Err(reason) => match repair(said) {
             Some((object, repairs)) => {
@@ -48,9 +50,14 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
             None => return said.solution(said.leaked().ok_or(reason)?),
         },
     };
+    let (is_fenced, is_prose) = finder.stands_in();
+    solution.is_prose = is_prose;
     for given in given(object)? {
         match given {
-            SolutionPart::Call(call) => solution.calls.push(Call::read(call)?),
+            SolutionPart::Call(call) => {
+                said.refuse_copy(Contract::Simple, &call, is_fenced || is_prose)?;
+                solution.calls.push(Call::read(call)?);
+            }
             SolutionPart::Field(member, value) => solution.put(member, value)?,
         }
     }

@@ -2,9 +2,9 @@
 //! one more, `finish`, that carries the output.
 
 use crate::contract::conversation::{self, TranscriptFormat};
-use crate::contract::leak::{self, CallableNames, Leak};
+use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
-use crate::contract::{ParsedReply, RequestView, text, thought};
+use crate::contract::{COPIED, ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::Lowering;
 use toolhold_json::repair::Repaired;
@@ -154,7 +154,11 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
     }
     if said.completion.tool_calls.is_empty() {
         solution.repairs = said.repairs();
-        for call in leaked(said, view, &mut solution) {
+        let said = &said.offering(offer(said, view));
+        let leaked = said.leaked().unwrap_or_default();
+        solution.note(leaked.repairs);
+        solution.is_prose = !leaked.calls.is_empty();
+        for call in leaked.calls {
             take(&mut solution, &call.tool, call.arguments.into())?;
         }
     }
@@ -168,7 +172,11 @@ pub fn read(said: &ParsedReply<'_>, view: &RequestView<'_>) -> Result<Solution, 
                     .into(),
             });
         }
-        if leak::is_failed(text, &offer(said, view)) {
+        let said = said.offering(offer(said, view));
+        if let Some(reason) = unread(&said, text) {
+            return Err(reason.into());
+        }
+        if leak::is_failed(text, &said.offer) {
             return Err(
                 "the reply looks like a call and cannot be read as one of the tools that are offered; call one of \
                  them by its name, with a JSON object as its arguments"
@@ -193,15 +201,18 @@ fn take(solution: &mut Solution, function: &str, arguments: Value) -> Result<(),
     }
 }
 
-/// Calls that were written as text.
-fn leaked(said: &ParsedReply<'_>, view: &RequestView<'_>, solution: &mut Solution) -> Vec<Leak> {
-    let said = ParsedReply {
-        offer: offer(said, view),
-        ..*said
-    };
-    let leaked = said.leaked().unwrap_or_default();
-    solution.note(leaked.repairs);
-    leaked.calls
+/// Why an answer that is nothing but calls as text is none, although they can be read. Behind prose they are a part of
+/// the answer.
+fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
+    let is_marked = leak::is_marked(answer);
+    if said.provenance.has_native_calls() {
+        let is_call = is_marked || leak::is_call(answer, &said.offer, said.end);
+        return is_call.then_some(
+            "the reply is a call that is written as text, and calls of this run are made natively; call the tool as a \
+             function, or answer",
+        );
+    }
+    (is_marked && said.written().is_some()).then_some(COPIED)
 }
 
 /// What may be called: the tools, and what stands for the members that are asked for.

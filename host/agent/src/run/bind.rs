@@ -160,6 +160,7 @@ fn complete(tool: &mut Tool, own: Tool) {
         tool.description = own.description;
     }
     tool.output = tool.output.take().or(own.output);
+    tool.takes_turns = own.takes_turns;
 }
 
 /// Claims make a person be asked more often, never less: a message cannot make a tool harmless that

@@ -22,6 +22,7 @@ mod messages;
 mod meta;
 mod nested;
 mod plans;
+mod quoted;
 mod record;
 mod retrieval;
 mod run_loop;

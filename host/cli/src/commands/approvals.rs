@@ -118,6 +118,9 @@ async fn list(store: &Store) -> Result<()> {
             bound_call(pending),
             style::dim(&format!("run {run}{state}"))
         ));
+        if let Some(why) = &pending.why {
+            output::tell(&format!("  because {}", style::line(why)));
+        }
     }
     let hint = if waiting.is_empty() {
         "no call waits for a person"

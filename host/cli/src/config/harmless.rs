@@ -176,7 +176,7 @@ mod tests {
     use toolhold_runtime::config::DEFAULTS;
 
     /// Keys that need trust, whatever their value is. A name that ends in a dot stands for a whole table.
-    const DANGEROUS: [&str; 52] = [
+    const DANGEROUS: [&str; 53] = [
         // Which files are read.
         "knowledge.",
         // 0 is a share of the machine, which any number may exceed.
@@ -208,6 +208,7 @@ mod tests {
         // What need not wait for a person.
         "approval.never",
         "approval.on_write",
+        "approval.calls_in_prose",
         // Which code and which prompts are loaded.
         "requests.folder",
         "requests.http",

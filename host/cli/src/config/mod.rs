@@ -515,7 +515,11 @@ fn configuration(
     for known in ["serve", "mcp_server", "secrets"] {
         table.remove(known);
     }
+    withhold(merged, secrets)?;
     let tables: Tables = read(merged, "", Value::Table(table))?;
+    // What is not sent is kept out of records all the same.
+    let withheld = merged.withheld.iter().flat_map(|it| it.variables.clone());
+    let secret_variables = withheld.chain([mcp_token_env.to_owned()]).collect();
     let compiler = program::own().map(|program| CompilerProcess {
         program: program.to_owned(),
         arguments: vec![COMPILER_COMMAND.into()],
@@ -534,12 +538,38 @@ fn configuration(
         is_max_tokens_default: merged.origin("run.max_tokens") == "default",
         is_temperature_default: merged.origin("run.temperature") == "default",
         is_untrusted: &|key| merged.is_found(key),
-        secret_variables: vec![mcp_token_env.to_owned()],
+        secret_variables,
         reserved: reserved::paths(files),
         program_path: variable("PATH"),
     };
     Configuration::new(tables, &surroundings)
         .map_err(|ConfigFault { key, reason }| merged.wrong(&key, reason))
+}
+
+/// Says which keys are not sent, because their address was replaced.
+///
+/// # Errors
+/// A key is set and needed: the endpoint is the run's own, or it is no endpoint's.
+fn withhold(merged: &Merged, secrets: &StoredSecrets) -> Result<(), ConfigError> {
+    // Nothing is sent where no secret is needed, and what takes something back has to go on.
+    if !secrets.are_needed() {
+        return Ok(());
+    }
+    for withheld in &merged.withheld {
+        let is_set = |name: &String| {
+            let value = secret(secrets, name);
+            value.is_some_and(|value| !value.trim().is_empty())
+        };
+        if !withheld.variables.iter().any(is_set) {
+            continue;
+        }
+        let other = withheld.table.strip_prefix("endpoints.");
+        if other.is_none_or(|name| merged.text("endpoint") == Some(name)) {
+            return Err(withheld.error());
+        }
+        tracing::warn!("{}", withheld.reason());
+    }
+    Ok(())
 }
 
 /// The configuration of an agent: the same layers, and the agent's own values last.
@@ -551,7 +581,7 @@ fn resolve_agent(
 ) -> Result<AgentConfiguration, InvalidAgent> {
     let origin = format!("[agents.{name}]");
     let mut all = flags.clone();
-    all.set(&origin, "endpoint", agent.endpoint.clone());
+    all.set_agents_endpoint(&origin, agent.endpoint.clone());
     let own = tables.and_then(|agents| agents.get(name)?.as_table());
     let own = own.into_iter().flatten();
     for (section, value) in
@@ -682,8 +712,12 @@ fn cache_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
 /// Where modules are found in any folder, unless somebody says where they are. Without a cache folder to put them into,
 /// there are none that come with the program.
 fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
+    // The names are reserved in every folder.
     if merged.origin("modules.folder") != "default" {
-        return UsualModules::default();
+        return UsualModules {
+            digest: Some(shipped::digest),
+            ..UsualModules::default()
+        };
     }
     let base = etcetera::choose_base_strategy().ok();
     let users = base.map(|base| base.data_dir());
@@ -693,7 +727,7 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
     UsualModules {
         users: users.map(|folder| folder.join("toolhold").join("modules")),
         shipped: Some(ShippedModules::new(shipped)),
-        is_shipped: Some(shipped::is_shipped),
+        digest: Some(shipped::digest),
     }
 }
 

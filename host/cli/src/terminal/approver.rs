@@ -213,7 +213,9 @@ fn meaning(answer: &str) -> Result<ApproverAnswer, InvalidAnswer> {
 
 pub fn question(pending: &Pending) {
     let (mark, call) = (warn("approve?"), bold(&bound_call(pending)));
-    output::say(&format!("{mark} {call}\n  {}", dim(ANSWERS)));
+    let why = pending.why.as_deref();
+    let why = why.map_or(String::new(), |why| format!("\n  because {}", line(why)));
+    output::say(&format!("{mark} {call}{why}\n  {}", dim(ANSWERS)));
 }
 
 pub fn unclear(reason: &str) {

@@ -25,6 +25,8 @@ struct StandingApproval {
     tool: String,
     instance: Option<String>,
     callers: Vec<String>,
+    /// Why that call waited. One that waits for a reason of its own needs an answer that knew the reason.
+    why: Option<String>,
     /// The arguments that were shown.
     shown: Value,
     /// Absent: only the same arguments.
@@ -57,6 +59,7 @@ impl StandingApprovals {
             tool: pending.call.tool.clone(),
             instance: pending.call.instance.clone(),
             callers: pending.callers.clone(),
+            why: pending.why.clone(),
             shown: pending.arguments.clone(),
             pattern,
         };
@@ -80,6 +83,7 @@ impl StandingApproval {
             && self.tool == pending.call.tool
             && self.instance == pending.call.instance
             && self.callers == pending.callers
+            && (pending.why.is_none() || self.why == pending.why)
             && fits(
                 self.pattern.as_ref(),
                 Some(&self.shown),

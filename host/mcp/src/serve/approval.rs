@@ -230,10 +230,14 @@ pub fn form(pending: &Pending) -> Result<Value, ToolFailure> {
         Some(agent) => format!(" The sub-agent that answers {agent} asks."),
         None => String::new(),
     };
+    let why = match &pending.why {
+        Some(why) => format!(" It waits because {why}."),
+        None => String::new(),
+    };
     Ok(json!({
         "mode": "form",
         "message": format!(
-            "May the tool {} run?{caller}{agent} It {effect}{reach}. Its arguments are exactly:\n{}",
+            "May the tool {} run?{caller}{agent}{why} It {effect}{reach}. Its arguments are exactly:\n{}",
             pending.call.tool,
             text::json(&arguments),
         ),

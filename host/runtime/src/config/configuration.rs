@@ -102,7 +102,7 @@ pub struct Configuration {
     /// The user's modules folder, if it stands in for the configured one, which did not exist.
     pub(super) users_modules: Option<PathBuf>,
     pub(super) shipped_modules: Option<ShippedModules>,
-    pub(super) is_shipped: Option<fn(&Digest) -> bool>,
+    pub(super) shipped_digest: Option<fn(&str) -> Option<Digest>>,
     /// Value of [`ConfigContext::reserved`].
     pub(super) reserved_outside: Vec<ReservedPath>,
     pub(super) program_path: Option<String>,
@@ -162,6 +162,7 @@ struct ApprovalTable {
     on_write: Vec<String>,
     never: Vec<String>,
     plans: bool,
+    calls_in_prose: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -232,7 +233,7 @@ impl Configuration {
                 users.filter(|users| !tables.modules.has_folder() && users.is_dir())
             },
             shipped_modules: surroundings.usual_modules.shipped.clone(),
-            is_shipped: surroundings.usual_modules.is_shipped,
+            shipped_digest: surroundings.usual_modules.digest,
             reserved_outside: surroundings.reserved.clone(),
             program_path: surroundings.program_path.clone(),
             tables,
@@ -589,6 +590,7 @@ impl ApprovalTable {
             default: self.default,
             tools: tools.into_iter().collect(),
             plans: self.plans,
+            calls_in_prose: self.calls_in_prose,
         }
     }
 }

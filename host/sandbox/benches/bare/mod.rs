@@ -1,10 +1,11 @@
 //! The least that an embedding needs for the same call: pooling, fuel, epochs, WASI, the same
 //! component and the same JSON, but no limits beyond fuel, no deadline, no capture, no report.
 
+use toolhold::module::file_locks::{HostLockableFile, LockError, LockKind, LockableFile};
 use toolhold::module::key_value::KeyValueError;
 use toolhold::module::knowledge;
 use toolhold::module::types::ToolError;
-use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
+use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
 };
@@ -88,6 +89,32 @@ impl toolhold::module::current_call::Host for BareState {
         "{}".into()
     }
 }
+
+/// The files of the benches' calls are locked by none of them.
+impl toolhold::module::file_locks::Host for BareState {
+    fn patience(&mut self) -> u64 {
+        0
+    }
+}
+impl HostLockableFile for BareState {
+    fn open(&mut self, _: String) -> Locked<Resource<LockableFile>> {
+        Err(LockError::Denied)
+    }
+    fn lock(&mut self, _: Resource<LockableFile>, _: u64, _: u64, _: LockKind) -> Locked<()> {
+        Err(LockError::Denied)
+    }
+    fn unlock(&mut self, _: Resource<LockableFile>, _: u64, _: u64) -> Locked<()> {
+        Err(LockError::Denied)
+    }
+    fn is_locked(&mut self, _: Resource<LockableFile>, _: u64, _: u64) -> Locked<bool> {
+        Err(LockError::Denied)
+    }
+    fn drop(&mut self, _: Resource<LockableFile>) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}
+
+type Locked<T> = Result<T, LockError>;
 
 pub fn config() -> Config {
     let mut pool = PoolingAllocationConfig::new();

@@ -1,11 +1,15 @@
 //! The open descriptors of one call: the granted directory that each belongs to, and the quota that it counts against.
 
 use crate::descriptors::{CallDescriptors, DescriptorPermit};
+use crate::disk::byte_lock::LockedFile;
 use crate::disk::quota::Quota;
 use crate::grant::ReservedNames;
+use crate::hold::{self, HeldDirectories};
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
 
@@ -19,7 +23,20 @@ pub struct OpenFiles {
     charged: Vec<(Weak<File>, DescriptorPermit)>,
     /// Number of `charged` at which closed ones are looked for.
     next_look: usize,
+    locks: HeldLocks,
 }
+
+/// HeldLocks that the call has. They end after its last write, also where the call is dropped in the middle of that: a
+/// write that has begun goes on, and the next holder would meet it.
+#[derive(Debug, Default)]
+struct HeldLocks {
+    files: Vec<Arc<LockedFile>>,
+    directories: Option<Arc<HeldDirectories>>,
+}
+
+/// Between two looks for writes that go on, and the most time that they are waited for.
+const LAST_WRITE_PAUSE: Duration = Duration::from_millis(1);
+const LAST_WRITE_WAIT: Duration = Duration::from_secs(30);
 
 /// What is known of an open descriptor.
 #[derive(Debug, Clone)]
@@ -42,7 +59,23 @@ impl OpenFiles {
             descriptors,
             charged: Vec::new(),
             next_look: FIRST_LOOK,
+            locks: HeldLocks {
+                files: Vec::new(),
+                directories: hold::current(),
+            },
         }
+    }
+
+    /// Keeps a file that the call locks until it unlocks it, or its last write is over.
+    pub fn lock(&mut self, file: File, permit: DescriptorPermit) -> Arc<LockedFile> {
+        let locked = Arc::new(LockedFile::new(file, permit));
+        self.locks.files.push(locked.clone());
+        locked
+    }
+
+    /// Ends the locks of a file.
+    pub fn unlock(&mut self, file: &Arc<LockedFile>) {
+        self.locks.files.retain(|own| !Arc::ptr_eq(own, file));
     }
 
     /// What is known of `fd`.
@@ -87,9 +120,65 @@ impl OpenFiles {
     }
 }
 
+impl Drop for OpenFiles {
+    fn drop(&mut self) {
+        if self.locks.files.is_empty() && self.locks.directories.is_none() {
+            return;
+        }
+        let locks = std::mem::take(&mut self.locks);
+        // The table of descriptors was dropped before: what is open is being written.
+        self.look();
+        if self.charged.is_empty() {
+            return;
+        }
+        let mut charged = std::mem::take(&mut self.charged);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        runtime.spawn(async move {
+            let until = Instant::now() + LAST_WRITE_WAIT;
+            while Instant::now() < until && !charged.is_empty() {
+                sleep(LAST_WRITE_PAUSE).await;
+                charged.retain(|(file, _)| file.strong_count() > 0);
+            }
+            drop(locks);
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn locks_end_after_the_last_write_of_a_call_that_was_dropped_in_it() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(named.path());
+        let may_lock = || open().unwrap().try_lock().is_ok();
+        for writes in [true, false] {
+            let mut files = OpenFiles::new(CallDescriptors::at_most(3));
+            let written = Arc::new(open().unwrap());
+            let permit = files.permit().unwrap();
+            files.charge(&written, permit);
+            let permit = files.permit().unwrap();
+            let locked = files.lock(open().unwrap(), permit);
+            locked.file.lock().unwrap();
+            drop(locked);
+            let writing = writes.then(|| written.clone());
+            drop(written);
+            assert!(!may_lock());
+            drop(files);
+            assert_eq!(may_lock(), !writes);
+            sleep(20 * LAST_WRITE_PAUSE).await;
+            assert_eq!(may_lock(), !writes);
+            drop(writing);
+            let began = Instant::now();
+            while !may_lock() {
+                assert!(began.elapsed() < Duration::from_secs(10));
+                sleep(LAST_WRITE_PAUSE).await;
+            }
+        }
+    }
 
     #[test]
     fn a_closed_file_makes_room_for_another_and_a_hoarded_one_does_not() {

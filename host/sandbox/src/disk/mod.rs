@@ -1,6 +1,7 @@
 //! What calls keep on this host's disk: scratch directories, keys and values, and the quotas of both and of
 //! granted directories.
 
+pub(crate) mod byte_lock;
 mod copy;
 pub(crate) mod key_value;
 pub(crate) mod measure;

@@ -14,6 +14,7 @@ pub use ticker::TickingCall;
 
 use crate::descriptors::GuestDescriptors;
 use crate::error::LoadError;
+use crate::hold::Holds;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -56,6 +57,8 @@ struct Family {
     pauses: Arc<Pauses>,
     /// What guests may have open together.
     descriptors: GuestDescriptors,
+    /// Directories that calls have to themselves.
+    holds: Holds,
     /// There are few: stack sizes are powers of two. Each is kept by the modules that use it; this
     /// must not, because they hold the family.
     siblings: Mutex<HashMap<Variant, Weak<EngineShared>>>,
@@ -88,6 +91,7 @@ impl Engine {
             // A call that waits for a person keeps its instance, and with it its permit. The other half of the
             // permits is left to calls that need nobody.
             pauses: Pauses::new(config.concurrent_calls as usize / 2, 0),
+            holds: Holds::new(config.waiting_calls as usize),
             config,
             descriptors: GuestDescriptors::of_process(),
             siblings: Mutex::default(),
@@ -165,6 +169,11 @@ impl Engine {
     /// What guests may have open together.
     pub(crate) fn descriptors(&self) -> &GuestDescriptors {
         &self.inner.family.descriptors
+    }
+
+    /// Directories that calls have to themselves.
+    pub(crate) fn holds(&self) -> &Holds {
+        &self.inner.family.holds
     }
 
     /// Waits for a place in which a module may be asked for its tools.

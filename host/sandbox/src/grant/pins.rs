@@ -22,7 +22,7 @@ pub(crate) struct Pin {
     handle: Dir,
     /// The path without links that it had when it was opened.
     pub path: PathBuf,
-    pub id: EntryId,
+    id: EntryId,
     way: Vec<Lookup>,
 }
 
@@ -73,6 +73,11 @@ impl Pin {
         })?;
         let mode = OpenMode::READ | OpenMode::WRITE;
         Ok(Dir::new(folder, FsPerms::ReadWrite, mode, false))
+    }
+
+    /// The identity of the directory.
+    pub fn id(&self) -> EntryId {
+        self.id
     }
 
     /// The open directory.

@@ -8,6 +8,7 @@ use crate::disk::quota::Quota;
 use crate::disk::{Scratch, Storage, private_folder};
 use crate::egress::{Egress, Resolve};
 use crate::error::LoadError;
+use crate::hold::ExclusivePlace;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use toolhold_policy::Caller;
+use toolhold_policy::manifest::DirectoryRequest;
 use toolhold_policy::{Access, DirectoryGrant, Grant};
 use wasmtime_wasi::WasiCtxBuilder;
 use wasmtime_wasi::filesystem::Dir;
@@ -244,6 +246,21 @@ impl PreparedGrant {
             files.scratch = Some(scratch);
         }
         Ok(files)
+    }
+
+    /// The granted directories that a call is to have to itself, as the module wishes.
+    pub fn exclusive(&self, wishes: &[DirectoryRequest]) -> Vec<ExclusivePlace> {
+        let wishes = wishes.iter().filter(|wish| wish.exclusive);
+        let granted = wishes.flat_map(|wish| {
+            let all = self.directories.iter();
+            all.filter(|granted| granted.grant.guest == wish.guest)
+        });
+        let places = granted.map(|granted| ExclusivePlace {
+            id: granted.pin.id(),
+            directory: granted.pin.file().clone(),
+            guest: granted.grant.guest.clone(),
+        });
+        places.collect()
     }
 
     /// The module's keys and values, as `tenant` sees them.

@@ -60,7 +60,7 @@ pub(crate) struct ReservedNames {
 impl ReservedNames {
     /// Blocks on the file system.
     pub fn new(root: &Pin, all: &Arc<[ReservedPath]>) -> Self {
-        let root = root.id;
+        let root = root.id();
         let is_inside = |path: &&ReservedPath| {
             let location = Location::of(&path.path);
             location.is_ok_and(|location| passes(&location.way, root))

@@ -7,6 +7,7 @@ mod current_call;
 mod depth;
 mod document;
 mod entries;
+mod file_locks;
 mod files;
 mod held_entry;
 mod http;
@@ -70,6 +71,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> Result<Linker<CallState>> {
         CallState::entered,
     )?;
     bindings::knowledge::add_to_linker::<CallState, HasSelf<CallState>>(
+        &mut linker,
+        CallState::entered,
+    )?;
+    bindings::file_locks::add_to_linker::<CallState, HasSelf<CallState>>(
         &mut linker,
         CallState::entered,
     )?;

@@ -273,7 +273,7 @@ fn cut(file: &File, kind: FileType, open: OpenFlags) -> io::Result<()> {
 }
 
 /// Opens `path`, if it is a file or a directory before and after that.
-fn checked(
+pub(super) fn checked(
     folder: &Dir,
     path: &Path,
     follow: bool,

@@ -11,12 +11,15 @@ use crate::call::{
     Profiler,
 };
 use crate::denial_log::DenialLog;
+use crate::hold::{ExclusivePlace, Holder};
 use crate::policy::{CallPolicy, EffectivePolicy};
 use crate::revocation::Revocation;
 use crate::value;
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
+use tokio::time::Instant;
+use toolhold_admission::Lane;
 use toolhold_policy::{CallError, CallReport, Invocation};
 
 /// What a call reaches through those who made it, and not through the sandbox.
@@ -40,7 +43,14 @@ impl Module {
         let (mut report, denials) = match self.admit(effective, invocation) {
             Ok(text) => {
                 let context = self.context(policy, invocation, reached, revocation);
-                self.perform(context, tool, invocation, text).await
+                let alone = policy
+                    .granted()
+                    .exclusive(&self.manifest.grants.directories);
+                if alone.is_empty() {
+                    self.perform(context, tool, invocation, text).await
+                } else {
+                    Box::pin(self.perform_alone(context, alone, tool, invocation, text)).await
+                }
             }
             Err(error) => (CallReport::refused(error), DenialLog::default()),
         };
@@ -223,6 +233,46 @@ impl Module {
             debug: self.debug.as_ref(),
             timeout: invocation.timeout.map_or(own, |timeout| timeout.min(own)),
         }
+    }
+
+    /// Runs [`Self::perform`] with these directories to itself. The wait for them is a part of the call's time, and comes
+    /// before its permit: a call that waits for a directory keeps no other call from running.
+    async fn perform_alone(
+        &self,
+        mut context: CallContext<'_>,
+        places: Vec<ExclusivePlace>,
+        tool: &str,
+        invocation: &Invocation<'_>,
+        text: String,
+    ) -> (CallReport, DenialLog) {
+        let (began, timeout) = (Instant::now(), context.timeout);
+        let holder = Holder {
+            lane: Lane {
+                group: self.number,
+                member: invocation.caller.tenant.into(),
+            },
+            tool: invocation.tool.to_owned(),
+        };
+        let held = self
+            .engine
+            .holds()
+            .take(places, &holder, began + timeout)
+            .await;
+        let waited = began.elapsed();
+        let (mut report, denials) = match held {
+            Ok(held) => {
+                context.timeout = timeout.saturating_sub(waited);
+                let performed = self.perform(context, tool, invocation, text);
+                held.scope(performed).await
+            }
+            Err(error) => (CallReport::refused(error), DenialLog::default()),
+        };
+        report.usage.queued += waited;
+        report.usage.duration += waited;
+        if let Err(CallError::Deadline { limit }) = &mut report.result {
+            *limit = timeout;
+        }
+        (report, denials)
     }
 
     /// `text` are the arguments as JSON.

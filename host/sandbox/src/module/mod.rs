@@ -302,6 +302,12 @@ impl Module {
         self.policy().limits.clone()
     }
 
+    /// Whether its calls have a directory to themselves, so that they are made one after the other.
+    pub fn takes_turns(&self) -> bool {
+        let wishes = &self.manifest.grants.directories;
+        !self.policy().granted.exclusive(wishes).is_empty()
+    }
+
     /// Whether it may run now.
     pub fn standing(&self) -> Standing {
         self.policy().standing()

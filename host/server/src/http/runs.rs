@@ -328,6 +328,9 @@ struct WaitingCall {
     /// last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agents: Vec<String>,
+    /// Why it waits, where no rule for its tool says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     /// Digest of the call as shown; a decision must repeat it.
     digest: String,
     /// A decision was made, and the run has not read it yet.
@@ -355,6 +358,7 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
         annotations: it.pending.annotations,
         callers: it.pending.callers,
         agents: it.pending.agents,
+        why: it.pending.why,
         digest: it.pending.digest,
         is_decided: it.is_decided,
     });

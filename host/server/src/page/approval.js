@@ -14,6 +14,7 @@ export class ApprovalForm {
         h("strong", {}, waiting.tool), waiting.instance ? h("span", { class: "tag" }, waiting.instance) : null,
         waiting.agents?.length ? h("span", { class: "tag" }, `sub-agent ${waiting.agents.join(" > ")}`) : null,
         waiting.callers?.length ? h("span", { class: "tag" }, `called by ${waiting.callers.at(-1)}`) : null,
+        waiting.why ? h("span", { class: "tag" }, `because ${waiting.why}`) : null,
         hints(waiting.annotations), h("span", { class: "grow" }), h("span", { class: "dim" }, "waits for your decision")),
       shown(waiting.arguments),
       h("div", { class: "buttons" },

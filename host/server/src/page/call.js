@@ -51,7 +51,7 @@ export class CallView {
       this.form = new ApprovalForm({
         run: this.run, call: call.id, tool: call.tool, instance: call.instance,
         arguments: call.pending.arguments, digest: call.pending.digest, annotations: call.pending.annotations,
-        agents: call.pending.agents, callers: call.pending.callers,
+        agents: call.pending.agents, callers: call.pending.callers, why: call.pending.why,
       });
       this.approval.append(this.form.element);
     } else if (!isAsked && this.approval.firstChild) fill(this.approval);

@@ -196,7 +196,7 @@ class Turn {
       fill(this.approvals, waiting.map((call) => new ApprovalForm({
         run: this.run, call: call.id, tool: call.tool, instance: call.instance,
         arguments: call.pending.arguments, digest: call.pending.digest, annotations: call.pending.annotations,
-        agents: call.pending.agents, callers: call.pending.callers,
+        agents: call.pending.agents, callers: call.pending.callers, why: call.pending.why,
       }).element));
     }
     this.showAnswer();

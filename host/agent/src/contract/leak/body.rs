@@ -99,7 +99,8 @@ pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: End) -> Option<
     if !unmarked.is_empty() {
         let mut all = LeakedCalls::default();
         for (name, content) in unmarked {
-            all.take(named(name, content, offer, end)?);
+            let call = named(name, content, offer, end)?;
+            all.take(call.written_as(&format!("to={name}{content}")));
         }
         return (all.calls.len() <= MAX_CALLS).then_some(all);
     }
@@ -119,7 +120,8 @@ pub(super) fn unmarked(answer: &str, offer: &CallableNames, end: End) -> Option<
         let (name, rest) = inner.split_once('\n')?;
         named(name, rest.trim_start(), offer, end)
     };
-    let mut leaked = found.filter(|leaked| leaked.calls.len() <= MAX_CALLS)?;
+    let leaked = found.filter(|leaked| leaked.calls.len() <= MAX_CALLS)?;
+    let mut leaked = leaked.written_as(inner);
     if is_fenced {
         leaked.note(RepairKind::CodeFence);
     }
@@ -209,10 +211,7 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
         // The form of a call in a solution, where the solution is missing.
         let tool = offer.tool(name.as_str()?)?;
         let is_plain = ARGUMENTS.iter().all(|key| !object.contains_key(*key));
-        return is_plain.then_some(Leak {
-            tool,
-            arguments: object,
-        });
+        return is_plain.then_some(Leak::new(tool, object));
     }
     if whole && !ARGUMENTS.iter().any(|key| object.contains_key(*key)) {
         return None;
@@ -231,10 +230,7 @@ fn call(value: Value, offer: &CallableNames, whole: bool) -> Option<Leak> {
     }
     let mut all = reserved;
     all.extend(arguments);
-    Some(Leak {
-        tool,
-        arguments: all,
-    })
+    Some(Leak::new(tool, all))
 }
 
 /// The one of these members that is there, or null; nothing at all if several are.
@@ -313,10 +309,7 @@ pub(super) fn named(
     if text.is_empty() {
         // Only the model's own end proves that no arguments were to follow.
         return (end == End::Own).then(|| LeakedCalls {
-            calls: vec![Leak {
-                tool,
-                arguments: Map::new(),
-            }],
+            calls: vec![Leak::new(tool, Map::new())],
             repairs: Vec::new(),
         });
     }
@@ -329,7 +322,7 @@ pub(super) fn named(
         return None;
     };
     (!is_schema(&arguments)).then(|| LeakedCalls {
-        calls: vec![Leak { tool, arguments }],
+        calls: vec![Leak::new(tool, arguments)],
         repairs,
     })
 }

@@ -37,7 +37,17 @@
 //! 3. Forms without a mark are all of the answer, and may stand in one fence.
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
-//! 5. A reply with a native call has no leaked ones: servers are known to give both copies.
+//! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
+//!    the run: its server has native calls, and what is text is text.
+//! 6. The model was not shown it: a call that it repeats, whole or in pieces, is a quotation
+//!    ([`provenance`](super::provenance)). It ends what is read of a reply.
+//!
+//! | form | compared |
+//! |---|---|
+//! | all with a mark | the text from its mark to its end, and its name with its arguments as JSON |
+//! | those without a mark | the whole answer, without its fence; of several calls as above |
+//! | `{"calls": …}`, `{"tool_name": …}` in prose or a fence | the call as JSON, by `is_copied` |
+//! | the same as the whole reply | as above, with texts that the operator did not write |
 //!
 //! Everything else is text, and text is the answer or is refused as the contract says. Calls that begin
 //! the answer are given out while it is generated, by [`LeakReader`], the moment their closing mark
@@ -56,6 +66,7 @@ mod tests;
 pub(super) use body::CallableNames;
 pub(super) use reader::{Fate, LeakReader};
 
+use super::provenance::Provenance;
 use marks::{AfterCall, MARKS, Mark, follows, is_begun, past_around, trim_around};
 use serde_json::{Map, Value};
 use toolhold_json::repair::End;
@@ -76,6 +87,18 @@ pub(super) struct Leak {
     /// As the tool is offered, whatever the model made of its name.
     pub(super) tool: String,
     pub(super) arguments: Map<String, Value>,
+    /// The text that it was read from, with its marks; of several calls in one text perhaps all of it.
+    pub(super) written: String,
+}
+
+impl Leak {
+    pub(super) fn new(tool: String, arguments: Map<String, Value>) -> Self {
+        Self {
+            tool,
+            arguments,
+            written: String::new(),
+        }
+    }
 }
 
 /// The calls of a text, and what had to be repaired in them.
@@ -91,6 +114,25 @@ impl LeakedCalls {
         for kind in more.repairs {
             self.note(kind);
         }
+    }
+
+    /// The calls with the text that they were read from, where none is known that is shorter.
+    fn written_as(mut self, text: &str) -> Self {
+        for call in &mut self.calls {
+            if call.written.is_empty() {
+                text.clone_into(&mut call.written);
+            }
+        }
+        self
+    }
+
+    /// Without the first call that is a quotation, and those after it; nothing where no call is left.
+    pub(super) fn unquoted(mut self, provenance: &Provenance) -> Option<Self> {
+        let quoted = |call: &Leak| provenance.is_quoted(&call.written, &call.tool, &call.arguments);
+        if let Some(at) = self.calls.iter().position(quoted) {
+            self.calls.truncate(at);
+        }
+        (!self.calls.is_empty()).then_some(self)
     }
 
     fn note(&mut self, kind: RepairKind) {
@@ -147,16 +189,25 @@ pub(super) fn of_thought(thought: &str, offer: &CallableNames, end: End) -> Opti
 
 /// Whether the answer is nothing but what looks like a call and is none: it is no answer either.
 pub(super) fn is_failed(answer: &str, offer: &CallableNames) -> bool {
-    let start = answer.trim();
+    is_marked(answer) && find(answer, offer, End::Own).is_none()
+}
+
+/// Whether the answer is nothing but what stands between the marks of calls.
+pub(super) fn is_marked(answer: &str) -> bool {
+    let start = past_around(answer).trim_end();
     let Some(mark) = MARKS.iter().find(|mark| start.starts_with(mark.open)) else {
         return false;
     };
-    find(answer, offer, End::Own).is_none()
-        && (mark.close.is_empty()
-            || match start.rfind(mark.close) {
-                Some(at) => past_around(&start[at + mark.close.len()..]).is_empty(),
-                None => true,
-            })
+    mark.close.is_empty()
+        || match start.rfind(mark.close) {
+            Some(at) => past_around(&start[at + mark.close.len()..]).is_empty(),
+            None => true,
+        }
+}
+
+/// Whether the answer is nothing but calls, in any form.
+pub(super) fn is_call(answer: &str, offer: &CallableNames, end: End) -> bool {
+    front_only(answer, offer, end).is_some() || body::unmarked(answer, offer, end).is_some()
 }
 
 fn noted(mut leaked: LeakedCalls) -> LeakedCalls {
@@ -275,6 +326,7 @@ fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> TextOpening<'t
             (close, false) => (at, at + close.len()),
         };
         if let Some(leaked) = body::read(body(end), offer, End::Own) {
+            let leaked = leaked.written_as(&start[..mark.open.len() + rest]);
             let rest = &inner[rest..];
             return match follows(rest) {
                 AfterCall::Nothing | AfterCall::Begun if whole == Text::Growing => {
@@ -297,7 +349,10 @@ fn next<'t>(text: &'t str, offer: &CallableNames, whole: Text) -> TextOpening<'t
     let is_last = end_at == inner.len();
     let how = if is_last { end } else { End::Own };
     match body::read(trim_around(body(end_at)), offer, how) {
-        Some(leaked) => TextOpening::Calls(leaked, &inner[end_at..]),
+        Some(leaked) => {
+            let leaked = leaked.written_as(&start[..mark.open.len() + end_at]);
+            TextOpening::Calls(leaked, &inner[end_at..])
+        }
         None => TextOpening::Other,
     }
 }

@@ -83,7 +83,7 @@ fn call(name: &str, inner: &str, offer: &CallableNames) -> Option<Leak> {
             return None;
         }
     }
-    Some(Leak { tool, arguments })
+    Some(Leak::new(tool, arguments))
 }
 
 /// Where the bracket that is open before `text` is closed.

@@ -2,6 +2,7 @@
 
 use super::marks::{MARKS, is_begun, past_around};
 use super::{CallableNames, Leak, MAX_CALLS, Text, TextOpening, front, next};
+use crate::contract::provenance::Provenance;
 use std::mem;
 use toolhold_json::repair::End;
 
@@ -59,8 +60,14 @@ impl LeakReader {
         *self = Self::new(mem::take(&mut self.offer));
     }
 
-    /// Takes the next text of the answer.
+    /// [`Self::push_from`], where all calls are the model's own.
+    #[cfg(test)]
     pub(in crate::contract) fn push(&mut self, text: &str) -> Fate {
+        self.push_from(text, &Provenance::default())
+    }
+
+    /// Takes the next text of the answer. A call that is a quotation, and what follows it, is given out by none.
+    pub(in crate::contract) fn push_from(&mut self, text: &str, provenance: &Provenance) -> Fate {
         match self.place {
             LeakPosition::Other => return Fate::Passed(text.to_owned()),
             LeakPosition::Over => return Fate::Taken(Vec::new()),
@@ -71,7 +78,8 @@ impl LeakReader {
             if is_begun(start) {
                 return Fate::Taken(Vec::new());
             }
-            if !MARKS.iter().any(|mark| start.starts_with(mark.open)) {
+            let is_call = MARKS.iter().any(|mark| start.starts_with(mark.open));
+            if !is_call || provenance.has_native_calls() {
                 self.place = LeakPosition::Other;
                 return Fate::Passed(mem::take(&mut self.text));
             }
@@ -81,16 +89,27 @@ impl LeakReader {
         if self.is_waiting && text.chars().all(says_nothing) {
             return Fate::Taken(Vec::new());
         }
-        Fate::Taken(self.calls())
+        let calls = self.calls(provenance);
+        if self.place == LeakPosition::Other {
+            return Fate::Passed(mem::take(&mut self.text));
+        }
+        Fate::Taken(calls)
     }
 
-    fn calls(&mut self) -> Vec<Leak> {
+    fn calls(&mut self, provenance: &Provenance) -> Vec<Leak> {
         let mut calls = Vec::new();
         while self.may_be_complete() {
             match next(&self.text, &self.offer, Text::Growing) {
                 TextOpening::Calls(leaked, rest) => {
-                    self.given += leaked.calls.len();
-                    calls.extend(leaked.calls);
+                    let all = leaked.calls.len();
+                    let own = leaked.unquoted(provenance).unwrap_or_default();
+                    let is_quoted = own.calls.len() < all;
+                    self.given += own.calls.len();
+                    calls.extend(own.calls);
+                    if is_quoted {
+                        self.end();
+                        break;
+                    }
                     self.text = rest.to_owned();
                     self.searched = 0;
                     if self.given >= MAX_CALLS {
@@ -105,14 +124,23 @@ impl LeakReader {
                 TextOpening::Open | TextOpening::Nothing => break,
                 TextOpening::Other => {
                     if self.given > 0 {
-                        self.place = LeakPosition::Over;
-                        self.text = String::new();
+                        self.end();
                     }
                     break;
                 }
             }
         }
         calls
+    }
+
+    /// No call comes any more: without any, the text is the answer.
+    fn end(&mut self) {
+        if self.given > 0 {
+            self.place = LeakPosition::Over;
+            self.text = String::new();
+        } else {
+            self.place = LeakPosition::Other;
+        }
     }
 
     /// Whether what closes a call came since this was asked: only then the text is read, so that each of
@@ -143,13 +171,22 @@ impl LeakReader {
         found.is_some()
     }
 
+    /// [`Self::finish_from`], where all calls are the model's own.
+    #[cfg(test)]
+    pub(in crate::contract) fn finish(&mut self) -> Option<String> {
+        self.finish_from(&Provenance::default())
+    }
+
     /// The answer has ended. Returns the held text as answer text, if no call was given out and it holds
     /// none.
-    pub(in crate::contract) fn finish(&mut self) -> Option<String> {
+    pub(in crate::contract) fn finish_from(&mut self, provenance: &Provenance) -> Option<String> {
         let text = mem::take(&mut self.text);
         let is_answer = self.given == 0
             && matches!(self.place, LeakPosition::Start | LeakPosition::Calls)
-            && front(&text, &self.offer, End::Own).is_none();
+            && front(&text, &self.offer, End::Own)
+                .filter(|_| !provenance.has_native_calls())
+                .and_then(|leaked| leaked.unquoted(provenance))
+                .is_none();
         self.place = LeakPosition::Over;
         is_answer.then_some(text)
     }

@@ -213,7 +213,7 @@ pub(super) fn pairs(text: &str, offer: &CallableNames, end: End) -> Option<Leake
 
 pub(super) fn one(tool: String, arguments: Map<String, Value>) -> LeakedCalls {
     LeakedCalls {
-        calls: vec![Leak { tool, arguments }],
+        calls: vec![Leak::new(tool, arguments)],
         repairs: Vec::new(),
     }
 }

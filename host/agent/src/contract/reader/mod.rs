@@ -13,6 +13,7 @@ pub(super) use object::ObjectFinder;
 pub(super) use solution::SolutionReader;
 
 use crate::contract::leak::{CallableNames, Fate, LeakReader};
+use crate::contract::provenance::Provenance;
 use crate::contract::simple;
 use crate::contract::thought::{Filter, ReplyText};
 use functions::FunctionReader;
@@ -47,6 +48,8 @@ pub struct ReplyReader {
     state: FormatReader,
     /// Pieces held back until they are known to be no part of a thought.
     waiting: Vec<ReplyPart>,
+    /// Whether its calls are read out of prose.
+    is_prose: bool,
 }
 
 #[derive(Debug)]
@@ -77,11 +80,23 @@ impl ReplyReader {
             leaked: 0,
             state: FormatReader::new(contract),
             waiting: Vec::new(),
+            is_prose: false,
         }
     }
 
-    /// Takes what the model wrote next, and gives what that makes complete.
+    /// Whether the calls that were given were read out of prose.
+    pub fn is_prose(&self) -> bool {
+        self.is_prose
+    }
+
+    /// [`Self::push_from`], of a reply that repeats nothing.
     pub fn push(&mut self, delta: &Delta) -> Vec<ReplyPart> {
+        self.push_from(delta, &Provenance::default())
+    }
+
+    /// Takes what the model wrote next, and gives what that makes complete. A call that is a quotation is not given,
+    /// and nothing after it.
+    pub fn push_from(&mut self, delta: &Delta, provenance: &Provenance) -> Vec<ReplyPart> {
         let mut pieces = Vec::new();
         match (&mut self.state, delta) {
             // Calls in the text of a reply that may have native ones are read when it has ended.
@@ -103,11 +118,12 @@ impl ReplyReader {
             (_, Delta::Content(text)) => {
                 for part in self.thoughts.push(text) {
                     match part {
-                        ReplyText::Answer(text) => self.answer(&text, &mut pieces),
+                        ReplyText::Answer(text) => self.answer(&text, provenance, &mut pieces),
                         ReplyText::Restart => {
                             self.leaks.restart();
                             self.state = FormatReader::new(self.contract);
                             self.waiting.clear();
+                            self.is_prose = false;
                         }
                     }
                 }
@@ -117,9 +133,10 @@ impl ReplyReader {
         pieces
     }
 
-    fn answer(&mut self, text: &str, pieces: &mut Vec<ReplyPart>) {
-        match self.leaks.push(text) {
+    fn answer(&mut self, text: &str, provenance: &Provenance, pieces: &mut Vec<ReplyPart>) {
+        match self.leaks.push_from(text, provenance) {
             Fate::Taken(calls) => {
+                self.is_prose |= !calls.is_empty();
                 for leak in calls {
                     pieces.push(ReplyPart::Call {
                         index: self.leaked,
@@ -128,11 +145,12 @@ impl ReplyReader {
                     self.leaked += 1;
                 }
             }
-            Fate::Passed(text) => self.read(&text, pieces),
+            Fate::Passed(text) => self.read(&text, provenance, pieces),
         }
     }
 
-    fn read(&mut self, text: &str, pieces: &mut Vec<ReplyPart>) {
+    fn read(&mut self, text: &str, provenance: &Provenance, pieces: &mut Vec<ReplyPart>) {
+        let (given, waiting) = (pieces.len(), self.waiting.len());
         let is_settled = self.thoughts.is_settled();
         let read = match &mut self.state {
             FormatReader::Schema(reader) => reader.push(text, pieces),
@@ -140,24 +158,43 @@ impl ReplyReader {
             FormatReader::Simple(finder) => turn(finder, text, &mut self.waiting),
             FormatReader::Tools(_) | FormatReader::Quiet => Ok(()),
         };
-        if read.is_err() {
+        let mut is_prose = false;
+        if let FormatReader::Simple(finder) = &self.state {
+            let (is_fenced, is_in_prose) = finder.stands_in();
+            is_prose = is_fenced || is_in_prose;
+            self.is_prose |= is_in_prose;
+        }
+        let contract = self.contract;
+        let copied = |piece: &ReplyPart| match piece {
+            ReplyPart::Call { call, .. } => provenance.is_copied(contract, call, is_prose),
+            ReplyPart::Field { .. } => false,
+        };
+        // Nothing behind a copy is given, whether it is known yet that it is no part of a thought or not.
+        let is_copied =
+            truncate_at(pieces, given, copied) || truncate_at(&mut self.waiting, waiting, copied);
+        if read.is_err() || is_copied {
             self.state = FormatReader::Quiet;
         }
     }
 
+    /// [`Self::finish_from`], of a reply that repeats nothing.
+    pub fn finish(&mut self) -> Vec<ReplyPart> {
+        self.finish_from(&Provenance::default())
+    }
+
     /// The reply has ended: gives what only that makes complete, such as a function call without
     /// arguments.
-    pub fn finish(&mut self) -> Vec<ReplyPart> {
+    pub fn finish_from(&mut self, provenance: &Provenance) -> Vec<ReplyPart> {
         let mut pieces = Vec::new();
         if let FormatReader::Tools(reader) = &mut self.state {
             // Whatever is wrong, this was the last that is read.
             let _ = reader.finish(&mut pieces);
         } else {
             if let Some(text) = self.thoughts.finish() {
-                self.answer(&text, &mut pieces);
+                self.answer(&text, provenance, &mut pieces);
             }
-            if let Some(text) = self.leaks.finish() {
-                self.read(&text, &mut pieces);
+            if let Some(text) = self.leaks.finish_from(provenance) {
+                self.read(&text, provenance, &mut pieces);
             }
             pieces.append(&mut self.waiting);
         }
@@ -176,6 +213,19 @@ impl ReplyReader {
         };
         state + self.leaks.held() + self.thoughts.held()
     }
+}
+
+/// Leaves out the first piece from `from` on of which this is true, and what follows it. Whether there was one.
+fn truncate_at(
+    pieces: &mut Vec<ReplyPart>,
+    from: usize,
+    is_it: impl Fn(&ReplyPart) -> bool,
+) -> bool {
+    let at = pieces.iter().skip(from).position(is_it);
+    if let Some(at) = at {
+        pieces.truncate(from + at);
+    }
+    at.is_some()
 }
 
 fn turn(finder: &mut ObjectFinder, text: &str, pieces: &mut Vec<ReplyPart>) -> Result<(), String> {

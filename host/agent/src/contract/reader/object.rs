@@ -9,7 +9,12 @@ use toolhold_json::scan::{SPACE, Scan};
 pub(in crate::contract) struct ObjectFinder {
     wanted: &'static [&'static str],
     place: ObjectPosition,
+    /// The beginning of the text before the object, without white space before it.
+    before: String,
 }
+
+/// Maximum bytes that are kept of the text before the object: enough to tell a fence from prose.
+const MAX_BEFORE: usize = 16;
 
 #[derive(Debug)]
 enum ObjectPosition {
@@ -25,7 +30,27 @@ impl ObjectFinder {
         Self {
             wanted,
             place: ObjectPosition::Prose,
+            before: String::new(),
         }
+    }
+
+    /// Whether the object stands in a fence with nothing before it, and whether other text stands before it.
+    pub(in crate::contract) fn stands_in(&self) -> (bool, bool) {
+        let is_language = |c: char| c.is_ascii_alphanumeric() || c.is_whitespace() || c == '_';
+        let before = self.before.trim();
+        let fence = before.strip_prefix("```");
+        let is_fenced = fence.is_some_and(|language| language.chars().all(is_language));
+        (is_fenced, !before.is_empty() && !is_fenced)
+    }
+
+    fn passes(&mut self, text: &str) {
+        let text = if self.before.is_empty() {
+            text.trim_start()
+        } else {
+            text
+        };
+        let room = MAX_BEFORE.saturating_sub(self.before.len());
+        self.before.extend(text.chars().take(room));
     }
 
     /// Takes the next text. Gives the object once; what follows it is prose.
@@ -41,9 +66,11 @@ impl ObjectFinder {
             match &mut self.place {
                 ObjectPosition::Done => return Ok(None),
                 ObjectPosition::Prose => {
-                    let Some((_, rest)) = text.split_once('{') else {
+                    let Some((before, rest)) = text.split_once('{') else {
+                        self.passes(text);
                         return Ok(None);
                     };
+                    self.passes(before);
                     self.place = ObjectPosition::Brace;
                     text = rest;
                 }
@@ -54,6 +81,7 @@ impl ObjectFinder {
                         scan.push("{")?;
                         self.place = ObjectPosition::Object(scan);
                     } else if !text.is_empty() {
+                        self.passes("{");
                         self.place = ObjectPosition::Prose;
                     }
                 }
@@ -67,6 +95,7 @@ impl ObjectFinder {
                         self.place = ObjectPosition::Done;
                         return Ok(Some(object));
                     }
+                    self.passes("{}");
                     self.place = ObjectPosition::Prose;
                     text = rest;
                 }
@@ -87,7 +116,7 @@ impl ObjectFinder {
     ///
     /// # Errors
     /// What is wrong with it, or that there is none, in words that the model can act on.
-    pub(in crate::contract) fn find(mut self, text: &str) -> Result<Map<String, Value>, String> {
+    pub(in crate::contract) fn find(&mut self, text: &str) -> Result<Map<String, Value>, String> {
         match self.push(text) {
             Ok(Some(object)) => Ok(object),
             Err(reason) => Err(format!("the object in the reply is not JSON: {reason}")),

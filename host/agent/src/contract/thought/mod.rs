@@ -35,6 +35,8 @@ const MARKS: [(&str, &str); 8] = [
 /// The longest of them.
 const MAX_MARK: usize = 17;
 const FENCE: &str = "```";
+/// Most marks that are looked at for the end of one thought, where some are only repeated.
+const MAX_ENDS: usize = 64;
 /// First characters of replies that are no thought without an opening mark.
 const ANSWERS: [char; 4] = ['{', '[', '<', '`'];
 
@@ -46,9 +48,25 @@ pub(super) struct ThoughtAndAnswer<'t> {
     pub(super) answer: &'t str,
 }
 
+/// A mark that ends a thought: the text before it, itself, and the text behind it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndMark<'t> {
+    pub(super) before: &'t str,
+    pub(super) mark: &'t str,
+    pub(super) after: &'t str,
+}
+
 pub(super) fn split(text: &str) -> ThoughtAndAnswer<'_> {
+    split_from(text, &|_| false)
+}
+
+/// [`split`], where some marks are no marks, because the model only repeats them.
+pub(super) fn split_from<'t>(
+    text: &'t str,
+    is_quoted: &dyn Fn(EndMark<'_>) -> bool,
+) -> ThoughtAndAnswer<'t> {
     let mut rest = text;
-    while let Some(next) = past_thought(rest) {
+    while let Some(next) = past_thought(rest, is_quoted) {
         rest = next;
     }
     let last = match harmony::begins(rest.trim_start()) {
@@ -68,15 +86,24 @@ pub(super) fn split(text: &str) -> ThoughtAndAnswer<'_> {
 }
 
 /// What follows the thought that `text` begins with.
-fn past_thought(text: &str) -> Option<&str> {
+fn past_thought<'t>(text: &'t str, is_quoted: &dyn Fn(EndMark<'_>) -> bool) -> Option<&'t str> {
     let start = text.trim_start();
     if let HeaderMatch::With(header) = harmony::begins(start) {
         return past_message(&header);
     }
     for (open, close) in MARKS {
         if let Some(thought) = start.strip_prefix(open) {
-            let end = thought.find(close).map(|at| at + close.len());
-            return thought.get(end.unwrap_or(thought.len())..);
+            let mut ends = thought.match_indices(close).take(MAX_ENDS);
+            let end = ends.find_map(|(at, mark)| {
+                let after = thought.get(at + mark.len()..)?;
+                let mark = EndMark {
+                    before: thought.get(..at)?,
+                    mark,
+                    after,
+                };
+                (!is_quoted(mark)).then_some(after)
+            });
+            return Some(end.unwrap_or_default());
         }
     }
     // The prompt held all of a thought that is empty.
@@ -90,8 +117,23 @@ fn past_thought(text: &str) -> Option<&str> {
         return None;
     }
     let mut watch = ClosingMarkFinder::default();
-    let end = watch.find(start)?;
-    start.get(end..)
+    let mut from = 0;
+    for _ in 0..MAX_ENDS {
+        from += watch.find(start.get(from..)?)?;
+        let (before, after) = start.split_at_checked(from)?;
+        let mark = before
+            .rfind(['\n', '<', '[', '◁'])
+            .map_or(before, |at| &before[at..]);
+        let mark = EndMark {
+            before: before.strip_suffix(mark).unwrap_or(before),
+            mark,
+            after,
+        };
+        if !is_quoted(mark) {
+            return Some(after);
+        }
+    }
+    None
 }
 
 /// What follows a message of Harmony that is no answer.

@@ -283,7 +283,7 @@ impl Driver {
                 waiting: Vec::new(),
                 attempts: FallbackAttempts::default(),
             };
-            performer.perform(machine, begin, call_events, cancel).await
+            Box::pin(performer.perform(machine, begin, call_events, cancel)).await
         })
     }
 }

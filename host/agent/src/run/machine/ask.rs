@@ -113,6 +113,7 @@ impl Machine {
         let before = self.privacy.counts();
         let request = self.privacy.hide_request(request);
         self.tell_hidden(&before, effects);
+        self.note_shown(&instructions);
         self.measured(request, &turns)
     }
 
@@ -145,7 +146,7 @@ impl Machine {
         turns
     }
 
-    fn context_view(&self) -> ContextView<'_> {
+    pub(super) fn context_view(&self) -> ContextView<'_> {
         ContextView {
             context: &self.context,
             privacy: &self.privacy,

@@ -69,7 +69,10 @@ impl Machine {
         } else {
             Appends::Nowhere
         };
+        let bound = self.tools.find(&call.tool);
+        let party = bound.and_then(|bound| bound.tool.takes_turns.clone());
         self.step.calls.add(call, fence, wiring, &sees, appends);
+        self.step.calls.take_turns(index, party);
         if let Some(failure) = refusal {
             self.settle(index, Ending::refused(failure), effects);
         }
@@ -303,12 +306,17 @@ impl Machine {
         let Some(own) = self.step.calls.get(index) else {
             return Ok(());
         };
-        let bound = self.tools.find(&own.call.tool);
-        let waits = bound.filter(|bound| bound.waits(&self.request.settings.approval));
-        let Some(bound) = waits.filter(|_| !is_approved) else {
+        let bound = self.tools.find(&own.call.tool).filter(|_| !is_approved);
+        let why = bound.and_then(|bound| self.doubts(&own.call, bound));
+        let waits =
+            bound.filter(|bound| why.is_some() || bound.waits(&self.request.settings.approval));
+        let Some(bound) = waits else {
             return self.make(index, arguments, effects);
         };
-        let pending = Pending::new(own.call.clone(), arguments, bound.tool.annotations);
+        let pending = Pending {
+            why: why.map(str::to_owned),
+            ..Pending::new(own.call.clone(), arguments, bound.tool.annotations)
+        };
         self.step.calls.ask_person(index, pending.clone());
         self.decide(pending, effects);
         Ok(())

@@ -109,11 +109,13 @@ impl History {
     }
 
     /// The oldest turn is in the summary from now on; `shown` is how the model is shown it, and `hide` what it is
-    /// shown of a text. The summary is shown as it was until [`Self::sum_up`].
-    pub fn drop_oldest(&mut self, shown: &Turn, hide: impl FnMut(&str) -> String) {
+    /// shown of a text. The summary is shown as it was until [`Self::sum_up`]. Returns the results as a whole that it
+    /// may tell more of than the turn does.
+    pub fn drop_oldest(&mut self, shown: &Turn, hide: impl FnMut(&str) -> String) -> Vec<String> {
         let wholes = self.wholes(shown, hide);
         self.summary.add(shown, &wholes);
         self.dropped += 1;
+        wholes.into_values().collect()
     }
 
     /// All of what calls returned, where it is kept, as the model may be shown it.

@@ -16,6 +16,7 @@
 //! | `privacy`: `RunPrivacy` | what is hidden from the model, from tools and from the user |
 //! | `plan_progress`: `PlanProgress` | what became of each step of the plan that is carried |
 //! | `fallbacks`: `Fallbacks` | how often each tool failed, and the fallback in progress |
+//! | `material`: `Material` | what the model was shown, which it may repeat |
 //!
 //! They make no events. The other files do, which conduct them: `io` is what goes in and comes out; `ask` makes
 //! the next Request, and `window` fits it; `reply` reads what the model says, while it says it; `calls` takes
@@ -37,6 +38,7 @@ mod fallback;
 mod fallbacks;
 mod history;
 mod io;
+mod material;
 mod plan;
 mod plan_check;
 mod plan_progress;
@@ -132,6 +134,7 @@ pub struct Machine {
     /// Whether the model was told that a shield blocked its output.
     was_blocked: bool,
     retrieval: RetrievalState,
+    material: Box<material::Material>,
     /// Whether the model was told that its output's citations did not hold.
     was_uncited: bool,
     privacy: RunPrivacy,
@@ -216,6 +219,7 @@ impl Machine {
             waiting: None,
             was_blocked: false,
             retrieval: RetrievalState::default(),
+            material: Box::default(),
             was_uncited: false,
             opening: Vec::new(),
             fence: String::new(),

@@ -56,7 +56,7 @@ impl Machine {
         if let Some(output) = output {
             return self.deliver(StopReason::Planned, output, None, effects);
         }
-        if self.request.settings.approval.plans {
+        if self.request.settings.approval.plans || self.plan_doubts().is_some() {
             return self.decide_plan(effects);
         }
         self.run_plan(effects);
@@ -145,8 +145,18 @@ impl Machine {
         }
     }
 
+    /// Why the plan waits although no rule says so.
+    fn plan_doubts(&self) -> Option<&'static str> {
+        let mut calls = self.step.planned.iter();
+        calls.find_map(|call| self.doubts(call, self.tools.find(&call.tool)?))
+    }
+
     fn run_plan(&mut self, effects: &mut Effects) {
-        let calls = std::mem::take(&mut self.step.planned);
+        let mut calls = std::mem::take(&mut self.step.planned);
+        for call in &mut calls {
+            // The plan was decided about as a whole.
+            call.is_prose = false;
+        }
         if self.context.plan.is_some() {
             let check = self.plan_check();
             let placed = calls.iter().map(|call| check.placed(call.clone()));
@@ -186,7 +196,10 @@ impl Machine {
             ..Call::default()
         };
         let plan = objects(&self.step.planned);
-        Pending::new(call, plan.into(), Annotations::default())
+        Pending {
+            why: self.plan_doubts().map(str::to_owned),
+            ..Pending::new(call, plan.into(), Annotations::default())
+        }
     }
 
     /// Takes a person's decision, if it is about the plan that waits.

@@ -11,6 +11,7 @@ use toolhold_protocol::advisor;
 use toolhold_protocol::advisor::Attendance;
 use toolhold_protocol::approval::Pending;
 use toolhold_protocol::completion::{Completion, Delta};
+use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{EventKind, RunFailure, StopReason, UnusableReply};
 use toolhold_protocol::meta;
 use toolhold_protocol::settings::Settings;
@@ -21,17 +22,20 @@ impl Machine {
     /// A piece of the reply: calls that it completes are made at once (7.2).
     pub(super) fn wrote(&mut self, delta: Delta, effects: &mut Effects) {
         self.step.has_begun = true;
-        let pieces = self.step.reader.as_mut().map(|reader| reader.push(&delta));
+        let provenance = &self.material.provenance;
+        let reader = self.step.reader.as_mut();
+        let read = reader.map(|reader| (reader.push_from(&delta, provenance), reader.is_prose()));
+        let (pieces, is_prose) = read.unwrap_or_default();
         effects.events.push(EventKind::Delta {
             step: self.steps,
             delta,
         });
-        self.take_pieces(pieces.unwrap_or_default(), effects);
+        self.take_pieces(pieces, is_prose, effects);
     }
 
     /// Calls are taken as long as nothing speaks against the reply; from then on it is judged as a
-    /// whole.
-    fn take_pieces(&mut self, pieces: Vec<ReplyPart>, effects: &mut Effects) {
+    /// whole. `is_prose`: they were read out of it.
+    fn take_pieces(&mut self, pieces: Vec<ReplyPart>, is_prose: bool, effects: &mut Effects) {
         for piece in pieces {
             let is_fine = match piece {
                 // No call is made for a reply that may not stand: its meta comes before them (2).
@@ -40,7 +44,7 @@ impl Machine {
                 }
                 ReplyPart::Call { call, .. } => match Call::read(call) {
                     Ok(call) => {
-                        self.accept(call, effects);
+                        self.accept(Call { is_prose, ..call }, effects);
                         true
                     }
                     Err(_) => false,
@@ -90,8 +94,8 @@ impl Machine {
         });
         effects.events.push(tokens);
         if let Some(mut reader) = self.step.reader.take() {
-            let pieces = reader.finish();
-            self.take_pieces(pieces, effects);
+            let pieces = reader.finish_from(&self.material.provenance);
+            self.take_pieces(pieces, reader.is_prose(), effects);
             self.step.reader = None;
         }
         let turns = Vec::new();
@@ -104,7 +108,12 @@ impl Machine {
             settings: &settings,
             ..self.view(&turns, None)
         };
-        let read = contract::read(self.contract(), &completion, &view);
+        let provenance = &self.material.provenance;
+        let read = contract::read_from(self.contract(), &completion, &view, provenance);
+        let is_native = self.contract() == Contract::Tools && !completion.tool_calls.is_empty();
+        if is_native && read.is_ok() {
+            self.material.provenance.had_native_call();
+        }
         let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
         match usable {
             Ok(solution) => self.solved(solution, &completion, effects),
@@ -318,8 +327,9 @@ impl Machine {
             self.context.meta = Some(meta);
         }
         let taken = self.step.taken() + self.step.ignored;
+        let is_prose = solution.is_prose;
         for call in solution.calls.drain(..).skip(taken) {
-            self.accept(call, effects);
+            self.accept(Call { is_prose, ..call }, effects);
         }
         self.note_ignored(effects);
         let held = self.hear(solution.advisors.as_ref(), effects);

@@ -29,6 +29,8 @@ pub(super) struct StepCall {
     pub wiring: Wiring,
     /// With references replaced, once every check is passed.
     pub arguments: Value,
+    /// The party whose calls are made one after the other, if it is of one.
+    turns: Option<String>,
     stage: CallStage,
 }
 
@@ -84,6 +86,7 @@ impl StepCalls {
             fence,
             wiring,
             arguments: Value::Null,
+            turns: None,
             stage: CallStage::Open,
         });
         self.calls.len() - 1
@@ -189,8 +192,26 @@ impl StepCalls {
         }
     }
 
+    /// The call is made only while no other call of this party is.
+    pub fn take_turns(&mut self, index: usize, party: Option<String>) {
+        if let Some(own) = self.calls.get_mut(index) {
+            own.turns = party;
+        }
+    }
+
+    /// The next call that waits for room, and for no other call of its party.
     pub fn next_queued(&mut self) -> Option<usize> {
-        self.queue.pop_front()
+        let is_running = |party: &String| {
+            let mut calls = self.calls.iter();
+            calls.any(|own| {
+                matches!(own.stage, CallStage::Running) && own.turns.as_ref() == Some(party)
+            })
+        };
+        let at = self.queue.iter().position(|index| {
+            let party = self.get(*index).and_then(|own| own.turns.as_ref());
+            party.is_none_or(|party| !is_running(party))
+        })?;
+        self.queue.remove(at)
     }
 
     /// The client of the run makes it.
@@ -332,6 +353,32 @@ mod tests {
             ("3", false)
         );
         assert!(step.is_empty());
+    }
+
+    #[test]
+    fn calls_of_a_party_are_made_one_after_the_other_and_hold_up_no_others() {
+        let mut step = step(&[json!({}), json!({}), json!({}), json!({})]);
+        for index in [0, 1, 3] {
+            step.take_turns(index, Some("sqlite".into()));
+        }
+        for index in 0..4 {
+            step.queue(index, json!({}));
+        }
+        let mut begun = Vec::new();
+        let mut begin = |step: &mut StepCalls| {
+            while let Some(index) = step.next_queued() {
+                step.run(index);
+                begun.push(index);
+            }
+            begun.clone()
+        };
+        assert_eq!(begin(&mut step), [0, 2]);
+        step.answer(2, "2".into(), false, &[]);
+        assert_eq!(begin(&mut step), [0, 2]);
+        step.answer(0, "0".into(), true, &[]);
+        assert_eq!(begin(&mut step), [0, 2, 1]);
+        step.answer(1, "1".into(), false, &[]);
+        assert_eq!(begin(&mut step), [0, 2, 1, 3]);
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl RunTools {
             && self.shown().iter().any(|own| own.name == tool)
     }
 
+    /// Whether a tool is the loop's own `find_tools`, which gives definitions of tools.
+    pub(super) fn finds(&self, tool: &str) -> bool {
+        tool == toolbook::FIND_TOOLS && self.is_own(tool)
+    }
+
     /// Whether results can be read with the loop's own `read_result`.
     pub(super) fn can_read_results(&self) -> bool {
         self.find(stored::READ_RESULT).is_none()

@@ -298,7 +298,8 @@ impl Machine {
         };
         let shown = self.hidden(turn);
         let hide = |text: &str| self.privacy.hide(text);
-        self.history.drop_oldest(&shown, hide);
+        let wholes = self.history.drop_oldest(&shown, hide);
+        self.note_wholes(&wholes);
         self.offer_reading();
         true
     }

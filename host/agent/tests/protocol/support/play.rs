@@ -75,7 +75,9 @@ impl Play {
         runtime.block_on(self.play())
     }
 
-    async fn play(self) -> Result<PlayedRun, RunError> {
+    async fn play(mut self) -> Result<PlayedRun, RunError> {
+        // There is no person here, and what the model says first makes prose of a reply.
+        self.request.settings.approval.calls_in_prose = true;
         let contract = self.request.settings.contract;
         let script = Script::new(self.replies.iter().map(|solution| {
             match (contract, Reply::of(contract, solution)) {
