@@ -271,6 +271,30 @@ fn nothing_is_run_without_the_shields_of_a_file_that_is_not_trusted() {
     assert_eq!(host.run(&call).code, Some(0));
 }
 
+/// A module that may write the folder may remove the file, too.
+#[test]
+fn shields_of_a_trusted_file_are_missed_when_it_is_gone() {
+    let host = Host::new();
+    host.ship("text");
+    host.write(
+        FILE,
+        "[shields.cards]\nkind = \"pii\"\nblock = [\"card\"]\n",
+    );
+    let call = ["modules", "call", "text.count", r#"{"text":"a"}"#];
+    assert_eq!(host.run(&call).code, Some(0));
+    std::fs::remove_file(host.path().join(FILE)).unwrap();
+    let refused = host.run(&call);
+    assert!(
+        refused.code == Some(1)
+            && refused.stderr.contains("was trusted and is gone")
+            && refused.stderr.contains("`toolhold trust --revoke`"),
+        "{refused:?}"
+    );
+    let revoked = host.run(&["trust", "--revoke"]);
+    assert_eq!(revoked.code, Some(0), "{revoked:?}");
+    assert_eq!(host.run(&call).code, Some(0));
+}
+
 #[test]
 fn a_server_starts_with_the_whole_file_or_not_at_all() {
     let host = Host::new();

@@ -33,6 +33,8 @@ pub enum FileTrust {
     Changed {
         before: String,
     },
+    /// The file was trusted, and there is none now.
+    Gone,
     Unknown,
 }
 

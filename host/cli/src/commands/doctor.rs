@@ -69,8 +69,10 @@ pub async fn doctor(file: Option<&Path>, flags: &Flags) -> anyhow::Result<Exit> 
                 )),
             );
             if let Some(untrusted) = &loaded.untrusted {
-                let remedy = "`toolhold trust` shows it and asks";
-                report("configuration", Lacking(untrusted.what(), remedy.into()));
+                report(
+                    "configuration",
+                    Lacking(untrusted.what(), untrusted.remedy().into()),
+                );
             }
             report("secrets", secrets(file, flags).await);
             loaded.configuration

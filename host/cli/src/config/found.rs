@@ -47,6 +47,8 @@ pub struct FoundLayer {
 pub struct Untrusted {
     /// It was trusted with another content.
     pub is_changed: bool,
+    /// It was trusted, and is gone.
+    pub is_gone: bool,
     /// At least one.
     pub ignored: Vec<Setting>,
 }
@@ -130,6 +132,23 @@ impl FoundLayer {
         })
     }
 
+    /// The settings of a trusted file of the working folder that is gone. A module may have removed it, together with the
+    /// shields that it sets: so the settings that protect still hold, and the others are told of.
+    pub fn gone(trusted: &TrustedFiles) -> Option<Self> {
+        let path = Path::new(".").canonicalize().ok()?.join(FOUND);
+        // The text of the record: no file has these bytes.
+        let FileTrust::Changed { before } = trusted.trust_in(&path, b"") else {
+            return None;
+        };
+        let bytes = before.into_bytes();
+        // A text that is no configuration of this version protects nothing.
+        let layer = Self::of(FoundFile { path, bytes }).ok()?;
+        Some(Self {
+            trust: FileTrust::Gone,
+            ..layer
+        })
+    }
+
     /// Compares the file with what the user trusted.
     pub fn compare(&mut self, trusted: &TrustedFiles) {
         self.trust = trusted.trust_in(&self.file.path, &self.file.bytes);
@@ -144,12 +163,23 @@ impl Untrusted {
 
     /// What does not hold, and what the user can do.
     pub fn in_words(&self) -> String {
-        format!("{}; `toolhold trust` shows it and asks", self.what())
+        format!("{}; {}", self.what(), self.remedy())
+    }
+
+    /// The next step of the user.
+    pub fn remedy(&self) -> &'static str {
+        if self.is_gone {
+            "put it back, or take the trust in it back: `toolhold trust --revoke`"
+        } else {
+            "`toolhold trust` shows it and asks"
+        }
     }
 
     /// What does not hold.
     pub fn what(&self) -> String {
-        let standing = if self.is_changed {
+        let standing = if self.is_gone {
+            "was trusted and is gone"
+        } else if self.is_changed {
             "has changed since it was trusted"
         } else {
             "is not trusted"
@@ -267,6 +297,7 @@ mod tests {
         ];
         let untrusted = Untrusted {
             is_changed: false,
+            is_gone: false,
             ignored: keys.map(setting).to_vec(),
         };
         let words = untrusted.in_words();
@@ -281,5 +312,10 @@ mod tests {
             ..untrusted
         };
         assert!(changed.in_words().contains("has changed since"));
+        let gone = Untrusted {
+            is_gone: true,
+            ..changed
+        };
+        assert!(gone.in_words().contains("is gone") && gone.in_words().contains("--revoke"));
     }
 }

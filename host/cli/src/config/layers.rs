@@ -373,6 +373,10 @@ pub fn untrusted(files: &ConfigFiles) -> Result<Option<Untrusted>, ConfigError> 
     let is_changed = |found: &FoundLayer| matches!(found.trust, FileTrust::Changed { .. });
     Ok((!merged.ignored.is_empty()).then(|| Untrusted {
         is_changed: files.found.as_ref().is_some_and(is_changed),
+        is_gone: files
+            .found
+            .as_ref()
+            .is_some_and(|it| it.trust == FileTrust::Gone),
         ignored: merged.ignored,
     }))
 }

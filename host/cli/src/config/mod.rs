@@ -68,8 +68,8 @@ pub struct Loaded {
     /// Records of the trust in the files, whether they exist or not.
     records: Vec<PathBuf>,
     file: Option<PathBuf>,
-    /// The files whose bytes are in effect without a pin.
-    in_effect: Vec<FileInEffect>,
+    /// The file whose bytes are in effect without a pin.
+    in_effect: Option<FileInEffect>,
     flags: Flags,
     /// The modules that the command needs; all of them if it is absent.
     pub only: Option<Vec<String>>,
@@ -81,8 +81,6 @@ struct FileInEffect {
     path: PathBuf,
     /// SHA-256 of its bytes; absent: there was no file.
     digest: Option<Digest>,
-    /// True if the trust in its bytes is looked at whenever it is read.
-    is_pinned: bool,
 }
 
 /// Merges the layers and checks the result. `file` is read in place of the user's and the folder's file.
@@ -141,21 +139,10 @@ fn load_granting(
     })
 }
 
-fn in_effect(files: &ConfigFiles) -> Vec<FileInEffect> {
-    let own = files.own_path().map(|path| FileInEffect {
-        path,
-        digest: files.own_digest,
-        is_pinned: false,
-    });
-    let found = files.named.is_none().then(|| FileInEffect {
-        path: FOUND.into(),
-        digest: files
-            .found
-            .as_ref()
-            .map(|found| Digest::of(&found.file.bytes)),
-        is_pinned: true,
-    });
-    own.into_iter().chain(found).collect()
+fn in_effect(files: &ConfigFiles) -> Option<FileInEffect> {
+    let path = files.own_path()?;
+    let digest = files.own_digest;
+    Some(FileInEffect { path, digest })
 }
 
 /// Path with a folder that has no links; the path itself where its folder cannot be found.
@@ -178,8 +165,10 @@ fn files_with_trust(
 ) -> Result<(ConfigFiles, Option<TrustedFiles>), ConfigError> {
     let mut files = ConfigFiles::read(file)?;
     let trusted = trusted_files(&files, flags).ok();
-    if let (Some(found), Some(trusted)) = (&mut files.found, &trusted) {
-        found.compare(trusted);
+    match (&mut files.found, &trusted) {
+        (Some(found), Some(trusted)) => found.compare(trusted),
+        (found @ None, Some(trusted)) if file.is_none() => *found = FoundLayer::gone(trusted),
+        _ => {}
     }
     Ok((files, trusted))
 }
@@ -303,7 +292,7 @@ fn resolved_with(
         needs: Needs::default(),
         records: Vec::new(),
         file: None,
-        in_effect: Vec::new(),
+        in_effect: None,
         flags: flags.clone(),
         only: None,
     })
@@ -331,33 +320,27 @@ impl Loaded {
 
     /// Bytes that took effect are pinned where a module may write: others need a person.
     fn refuse_what_modules_wrote(&self, now: &Self) -> Result<(), ConfigError> {
-        let policies = [&self.configuration, &now.configuration].map(Configuration::policy);
-        for file in &now.in_effect {
-            let is_it = |then: &&FileInEffect| then.path == file.path;
-            let then = self.in_effect.iter().find(is_it);
-            let Some(then) = then.filter(|then| then.digest != file.digest) else {
-                continue;
-            };
-            let is_gone = file.digest.is_none() && then.digest.is_some();
-            if file.is_pinned && !is_gone {
-                continue;
-            }
-            let path = real(&file.path);
-            let mut writers = policies.iter().filter_map(|policy| policy.writer_of(&path));
-            let Some(module) = writers.next() else {
-                continue;
-            };
-            let trusted = trusted(&self.flags)?;
-            let is_trusted = file.digest.is_some_and(|now| trusted.trusts(&path, &now));
-            if !is_trusted {
-                return Err(ConfigError::WrittenByModules {
-                    path,
-                    module: module.to_owned(),
-                    is_gone,
-                });
-            }
+        let (Some(then), Some(file)) = (&self.in_effect, &now.in_effect) else {
+            return Ok(());
+        };
+        if then == file {
+            return Ok(());
         }
-        Ok(())
+        let policies = [&self.configuration, &now.configuration].map(Configuration::policy);
+        let path = real(&file.path);
+        let mut writers = policies.iter().filter_map(|policy| policy.writer_of(&path));
+        let Some(module) = writers.next() else {
+            return Ok(());
+        };
+        let trusted = trusted(&self.flags)?;
+        if file.digest.is_some_and(|now| trusted.trusts(&path, &now)) {
+            return Ok(());
+        }
+        Err(ConfigError::WrittenByModules {
+            module: module.to_owned(),
+            is_gone: file.digest.is_none(),
+            path,
+        })
     }
 
     /// What the present files and variables grant. No keyring is asked for that: one that is locked or does not answer
