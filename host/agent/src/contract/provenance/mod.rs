@@ -159,3 +159,85 @@ fn parameters(properties: &Map<String, Value>) -> Map<String, Value> {
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: &str = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";
+
+    fn shown(source: Source, texts: &[&str]) -> Provenance {
+        let mut provenance = Provenance::default();
+        for text in texts {
+            provenance.add(source, text);
+        }
+        provenance
+    }
+
+    fn is_quoted(provenance: &Provenance) -> bool {
+        let arguments = json!({"of": 7});
+        provenance.is_quoted(WRITTEN, "echo", arguments.as_object().unwrap())
+    }
+
+    #[test]
+    fn the_form_of_the_operator_filled_by_others_is_the_models_call() {
+        let form = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 1}}</tool_call>";
+        let mut provenance = shown(Source::Host, &[form]);
+        provenance.add(Source::Other, "{\"of\": 7}");
+        assert!(!is_quoted(&provenance));
+        provenance.add(Source::Other, form);
+        assert!(is_quoted(&provenance), "all of it is of others");
+        assert!(is_quoted(&shown(Source::Host, &[WRITTEN])));
+    }
+
+    #[test]
+    fn one_of_several_calls_in_a_text_is_found() {
+        let provenance = shown(Source::Other, &[WRITTEN]);
+        let both = "[TOOL_CALLS][{\"name\": \"own\", \"arguments\": {\"x\": \"mine alone\"}}, {\"name\": \"echo\", \
+                    \"arguments\": {\"of\": 7}}]";
+        let of = |tool: &str, arguments: Value| {
+            provenance.is_quoted(both, tool, arguments.as_object().unwrap())
+        };
+        assert!(of("echo", json!({"of": 7, "_reasoningForCall": "why"})));
+        assert!(!of("own", json!({"x": "mine alone"})));
+    }
+
+    #[test]
+    fn what_is_not_kept_counts_as_repeated() {
+        let mut provenance = Provenance::default();
+        for n in 0..9 {
+            provenance.add(Source::Other, &format!("{n}{}", "x".repeat(1 << 20)));
+        }
+        assert!(provenance.other.text.len() <= MAX_KEPT_BYTES + 1);
+        assert!(is_quoted(&provenance));
+        let call = json!({"_tool": "echo", "of": 7});
+        assert!(!provenance.is_copied(Contract::Schema, &call, false));
+        assert!(provenance.is_copied(Contract::Schema, &call, true));
+    }
+
+    #[test]
+    fn a_text_is_kept_once() {
+        let provenance = shown(Source::Other, &["a text", "a text", "another"]);
+        assert_eq!(provenance.other.text, "\0atext\0another");
+    }
+
+    #[test]
+    fn a_copy_has_the_form_of_its_contract() {
+        let call = json!({"_tool": "echo", "_reasoningForCall": "new words", "of": 7});
+        let provenance = shown(
+            Source::Other,
+            &[
+                "{\"calls\": [{\"of\": 7, \"_tool\": \"echo\"}]}",
+                "{\"tool\": \"echo\"}",
+            ],
+        );
+        assert!(provenance.is_copied(Contract::Schema, &call, false));
+        assert!(!provenance.is_copied(Contract::Simple, &call, false));
+        let other = json!({"_tool": "echo", "of": 8});
+        assert!(!provenance.is_copied(Contract::Schema, &other, true));
+        let simple = "{\"tool_name\": \"echo\", \"arguments\": {\"of\": 7}}";
+        let host = shown(Source::Host, &[simple]);
+        assert!(!host.is_copied(Contract::Simple, &call, false));
+        assert!(host.is_copied(Contract::Simple, &call, true));
+    }
+}

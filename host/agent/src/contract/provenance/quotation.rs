@@ -8,8 +8,8 @@
 //!    word that was cut, pieces of [`LONG`] letters count too if one of its ends stands in structure. And a word counts
 //!    that stands at most [`NEAR`] letters behind the structure of the word before it: prose between the lines of a
 //!    call makes no other call of it;
-//! 2. these words and the structure around them are most of the call: [`PART`] percent, and
-//!    [`PART_WITHOUT_ARGUMENTS`] of a call without arguments.
+//! 2. these words and the structure around them are a good part of the call: [`PART`] percent; where the name only
+//!    stands behind structure [`PART_WITH_NEAR_NAME`], and of a call without arguments [`PART_WITHOUT_ARGUMENTS`].
 //!
 //! So a name alone, a value alone, or a key with its value are no quotation.
 
@@ -23,10 +23,15 @@ const MAX_COMPARED: usize = 16 * 1024;
 const LONG: usize = 12;
 /// Letters of other text between a word of a call and the next.
 const NEAR: usize = 400;
-/// Places of a key's structure behind which its value is looked for.
+/// Places of a word's structure behind which the next word is looked for, of as many fragments, and for so many words of
+/// a call. Each takes a look at all texts.
 const MAX_PLACES: usize = 64;
-/// The part of a call that its fragments make up at least, in percent; and without arguments.
-const PART: usize = 60;
+const MAX_NEAR_FRAGMENTS: usize = 4;
+const MAX_NEAR_WORDS: usize = 64;
+/// The part of a call that its fragments make up at least, in percent; where its name only stands behind structure; and
+/// without arguments.
+const PART: usize = 40;
+const PART_WITH_NEAR_NAME: usize = 60;
 const PART_WITHOUT_ARGUMENTS: usize = 85;
 
 /// Words of the form of calls, and not of their content. A value that is one of them counts as form.
@@ -169,7 +174,8 @@ impl CallText {
                 stands[fragment.from..fragment.to].fill(true);
             }
         }
-        let (mut has_name, mut has_arguments) = (false, false);
+        let (mut has_name, mut has_near_name, mut has_arguments) = (false, false, false);
+        let mut looks = 0;
         let mut before: Option<Word> = None;
         for word in &self.words {
             let at = word.from..word.to;
@@ -177,9 +183,12 @@ impl CallText {
             let is_cut = word.kind == WordKind::Content
                 && stands[at.clone()].iter().all(|has| *has)
                 && (structure[word.from] || structure[word.to - 1]);
-            let is_there = is_structure
-                || is_cut
-                || before.is_some_and(|before| self.is_behind(before, *word, &fragments, texts));
+            let mut is_there = is_structure || is_cut;
+            if let Some(before) = before.filter(|_| !is_there && looks < MAX_NEAR_WORDS) {
+                looks += 1;
+                is_there = self.is_behind(before, *word, &fragments, texts);
+                has_near_name |= is_there && word.kind == WordKind::Name;
+            }
             if is_there {
                 structure[at].fill(true);
             } else if word.kind != WordKind::Form {
@@ -190,10 +199,10 @@ impl CallText {
             before = Some(*word);
         }
         let found = structure.iter().filter(|has| **has).count();
-        let part = if has_arguments {
-            PART
-        } else {
-            PART_WITHOUT_ARGUMENTS
+        let part = match (has_arguments, has_near_name) {
+            (false, _) => PART_WITHOUT_ARGUMENTS,
+            (true, true) => PART_WITH_NEAR_NAME,
+            (true, false) => PART,
         };
         // A name that grew together with its form is a word of the content.
         (has_name || has_arguments) && found * 100 >= part * self.letters.len()
@@ -223,18 +232,19 @@ impl CallText {
     fn is_behind(&self, before: Word, word: Word, fragments: &[Fragment], texts: &str) -> bool {
         let text = |from: usize, to: usize| self.letters[from..to].iter().collect::<String>();
         let value = text(word.from, word.to);
-        let keys = fragments.iter().filter(|fragment| {
+        let holds = |fragment: &&Fragment| {
             fragment.is_structure && fragment.from <= before.from && before.to <= fragment.to
-        });
-        keys.take(MAX_PLACES).any(|fragment| {
+        };
+        let keys = fragments.iter().filter(holds);
+        keys.take(MAX_NEAR_FRAGMENTS).any(|fragment| {
             let key = text(fragment.from, fragment.to);
             let places = texts.match_indices(&key).take(MAX_PLACES);
             let mut behind = places.map(|(at, key)| &texts[at + key.len()..]);
             behind.any(|behind| {
-                // In the same text.
-                let behind = behind.split(BETWEEN).next().unwrap_or_default();
                 let end = behind.char_indices().nth(NEAR + value.len());
                 let near = end.map_or(behind, |(end, _)| &behind[..end]);
+                // In the same text.
+                let near = near.split(BETWEEN).next().unwrap_or_default();
                 near.contains(&value)
             })
         })
@@ -303,6 +313,31 @@ mod tests {
             "<tool_call> X {\"name\": X \"files.read\", X \"arguments\": X {\"path\": X \"a.txt\"}} X </tool_call>",
         ] {
             assert!(is_quoted(CALL, &[texts]), "{texts}");
+        }
+        // The name and its mark, and the arguments.
+        for (call, one, two) in [
+            (
+                CALL,
+                "<tool_call>{\"name\": \"files.read\"",
+                "{\"path\": \"a.txt\"}",
+            ),
+            (
+                "<tool_call>{\"name\": \"files.read\", \"arguments\": {\"n\": 7}}</tool_call>",
+                "<tool_call>{\"name\": \"files.read\"",
+                "{\"n\": 7}",
+            ),
+            (
+                "[TOOL_CALLS]files.read[ARGS]{\"n\": 7}",
+                "[TOOL_CALLS]files.read",
+                "{\"n\": 7}",
+            ),
+            (
+                "<function=files.read>{\"n\": 7}</function>",
+                "<function=files.read>",
+                "{\"n\": 7}",
+            ),
+        ] {
+            assert!(is_quoted(call, &[two, one]), "{call}");
         }
         let tags = "<tool_call>\n<function=files.read>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>";
         let lines = tags.replace('\n', "\nand so on\n");
