@@ -155,7 +155,8 @@ impl Merged {
         let is_own = self.given.contains_key(&format!("{table}.{leaf}"));
         let none = BTreeMap::new();
         let history = self.given.get(&address_key).unwrap_or(&none);
-        let home = home(history, preset.filter(|_| is_own).as_ref(), layer);
+        let built_in = preset.filter(|_| is_own);
+        let home = home(history, built_in.as_ref(), layer);
         let goes = history.is_empty() || home.is_some_and(|(_, home)| is_same(home, at));
         let inherits = || {
             let history = self
