@@ -258,6 +258,11 @@ fn waiting(approval: &Approvals) {
         "do not wait as a whole"
     };
     println!("  lazy plans {plans}");
+    if approval.calls_in_prose {
+        println!(
+            "  calls in prose that may come from text of others: none (approval.calls_in_prose)"
+        );
+    }
 }
 
 fn named(tools: Option<&[String]>) {

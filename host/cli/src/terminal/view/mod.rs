@@ -223,6 +223,9 @@ impl EventPrinter {
                 let before = format!("{} waits for a person: ", cut(&bound_call(pending)));
                 let command = format!("toolhold approvals approve {}", pending.call.id);
                 self.command(&format!("  {}", warn("?")), &before, &command);
+                if let Some(why) = &pending.why {
+                    self.dim(&format!("    because {}", line(why)));
+                }
                 self.asked.insert(pending.call.id.clone());
             }
             EventKind::Decided { id, decision, .. } => {
