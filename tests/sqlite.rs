@@ -84,7 +84,8 @@ async fn sqlite(folder: &Path, access: Access, timeout_ms: u64) -> Registry {
     policy.modules.insert("sqlite".into(), module);
     let registry = registry(policy);
     let modules = repository().join("modules");
-    let loaded = registry.load_folder(&modules, Some(&["sqlite".into()]), &|_| ());
+    let only = ["sqlite".into()];
+    let loaded = registry.load_folder(&modules, Some(&only), &|_| ());
     loaded.await.expect("the folder is there");
     registry
 }
@@ -337,7 +338,6 @@ fn four_calls_of_one_reply_all_succeed_in_their_order() {
         "--base-url",
         &url,
         "--trust-all",
-        "--yes",
         "--dir",
         "sqlite=data:/data:rw",
     ]);
