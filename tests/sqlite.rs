@@ -338,7 +338,6 @@ fn four_calls_of_one_reply_all_succeed_in_their_order() {
         "--base-url",
         &url,
         "--trust-all",
-        "--yes",
         "--dir",
         "sqlite=data:/data:rw",
     ]);

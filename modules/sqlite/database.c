@@ -135,7 +135,7 @@ sqlite3 *database_open(const json *arguments, bool write, toolhold_result *resul
   sqlite3 *database = NULL;
   bool wal = !memory && is_wal(path);
   if (wal && !is_writable(path)) {
-    toolhold_fail(result, TOOLHOLD_CORRECTABLE,
+    toolhold_fail(result, TOOLHOLD_FATAL,
                   "`%s` is in WAL mode, and such a database can be read only where this module may write: the operator can "
                   "grant its folder as read-write, or an application that has it open can run PRAGMA journal_mode = DELETE",
                   name->text);
@@ -171,9 +171,10 @@ sqlite3 *database_open(const json *arguments, bool write, toolhold_result *resul
 }
 
 void database_abandon(sqlite3 *database) {
+  if (!database) return;
   sqlite3_progress_handler(database, 0, NULL, NULL);
   for (sqlite3_stmt *statement; (statement = sqlite3_next_stmt(database, NULL));) sqlite3_finalize(statement);
-  if (database && !sqlite3_get_autocommit(database)) sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
+  if (!sqlite3_get_autocommit(database)) sqlite3_exec(database, "ROLLBACK", NULL, NULL, NULL);
   sqlite3_close(database);
 }
 

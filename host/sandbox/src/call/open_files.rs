@@ -26,8 +26,8 @@ pub struct OpenFiles {
     locks: HeldLocks,
 }
 
-/// HeldLocks that the call has. They end after its last write, also where the call is dropped in the middle of that: a
-/// write that has begun goes on, and the next holder would meet it.
+/// The locks of a call. They end after its last write, also if the call is dropped in the middle of it: a write that
+/// has begun goes on, and must not meet the next holder.
 #[derive(Debug, Default)]
 struct HeldLocks {
     files: Vec<Arc<LockedFile>>,
