@@ -19,7 +19,7 @@ mod tools;
 
 pub use examples::MAX_EXAMPLES;
 pub use provenance::Provenance;
-pub(crate) use provenance::Source;
+pub(crate) use provenance::TextSource;
 pub use reader::{ReplyPart, ReplyReader};
 use toolhold_protocol::contract::Contract;
 pub use tools::tool;

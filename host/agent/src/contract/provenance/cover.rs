@@ -6,7 +6,7 @@ use std::collections::HashMap;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
-struct Node {
+struct PartNode {
     /// Length of the longest text of this state.
     length: usize,
     link: u32,
@@ -17,7 +17,7 @@ struct Node {
 /// Every part of one text.
 #[derive(Debug)]
 pub(super) struct Parts {
-    nodes: Vec<Node>,
+    nodes: Vec<PartNode>,
     /// By node and letter.
     next: Vec<u32>,
     letters: HashMap<char, usize>,
@@ -32,7 +32,7 @@ impl Parts {
             let number = letters.len();
             letters.entry(*c).or_insert(number);
         }
-        let root = Node {
+        let root = PartNode {
             length: 0,
             link: NONE,
             found: 0,
@@ -52,8 +52,8 @@ impl Parts {
         parts
     }
 
-    fn node(&self, node: u32) -> Node {
-        let root = Node {
+    fn node(&self, node: u32) -> PartNode {
+        let root = PartNode {
             length: 0,
             link: NONE,
             found: 0,
@@ -76,7 +76,7 @@ impl Parts {
     fn add(&mut self, length: usize, like: Option<u32>) -> u32 {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
         let link = like.map_or(NONE, |like| self.node(like).link);
-        self.nodes.push(Node {
+        self.nodes.push(PartNode {
             length,
             link,
             found: 0,
@@ -149,7 +149,7 @@ impl Parts {
         let mut order: Vec<u32> = (0..).take(self.nodes.len()).collect();
         order.sort_by_key(|node| std::cmp::Reverse(self.node(*node).length));
         for node in order {
-            let Node { link, found, .. } = self.node(node);
+            let PartNode { link, found, .. } = self.node(node);
             if found > 0 && link != NONE {
                 // All that ends a text of this state, and is as short, was found with it.
                 let most = self.node(link).length;

@@ -26,7 +26,7 @@ const BETWEEN: char = '\0';
 /// Whose text it is. A call that is pieced together has all of its pieces from one of the two: the form that the operator
 /// teaches, filled with what a result says, is what a model is asked to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum TextSource {
     /// Instructions and descriptions of tools, which a person wrote or approved.
     Host,
     /// All else: results, passages, files, messages.
@@ -72,10 +72,10 @@ impl Corpus {
 
 impl Provenance {
     /// The model is shown `text`.
-    pub(crate) fn add(&mut self, source: Source, text: &str) {
+    pub(crate) fn add(&mut self, source: TextSource, text: &str) {
         match source {
-            Source::Host => self.host.add(text),
-            Source::Other => self.other.add(text),
+            TextSource::Host => self.host.add(text),
+            TextSource::Other => self.other.add(text),
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
 
     const WRITTEN: &str = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";
 
-    fn shown(source: Source, texts: &[&str]) -> Provenance {
+    fn shown(source: TextSource, texts: &[&str]) -> Provenance {
         let mut provenance = Provenance::default();
         for text in texts {
             provenance.add(source, text);
@@ -182,17 +182,17 @@ mod tests {
     #[test]
     fn the_form_of_the_operator_filled_by_others_is_the_models_call() {
         let form = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 1}}</tool_call>";
-        let mut provenance = shown(Source::Host, &[form]);
-        provenance.add(Source::Other, "{\"of\": 7}");
+        let mut provenance = shown(TextSource::Host, &[form]);
+        provenance.add(TextSource::Other, "{\"of\": 7}");
         assert!(!is_quoted(&provenance));
-        provenance.add(Source::Other, form);
+        provenance.add(TextSource::Other, form);
         assert!(is_quoted(&provenance), "all of it is of others");
-        assert!(is_quoted(&shown(Source::Host, &[WRITTEN])));
+        assert!(is_quoted(&shown(TextSource::Host, &[WRITTEN])));
     }
 
     #[test]
     fn one_of_several_calls_in_a_text_is_found() {
-        let provenance = shown(Source::Other, &[WRITTEN]);
+        let provenance = shown(TextSource::Other, &[WRITTEN]);
         let both = "[TOOL_CALLS][{\"name\": \"own\", \"arguments\": {\"x\": \"mine alone\"}}, {\"name\": \"echo\", \
                     \"arguments\": {\"of\": 7}}]";
         let of = |tool: &str, arguments: Value| {
@@ -206,7 +206,7 @@ mod tests {
     fn what_is_not_kept_counts_as_repeated() {
         let mut provenance = Provenance::default();
         for n in 0..9 {
-            provenance.add(Source::Other, &format!("{n}{}", "x".repeat(1 << 20)));
+            provenance.add(TextSource::Other, &format!("{n}{}", "x".repeat(1 << 20)));
         }
         assert!(provenance.other.text.len() <= MAX_KEPT_BYTES + 1);
         assert!(is_quoted(&provenance));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_text_is_kept_once() {
-        let provenance = shown(Source::Other, &["a text", "a text", "another"]);
+        let provenance = shown(TextSource::Other, &["a text", "a text", "another"]);
         assert_eq!(provenance.other.text, "\0atext\0another");
     }
 
@@ -225,7 +225,7 @@ mod tests {
     fn a_copy_has_the_form_of_its_contract() {
         let call = json!({"_tool": "echo", "_reasoningForCall": "new words", "of": 7});
         let provenance = shown(
-            Source::Other,
+            TextSource::Other,
             &[
                 "{\"calls\": [{\"of\": 7, \"_tool\": \"echo\"}]}",
                 "{\"tool\": \"echo\"}",
@@ -236,7 +236,7 @@ mod tests {
         let other = json!({"_tool": "echo", "of": 8});
         assert!(!provenance.is_copied(Contract::Schema, &other, true));
         let simple = "{\"tool_name\": \"echo\", \"arguments\": {\"of\": 7}}";
-        let host = shown(Source::Host, &[simple]);
+        let host = shown(TextSource::Host, &[simple]);
         assert!(!host.is_copied(Contract::Simple, &call, false));
         assert!(host.is_copied(Contract::Simple, &call, true));
     }

@@ -23,8 +23,8 @@ const MAX_COMPARED: usize = 16 * 1024;
 const LONG: usize = 12;
 /// Letters of other text between a word of a call and the next.
 const NEAR: usize = 400;
-/// Places of a word's structure behind which the next word is looked for, of as many fragments, and for so many words of
-/// a call. Each takes a look at all texts.
+/// Maximum places of a word's structure behind which the next word is looked for, and maximum fragments and words for
+/// which this is done. Each takes a look at all texts.
 const MAX_PLACES: usize = 64;
 const MAX_NEAR_FRAGMENTS: usize = 4;
 const MAX_NEAR_WORDS: usize = 64;

@@ -8,7 +8,7 @@ use super::plan_progress::PlanProgress;
 use super::privacy::RunPrivacy;
 use super::results::some_of;
 use super::retrieval;
-use crate::contract::Source;
+use crate::contract::TextSource;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolhold_json::validate::cut;
@@ -100,30 +100,30 @@ impl ContextView<'_> {
 
     /// The texts of the messages that the opening shows, and whose they are. Of a call that failed in an earlier run
     /// only the error: the call was the model's.
-    pub fn material(self) -> Vec<(Source, String)> {
+    pub fn material(self) -> Vec<(TextSource, String)> {
         let mut texts = Vec::new();
         for message in &self.context.messages {
             texts.push(match message {
-                Message::Type(message) => (Source::Host, self.type_block(message)),
+                Message::Type(message) => (TextSource::Host, self.type_block(message)),
                 Message::Text(text) if text.role == Role::System => {
-                    (Source::Host, text.text.clone())
+                    (TextSource::Host, text.text.clone())
                 }
-                Message::Text(text) => (Source::Other, text.text.clone()),
-                Message::Image(image) => (Source::Other, image.name.clone()),
+                Message::Text(text) => (TextSource::Other, text.text.clone()),
+                Message::Image(image) => (TextSource::Other, image.name.clone()),
                 Message::Data(data) => {
                     let block = self.block(&data.kind, data.instance.as_deref(), "");
-                    (Source::Other, block)
+                    (TextSource::Other, block)
                 }
                 Message::Input(input) => {
                     let block = self.block(INPUT, input.instance.as_deref(), "");
-                    (Source::Other, block)
+                    (TextSource::Other, block)
                 }
                 Message::Knowledge(message) => {
                     let block = retrieval::block(&message.passages, self.fence, self.max);
-                    (Source::Other, block)
+                    (TextSource::Other, block)
                 }
-                Message::Error(error) => (Source::Other, error.data.error.to_string()),
-                Message::Advisor(advisor) => (Source::Host, advisor::render(advisor)),
+                Message::Error(error) => (TextSource::Other, error.data.error.to_string()),
+                Message::Advisor(advisor) => (TextSource::Host, advisor::render(advisor)),
                 Message::Meta(_) | Message::State(_) | Message::Tool(_) | Message::Plan(_) => {
                     continue;
                 }
@@ -133,11 +133,11 @@ impl ContextView<'_> {
     }
 
     /// The data as it is shown last.
-    pub fn data_material(self) -> Vec<(Source, String)> {
+    pub fn data_material(self) -> Vec<(TextSource, String)> {
         let keys = self.current().into_iter();
         keys.map(|(kind, instance)| {
             let block = self.block(&kind, instance.as_deref(), "");
-            (Source::Other, block)
+            (TextSource::Other, block)
         })
         .collect()
     }

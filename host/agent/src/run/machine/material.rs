@@ -2,7 +2,7 @@
 //! waits for a person where some of them are text of others (docs/protocol.md, 4.10).
 
 use super::Machine;
-use crate::contract::{Provenance, Source};
+use crate::contract::{Provenance, TextSource};
 use std::collections::BTreeSet;
 use toolhold_protocol::bound::Bound;
 use toolhold_protocol::context::Message;
@@ -28,7 +28,7 @@ pub(super) struct Material {
 impl Machine {
     /// Notes what a Request shows that none before showed.
     pub(super) fn note_shown(&mut self, instructions: &str) {
-        self.material.provenance.add(Source::Host, instructions);
+        self.material.provenance.add(TextSource::Host, instructions);
         self.note_tools();
         let view = self.context_view();
         let mut texts = view.data_material();
@@ -60,7 +60,7 @@ impl Machine {
             })
             .collect();
         for (name, text) in new {
-            self.material.provenance.add(Source::Host, &text);
+            self.material.provenance.add(TextSource::Host, &text);
             self.material.tools.insert(name);
         }
     }
@@ -73,9 +73,9 @@ impl Machine {
                     // Definitions of tools.
                     let is_found = self.tools.finds(&answered.call.tool);
                     let source = if is_found {
-                        Source::Host
+                        TextSource::Host
                     } else {
-                        Source::Other
+                        TextSource::Other
                     };
                     self.material.has_others |= !is_found;
                     self.material.provenance.add(source, &answered.text);
@@ -83,9 +83,9 @@ impl Machine {
             }
             Turn::Text { role, text } => {
                 let source = if role == Role::System {
-                    Source::Host
+                    TextSource::Host
                 } else {
-                    Source::Other
+                    TextSource::Other
                 };
                 self.material.provenance.add(source, &text);
             }
@@ -96,7 +96,7 @@ impl Machine {
     /// Notes results as a whole, of which a summary may show more than was shown before.
     pub(super) fn note_wholes(&mut self, wholes: &[String]) {
         for text in wholes {
-            self.material.provenance.add(Source::Other, text);
+            self.material.provenance.add(TextSource::Other, text);
         }
     }
 
