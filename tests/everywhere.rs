@@ -77,6 +77,31 @@ fn a_modules_folder_has_what_it_has_and_the_others_are_found_by_name() {
 }
 
 #[test]
+fn a_foreign_component_under_the_name_of_a_shipped_module_waits_for_a_person() {
+    let sum = r#"{"expression":"6 * 7"}"#;
+    for is_used_before in [false, true] {
+        let host = Host::new();
+        host.ship("calculator");
+        if is_used_before {
+            let called = host.run(&["modules", "call", "calculator.evaluate", sum]);
+            assert_eq!(called.code, Some(0), "{called:?}");
+        }
+        // Another component: the shipped one with a section that says nothing.
+        let path = host.path().join("modules/calculator/calculator.wasm");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.extend([0, 2, 1, b'x']);
+        std::fs::write(&path, bytes).unwrap();
+        let called = host.run(&["modules", "call", "calculator.evaluate", sum]);
+        assert_ne!(called.code, Some(0), "{is_used_before}: {called:?}");
+        assert!(called.stderr.contains("approve"), "{called:?}");
+        let approved = host.run(&["modules", "approve", "calculator", "--yes"]);
+        assert_eq!(approved.code, Some(0), "{approved:?}");
+        let called = host.run(&["modules", "call", "calculator.evaluate", sum]);
+        assert_eq!(called.code, Some(0), "{called:?}");
+    }
+}
+
+#[test]
 fn the_users_modules_stand_in_for_a_folder_that_is_not_there() {
     let host = Host::new();
     host.ship("calculator");

@@ -596,8 +596,12 @@ fn cache_folder(merged: &Merged) -> Result<PathBuf, ConfigError> {
 /// Where modules are found in any folder, unless somebody says where they are. Without a cache folder to put them into,
 /// there are none that come with the program.
 fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
+    // The names are reserved in every folder.
     if merged.origin("modules.folder") != "default" {
-        return UsualModules::default();
+        return UsualModules {
+            digest: Some(shipped::digest),
+            ..UsualModules::default()
+        };
     }
     let base = etcetera::choose_base_strategy().ok();
     let users = base.map(|base| base.data_dir());
@@ -607,7 +611,7 @@ fn usual_modules(merged: &Merged, cache: &Path) -> UsualModules {
     UsualModules {
         users: users.map(|folder| folder.join("toolhold").join("modules")),
         shipped: Some(ShippedModules::new(shipped)),
-        is_shipped: Some(shipped::is_shipped),
+        digest: Some(shipped::digest),
     }
 }
 

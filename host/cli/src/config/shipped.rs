@@ -62,9 +62,10 @@ pub fn folder(cache: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Whether a component is one of those that come with the program.
-pub fn is_shipped(component: &Digest) -> bool {
-    DIGESTS.contains(component)
+/// The digest of the component that comes with the program as the module `name`.
+pub fn digest(name: &str) -> Option<Digest> {
+    let place = SHIPPED.iter().position(|(own, ..)| *own == name)?;
+    DIGESTS.get(place).copied()
 }
 
 /// Removes the modules of other versions of the program that were not used for this long from the cache folder, and

@@ -102,7 +102,7 @@ pub struct Configuration {
     /// The user's modules folder, if it stands in for the configured one, which did not exist.
     pub(super) users_modules: Option<PathBuf>,
     pub(super) shipped_modules: Option<ShippedModules>,
-    pub(super) is_shipped: Option<fn(&Digest) -> bool>,
+    pub(super) shipped_digest: Option<fn(&str) -> Option<Digest>>,
 }
 
 /// Names and values of secrets.
@@ -229,7 +229,7 @@ impl Configuration {
                 users.filter(|users| !tables.modules.has_folder() && users.is_dir())
             },
             shipped_modules: surroundings.usual_modules.shipped.clone(),
-            is_shipped: surroundings.usual_modules.is_shipped,
+            shipped_digest: surroundings.usual_modules.digest,
             tables,
         };
         configuration.check()?;

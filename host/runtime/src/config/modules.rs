@@ -245,7 +245,7 @@ impl Configuration {
             },
             modules: decided.collect(),
             servers: self.server_names(),
-            is_shipped: self.is_shipped.unwrap_or(|_| false),
+            shipped: self.shipped_digest.unwrap_or(|_| None),
             ..Policy::default()
         }
     }

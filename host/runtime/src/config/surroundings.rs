@@ -44,8 +44,8 @@ pub struct UsualModules {
     pub users: Option<PathBuf>,
     /// The modules that come with the program.
     pub shipped: Option<ShippedModules>,
-    /// Whether a component is one of those.
-    pub is_shipped: Option<fn(&Digest) -> bool>,
+    /// The digest of the component that comes with the program under a module's name.
+    pub digest: Option<fn(&str) -> Option<Digest>>,
 }
 
 /// The folder of the modules that come with the program. It is made, or compared with what it should be, when it is

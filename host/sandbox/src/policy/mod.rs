@@ -26,9 +26,10 @@ pub struct Policy {
     pub ceiling: Limits,
     /// Whether modules need approval.
     pub trust: Trust,
-    /// Whether a component is part of this program: where the first sight of a module is enough, it is as trusted as the
-    /// program, whatever another version of it was pinned as.
-    pub is_shipped: fn(&Digest) -> bool,
+    /// The digest of the component that comes with this program under a module's name. Where first sight is enough,
+    /// it is as trusted as the program, also when another version of it was pinned; another component under the name
+    /// is approved by a person alone.
+    pub shipped: fn(&str) -> Option<Digest>,
     pub storage: Storage,
     /// Resolves the names of the hosts that modules send to.
     pub resolver: Arc<dyn Resolve>,
@@ -44,7 +45,7 @@ impl Default for Policy {
             limits: Limits::default(),
             ceiling: Limits::default_ceiling(),
             trust: Trust::All,
-            is_shipped: |_| false,
+            shipped: |_| None,
             storage: Storage::default(),
             resolver: Arc::new(SystemResolver),
             modules: HashMap::new(),

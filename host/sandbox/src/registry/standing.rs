@@ -5,7 +5,7 @@ use super::RegistryState;
 use crate::module::{Module, blocking};
 use crate::policy::{EffectivePolicy, Policy, Trust};
 use std::sync::Arc;
-use toolhold_policy::{Approval, ApprovedBy, Grant, Standing};
+use toolhold_policy::{Approval, ApprovedBy, Grant, GrantChange, Standing};
 
 /// How well founded a module's claim to its name is. Of two modules of one name, the better founded has it;
 /// between equals, the one that is there keeps it.
@@ -26,7 +26,8 @@ impl Claim {
             return Self::New;
         };
         let now = approval(module, &module.policy(), ApprovedBy::Person);
-        if then.changes(&now, false).is_empty() {
+        let is_foreign = foreign(policy, module, &then).is_some();
+        if !is_foreign && then.changes(&now, false).is_empty() {
             Self::Approved
         } else {
             Self::Recorded
@@ -76,27 +77,44 @@ impl RegistryState {
             .get(&module.name)
             .is_some_and(|own| own.one_off);
         let is_given_nothing = effective.granted.grant.is_empty() || one_off;
-        let is_trusted = *first_sight && is_given_nothing && (policy.is_shipped)(&module.digest);
+        let shipped = (policy.shipped)(&module.name);
+        let is_trusted = *first_sight && is_given_nothing && shipped == Some(module.digest);
         let now = approval(module, effective, ApprovedBy::FirstSight);
+        let pin = || Approval {
+            grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
+            ..now.clone()
+        };
         match approvals.get(&module.slot) {
             recorded if is_trusted && recorded.as_ref().is_none_or(|then| !then.is_revoked()) => {
+                // Another component in its place is then a change of it. What a person approved stays on record.
+                let is_pinned = recorded.is_some_and(|then| {
+                    then.by == ApprovedBy::Person || then.changes(&pin(), true).is_empty()
+                });
+                // Without a pin, too, nothing else has the name without a person.
+                if !is_pinned && let Err(error) = approvals.put(&pin()) {
+                    tracing::warn!(module = module.slot, %error, "the module could not be pinned");
+                }
                 Standing::Approved
             }
             Some(then) => {
-                let changes = then.changes(&now, !one_off);
+                let mut changes = then.changes(&now, !one_off);
+                if changes.is_empty() {
+                    changes.extend(foreign(&policy, module, &then));
+                }
                 if changes.is_empty() {
                     Standing::Approved
                 } else {
                     Standing::Pending { changes }
                 }
             }
-            // A new module under the name of an approved one is a change of it, and not a new module.
-            None if *first_sight && is_given_nothing && !approvals.knows(&module.name) => {
-                let pin = Approval {
-                    grant: serde_json::to_value(Grant::default()).unwrap_or_default(),
-                    ..now
-                };
-                match approvals.put(&pin) {
+            // A new module under the name of an approved one, or of one that comes with the program, is a change of it,
+            // and not a new module.
+            None if *first_sight
+                && is_given_nothing
+                && shipped.is_none()
+                && !approvals.knows(&module.name) =>
+            {
+                match approvals.put(&pin()) {
                     Ok(()) => Standing::Approved,
                     Err(error) => {
                         tracing::warn!(module = module.slot, %error, "the module could not be pinned");
@@ -111,6 +129,18 @@ impl RegistryState {
             },
         }
     }
+}
+
+/// The change that a person has to see, where a component was pinned at first sight under the name of another one that
+/// comes with the program.
+fn foreign(policy: &Policy, module: &Module, then: &Approval) -> Option<GrantChange> {
+    let shipped = (policy.shipped)(&module.name)?;
+    let is_foreign = shipped != module.digest && then.by == ApprovedBy::FirstSight;
+    is_foreign.then(|| GrantChange {
+        what: "the component, which is not the one that comes with Toolhold".into(),
+        before: Some(format!("{shipped:?}").into()),
+        after: Some(format!("{:?}", module.digest).into()),
+    })
 }
 
 /// The record of `slot` under `name`, whatever the component is now. Blocks on the file system.

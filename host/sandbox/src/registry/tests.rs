@@ -317,10 +317,10 @@ async fn a_revoked_approval_ends_running_calls_and_one_that_is_given_again_does_
 #[tokio::test]
 async fn what_is_part_of_the_program_needs_no_approval_unless_it_was_revoked() {
     let host = Host::new();
-    let shipped = |digest: &Digest| *digest == Digest::of(&typed(2));
+    let shipped = |name: &str| (name == "calculator").then(|| Digest::of(&typed(2)));
     let registry = host.registry();
     let policy = |key_value| Policy {
-        is_shipped: shipped,
+        shipped,
         ..host.policy(key_value)
     };
     for name in ["calculator.wasm", "other.wasm"] {
@@ -352,6 +352,83 @@ async fn what_is_part_of_the_program_needs_no_approval_unless_it_was_revoked() {
     host.approvals().put(&revoked).unwrap();
     registry.reconsider().await;
     assert_eq!(kind(&registry, "calculator.which").await, "not_approved");
+}
+
+/// A component under the name of one that comes with the program, and what a person approves of it.
+#[tokio::test]
+async fn a_foreign_component_under_a_shipped_name_asks_and_stays_when_a_person_approved_it() {
+    let policy = |host: &Host, shipped: fn(&str) -> Option<Digest>| Policy {
+        shipped,
+        ..host.policy(true)
+    };
+    let start = async |host: &Host, shipped| {
+        let registry = Registry::new(engine(), None, policy(host, shipped));
+        host.load(&registry).await;
+        registry
+    };
+    let first: fn(&str) -> Option<Digest> = |name| (name == "text").then(|| Digest::of(&typed(1)));
+    let second: fn(&str) -> Option<Digest> = |name| (name == "text").then(|| Digest::of(&typed(2)));
+
+    // Nothing was pinned before. A manifest may give the name, too.
+    for is_named in [false, true] {
+        let host = Host::new();
+        if is_named {
+            host.named("other", "text", &typed(9));
+        } else {
+            host.write("text.wasm", &typed(9));
+        }
+        let registry = start(&host, first).await;
+        assert_eq!(
+            kind(&registry, "text.which").await,
+            "not_approved",
+            "{is_named}"
+        );
+    }
+
+    let host = Host::new();
+    host.write("text.wasm", &typed(1));
+    let registry = start(&host, first).await;
+    assert_eq!(value(&registry, "text.which").await, 1);
+    let pin = host
+        .approvals()
+        .get("text")
+        .expect("it is pinned at first use");
+    assert_eq!(pin.by, ApprovedBy::FirstSight);
+    host.write("text.wasm", &typed(9));
+    host.load(&registry).await;
+    assert_eq!(kind(&registry, "text.which").await, "not_approved");
+    // In another slot, under another version.
+    fs::remove_file(host.path("modules/text.wasm")).unwrap();
+    host.write("text@9.wasm", &typed(9));
+    let registry = start(&host, first).await;
+    assert_eq!(kind(&registry, "text.which").await, "not_approved");
+    fs::remove_file(host.path("modules/text@9.wasm")).unwrap();
+
+    // The next version of the program brings another component, and the pin follows it.
+    host.write("text.wasm", &typed(2));
+    let registry = start(&host, second).await;
+    assert_eq!(value(&registry, "text.which").await, 2);
+    let pin = host.approvals().get("text").unwrap();
+    assert_eq!(pin.digest, format!("{:?}", Digest::of(&typed(2))));
+    // What an older version of the program let through at first sight is approved by no person.
+    let mut foreign = pin.clone();
+    foreign.digest = format!("{:?}", Digest::of(&typed(9)));
+    host.approvals().put(&foreign).unwrap();
+    host.write("text.wasm", &typed(9));
+    let registry = start(&host, second).await;
+    assert_eq!(kind(&registry, "text.which").await, "not_approved");
+
+    foreign.by = ApprovedBy::Person;
+    host.approvals().put(&foreign).unwrap();
+    let registry = start(&host, second).await;
+    assert_eq!(value(&registry, "text.which").await, 9);
+    // The shipped one in its place runs, and takes nothing of that back.
+    host.write("text.wasm", &typed(2));
+    host.load(&registry).await;
+    assert_eq!(value(&registry, "text.which").await, 2);
+    host.write("text.wasm", &typed(9));
+    host.load(&registry).await;
+    assert_eq!(value(&registry, "text.which").await, 9);
 }
 
 /// A newcomer that would be loaded first does not take the name of what was approved.
