@@ -28,6 +28,7 @@ mod http_languages;
 mod http_modules;
 mod images;
 mod interpreters;
+mod key_addresses;
 #[cfg(target_os = "linux")]
 mod keyring;
 mod knowledge;

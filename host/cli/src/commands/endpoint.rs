@@ -12,6 +12,9 @@ pub struct EndpointArgs {
     /// such as openai:gpt-4.1 or ollama:llama3.2.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
+    /// Variable, or stored secret, that holds the endpoint's key; needed where --base-url replaces a configured address.
+    #[arg(long, value_name = "VARIABLE")]
+    api_key_env: Option<String>,
     /// Name of a configured endpoint or pool, of a preset, or router [default: the setting endpoint].
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
@@ -20,6 +23,8 @@ pub struct EndpointArgs {
 impl EndpointArgs {
     /// The flags that are settings of the configuration.
     pub fn put(&self, flags: &mut Flags) {
+        let key = self.api_key_env.clone();
+        flags.set("--api-key-env", "endpoints.{endpoint}.api_key_env", key);
         // Another address, or endpoint, may have a model of that name.
         let is_alone = self.base_url.is_none() && self.endpoint.is_none();
         let preset = self.model.as_deref().filter(|_| is_alone);
@@ -44,6 +49,7 @@ impl EndpointArgs {
             ("--base-url", self.base_url.is_some()),
             ("--model", self.model.is_some()),
             ("--endpoint", self.endpoint.is_some()),
+            ("--api-key-env", self.api_key_env.is_some()),
         ]
         .into_iter()
         .find_map(|(flag, is_given)| is_given.then_some(flag))

@@ -7,12 +7,18 @@ use toml::{Table, Value};
 
 /// Settings given on the command line: flag, key, value.
 #[derive(Debug, Clone, Default)]
-pub struct Flags(Vec<(String, String, Value)>);
+pub struct Flags {
+    settings: Vec<(String, String, Value)>,
+    /// An agent's endpoint, after its origin. Flags without an endpoint's name are of the
+    /// run's endpoint all the same.
+    agents_endpoint: Option<(String, Value)>,
+}
 
 impl Flags {
     pub fn set(&mut self, flag: &str, key: impl Into<String>, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
-            self.0.push((flag.to_owned(), key.into(), value.into()));
+            self.settings
+                .push((flag.to_owned(), key.into(), value.into()));
         }
     }
 
@@ -43,26 +49,36 @@ impl Flags {
         }
     }
 
+    /// The endpoint of an agent's runs.
+    pub fn set_agents_endpoint(&mut self, origin: &str, name: Option<String>) {
+        self.agents_endpoint = name.map(|name| (origin.to_owned(), name.into()));
+    }
+
+    /// The endpoint of an agent's runs, after what says so.
+    pub(super) fn agents_endpoint(&self) -> Option<&(String, Value)> {
+        self.agents_endpoint.as_ref()
+    }
+
     /// The settings: flag, key, value. The last one counts.
     pub(super) fn all(&self) -> &[(String, String, Value)] {
-        &self.0
+        &self.settings
     }
 
     /// The text at `key`, with its flag.
     pub(super) fn text(&self, key: &str) -> Option<(&str, &str)> {
-        let last = self.0.iter().rfind(|(_, own, _)| own == key);
+        let last = self.settings.iter().rfind(|(_, own, _)| own == key);
         let (flag, _, value) = last?;
         Some((flag, value.as_str()?))
     }
 
     /// The number of set keys.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.settings.len()
     }
 
     /// The keys that were set after the first `n`.
     pub fn since(&self, n: usize) -> impl Iterator<Item = &str> {
-        self.0.iter().skip(n).map(|(_, key, _)| key.as_str())
+        self.settings.iter().skip(n).map(|(_, key, _)| key.as_str())
     }
 }
 

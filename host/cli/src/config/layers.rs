@@ -1,6 +1,7 @@
 //! The layers of the configuration: defaults, files, environment, flags; a later layer overrides.
 
 mod endpoints;
+mod keys;
 
 use super::files::{ConfigFiles, flatten, parse};
 use super::flags::{Flags, scalar};
@@ -8,6 +9,7 @@ use super::found::{FOUND, FoundLayer, Untrusted};
 use super::secrets::{KeyringError, Unread};
 use super::{harmless, known};
 use endpoints::{endpoint, preset_of_variable};
+use keys::{Given, Layer, Withheld};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,8 +22,11 @@ use toolhold_runtime::trust::FileTrust;
 pub const MODEL_FLAG: &str = "--model";
 
 const PREFIX: &str = "TOOLHOLD_";
-/// Short variables of common settings, and variables that are not settings.
+/// Short variables of common settings.
 const SHORT: [(&str, &str); 2] = [("BASE_URL", "base_url"), ("MODEL", "model")];
+
+/// The address of `[endpoints.default]`.
+const ADDRESS: &str = "TOOLHOLD_BASE_URL";
 
 const NOT_SETTINGS: [&str; 9] = [
     "CONFIG",
@@ -140,6 +145,9 @@ pub struct Merged {
     ignored: Vec<Setting>,
     /// Variables that are no settings, with the error of each.
     unknown: Vec<(String, ConfigError)>,
+    given: Given,
+    /// Keys that are not sent to the address that another layer gave.
+    pub withheld: Vec<Withheld>,
 }
 
 impl Merged {
@@ -232,6 +240,8 @@ impl Merged {
 
     fn put(&mut self, key: String, value: Value, origin: &str) -> Result<(), ConfigError> {
         if self.sets(&key, &value, origin)? {
+            let given = self.given.entry(key.clone()).or_default();
+            given.insert(Layer::of(origin, self.is_named), value.clone());
             self.leaves.insert(key, (value, origin.to_owned()));
         }
         Ok(())
@@ -301,6 +311,10 @@ impl Merged {
         let leaves = self.leaves.iter().map(|(key, (value, _))| (key, value));
         // It is a variable of somebody's, whether its key is trusted or not.
         let ignored = self.ignored.iter().map(|it| (&it.key, &it.value));
+        let mut withheld = self.withheld.iter().flat_map(|it| &it.variables);
+        if withheld.any(|name| name == variable) {
+            return true;
+        }
         leaves.chain(ignored).any(|(key, value)| {
             let name = key.rsplit('.').next().unwrap_or(key);
             says(name, value, variable)
@@ -358,6 +372,8 @@ pub fn merge(
         is_named: files.is_named,
         ignored: Vec::new(),
         unknown: Vec::new(),
+        given: Given::new(),
+        withheld: Vec::new(),
     };
     let defaults = parse("the default file", DEFAULTS)?;
     for (key, value) in flatten(&defaults) {
@@ -382,7 +398,7 @@ pub fn merge(
         .filter(|(name, _)| name.starts_with(PREFIX))
         .collect();
     variables.sort();
-    // A short setting of the run's endpoint applies to the endpoint that the run finally uses.
+    // A short flag, and the model's variable, are of the endpoint that the run finally uses.
     let mut named = variables.iter();
     let variable = named.find(|(name, _)| name == "TOOLHOLD_ENDPOINT");
     let flag = flags.all().iter().rfind(|(_, key, _)| key == "endpoint");
@@ -391,29 +407,36 @@ pub fn merge(
         let (name, text) = variable?;
         Some((Value::String(text.clone()), format!("variable {name}")))
     });
-    // What short variables say is of another endpoint than one that is named together with its model.
-    let mut has_short = flag.is_none_or(|(flag, ..)| flag != MODEL_FLAG);
+    let has_address = variables.iter().any(|(name, _)| name == ADDRESS);
+    // The model's variable is of another endpoint than one that is named together with its model.
+    let mut has_model = flag.is_none_or(|(flag, ..)| flag != MODEL_FLAG);
     if let Some((value, origin)) = chosen {
         merged.put("endpoint".into(), value, &origin)?;
     } else if let Some((preset, model)) = preset_of_variable(&variables, flags) {
         let origin = "variable TOOLHOLD_MODEL";
         merged.put("endpoint".into(), preset.into(), origin)?;
         merged.put(format!("endpoints.{preset}.model"), model.into(), origin)?;
-        has_short = false;
+        has_model = false;
     }
     merged.add_preset();
+    let has_usual_key = variables
+        .iter()
+        .any(|(name, text)| name == keys::USUAL_KEY && !text.trim().is_empty());
     for (name, text) in variables {
         let short = &name[PREFIX.len()..];
         if short == "ENDPOINT" {
             continue;
         }
         let is_tests = TESTS.iter().any(|prefix| short.starts_with(prefix));
-        let is_short = SHORT.iter().any(|(variable, _)| *variable == short);
-        if NOT_SETTINGS.contains(&short) || is_tests || (is_short && !has_short) {
+        if NOT_SETTINGS.contains(&short) || is_tests {
             continue;
         }
         let origin = format!("variable {name}");
         let key = match SHORT.iter().find(|(variable, _)| *variable == short) {
+            // The address is the default's alone: the key of another endpoint is not for it. A model that is named
+            // beside the address is of that server.
+            Some((_, leaf)) if has_address => format!("endpoints.default.{leaf}"),
+            Some(_) if !has_model => continue,
             // A user of a pool may have set it for other runs.
             Some((_, leaf)) => match endpoint(&merged, flags, &origin) {
                 Ok(endpoint) => format!("endpoints.{endpoint}.{leaf}"),
@@ -441,9 +464,14 @@ pub fn merge(
         };
         merged.put(key, value.clone(), &origin)?;
     }
+    if let Some((origin, name)) = flags.agents_endpoint() {
+        merged.put("endpoint".into(), name.clone(), &format!("flag {origin}"))?;
+        merged.add_preset();
+    }
     merged.forget_presets_without_address();
     // A flag may add an endpoint (`--against`), and a preset that is gone leaves defaults.
     merged.complete_endpoints();
+    merged.bind_keys(has_usual_key);
     merged.forget_filled();
     Ok(merged)
 }

@@ -72,8 +72,12 @@ fn flags_beat_variables_beat_files_beat_defaults() {
         Some("from-flag")
     );
     assert_eq!(
-        merged.leaves["endpoints.big.base_url"].0.as_str(),
+        merged.leaves["endpoints.default.base_url"].0.as_str(),
         Some("http://v/v1")
+    );
+    assert_eq!(
+        merged.leaves["endpoints.big.base_url"].0.as_str(),
+        Some("http://f/v1")
     );
     assert_eq!(merged.leaves["run.max_steps"].0.as_integer(), Some(5));
     assert_eq!(
@@ -83,19 +87,16 @@ fn flags_beat_variables_beat_files_beat_defaults() {
     assert_eq!(merged.origin("run.max_tokens"), "default");
 }
 
-/// Short settings mean the endpoint that the run has in the end, whatever their order; those of the
-/// environment are left out where there is none such.
+/// The short address is the default endpoint's alone. The short model is the run's, unless it stands beside the
+/// address; it is left out where there is no such endpoint.
 #[test]
-fn short_settings_are_those_of_the_runs_own_endpoint() {
+fn the_short_address_is_the_default_endpoints_and_the_model_beside_it_too() {
     let text = "[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"f\"\n[pools.both]\nmembers = [\"big\"]";
-    let of = |name: Option<&str>, variable: &str| {
+    let of = |name: Option<&str>, variable: &str, has_address: bool| {
         let mut flags = Flags::default();
         flags.set("--endpoint", "endpoint", name.map(str::to_owned));
-        let variables = [
-            ("TOOLHOLD_BASE_URL", "http://v/v1"),
-            ("TOOLHOLD_ENDPOINT", variable),
-            ("TOOLHOLD_MODEL", "v"),
-        ];
+        let mut variables = vec![("TOOLHOLD_ENDPOINT", variable), ("TOOLHOLD_MODEL", "v")];
+        variables.extend(has_address.then_some(("TOOLHOLD_BASE_URL", "http://v/v1")));
         let merged = merge_with(text, &variables, &flags).unwrap();
         let leaf = |key: &str| {
             let (value, _) = merged.leaves.get(key)?;
@@ -106,13 +107,15 @@ fn short_settings_are_those_of_the_runs_own_endpoint() {
     };
     let pair = |a: &str, b: &str| (Some(a.to_owned()), Some(b.to_owned()));
     for (name, variable, expected) in [
-        (None, "big", pair("http://v/v1", "v")),
-        (Some("big"), "default", pair("http://v/v1", "v")),
+        (None, "big", pair("http://f/v1", "v")),
+        (Some("big"), "default", pair("http://f/v1", "v")),
         (Some("default"), "big", pair("http://f/v1", "f")),
         (None, "both", pair("http://f/v1", "f")),
         (None, "nope", pair("http://f/v1", "f")),
     ] {
-        assert_eq!(of(name, variable), expected, "{name:?} {variable}");
+        assert_eq!(of(name, variable, false), expected, "{name:?} {variable}");
+        let unmoved = pair("http://f/v1", "f");
+        assert_eq!(of(name, variable, true), unmoved, "{name:?} {variable}");
     }
     let mut flags = Flags::default();
     flags.set("--endpoint", "endpoint", Some("nope"));
@@ -237,11 +240,7 @@ fn a_preset_at_another_address_has_nothing_of_the_preset() {
             Flags::default(),
         ),
     ];
-    let addresses = [
-        "TOOLHOLD_BASE_URL",
-        "TOOLHOLD_ENDPOINTS__OPENAI__BASE_URL",
-        "--base-url",
-    ];
+    let addresses = ["TOOLHOLD_ENDPOINTS__OPENAI__BASE_URL", "--base-url"];
     for (file, variables, flags) in chosen {
         for address in addresses {
             let (mut variables, mut flags) = (variables.clone(), flags.clone());
@@ -260,9 +259,19 @@ fn a_preset_at_another_address_has_nothing_of_the_preset() {
             assert_eq!(contract, merged.text("endpoints.default.contract"), "{at}");
             assert!(checked(&merged).is_ok(), "{at}");
         }
-        let merged = merge_with(file, &variables, &flags).unwrap();
-        let key = merged.text("endpoints.openai.api_key_env");
-        assert_eq!(key, Some("OPENAI_API_KEY"), "{file} {variables:?}");
+        // The short variable is the address of another endpoint.
+        for address in [None, Some(("TOOLHOLD_BASE_URL", url))] {
+            let variables: Vec<_> = variables.iter().copied().chain(address).collect();
+            let merged = merge_with(file, &variables, &flags).unwrap();
+            let key = merged.text("endpoints.openai.api_key_env");
+            assert_eq!(key, Some("OPENAI_API_KEY"), "{file} {variables:?}");
+            let own = merged.text("endpoints.openai.base_url");
+            assert_eq!(
+                own,
+                Some("https://api.openai.com/v1"),
+                "{file} {variables:?}"
+            );
+        }
     }
 }
 
@@ -306,6 +315,8 @@ fn values_of_a_found_file_have_it_as_their_origin() {
         is_named: false,
         ignored: Vec::new(),
         unknown: Vec::new(),
+        given: Given::new(),
+        withheld: Vec::new(),
     };
     assert!(found.is_found("mcp.a") && found.is_found("mcp.a.command"));
     assert!(!found.is_found("mcp.ab") && !found.is_found("mcp.a.env"));
@@ -436,4 +447,175 @@ fn an_empty_table_of_a_known_name_says_no_more_than_its_name() {
     flags.set("--block", "shields.mails.kind", Some("pii"));
     let merged = merge_with("[shields.mails]", &[], &flags).unwrap();
     assert!(!merged.leaves.contains_key("shields.mails"));
+}
+
+/// The file that the rows of the table in `docs/configuration.md` are about.
+fn documented<'t>(text: &'t str, language: &str) -> &'t str {
+    let section = text
+        .split("\n### Which address, which key\n")
+        .nth(1)
+        .unwrap();
+    let block = section.split(&format!("```{language}\n")).nth(1).unwrap();
+    block.split("```").next().unwrap()
+}
+
+/// Each row of the table in `docs/configuration.md`: what is given, and which endpoint, address and key that means.
+#[test]
+fn the_documented_addresses_go_with_the_documented_keys() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        endpoint: crate::commands::endpoint::EndpointArgs,
+    }
+    let text = include_str!("../../../../docs/configuration.md");
+    let file = documented(text, "toml");
+    let section = text
+        .split("\n### Which address, which key\n")
+        .nth(1)
+        .unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let mut seen = 0;
+    for row in rows {
+        seen += 1;
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [given, endpoint, address, key] = cells[..] else {
+            panic!("{row}");
+        };
+        let (mut variables, mut arguments) = (Vec::new(), vec!["toolhold"]);
+        for word in given.replace('`', "").split_whitespace() {
+            match word
+                .split_once('=')
+                .filter(|_| word.starts_with("TOOLHOLD_"))
+            {
+                Some((name, value)) => variables.push((name.to_owned(), value.to_owned())),
+                None => arguments.push(Box::leak(word.to_owned().into_boxed_str())),
+            }
+        }
+        let line = <Line as clap::Parser>::try_parse_from(&arguments).unwrap();
+        let mut flags = Flags::default();
+        line.endpoint.put(&mut flags);
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let merged = merge_with(file, &variables, &flags).unwrap();
+        let table = format!("endpoints.{}", endpoint.trim_matches('`'));
+        assert_eq!(
+            merged
+                .text("endpoint")
+                .map(|own| format!("endpoints.{own}")),
+            Some(table.clone()),
+            "{row}"
+        );
+        let own = merged.text(&format!("{table}.base_url"));
+        assert_eq!(own, Some(address.trim_matches('`')), "{row}");
+        let sent = merged.text(&format!("{table}.api_key_env")).unwrap();
+        let withheld = merged.withheld.iter().find(|it| it.table == table);
+        match (key.strip_prefix("error: `"), withheld) {
+            (Some(rest), Some(withheld)) => {
+                assert_eq!(sent, "", "{row}");
+                let name = rest.split('`').next().unwrap();
+                assert_eq!(withheld.variables, [name], "{row}");
+            }
+            (None, None) => assert_eq!(sent, key.trim_matches('`'), "{row}"),
+            other => panic!("{row}: {other:?}"),
+        }
+    }
+    assert!(seen >= 15, "{seen}");
+}
+
+/// A key stays behind where another layer replaces the address; the layer that names both takes both.
+#[test]
+fn a_key_stays_behind_where_another_layer_replaces_its_address() {
+    let endpoint = "[endpoints.big]\nbase_url = \"http://f/v1\"\napi_key_env = \"K\"\n";
+    let server = "[mcp.s]\nurl = \"https://f/\"\ntoken_env = \"K\"\n";
+    let program = "[mcp.s]\ncommand = [\"f\"]\nsecret_env = [\"K\"]\n";
+    let collector = "[telemetry]\nendpoint = \"http://f\"\nheaders_env = \"K\"\n";
+    let default = "[endpoints.default]\nbase_url = \"http://f/v1\"\napi_key_env = \"K\"\n";
+    let spare = "[endpoints.default]\napi_key_env = \"K\"\nbase_url = \"http://f/v1\"\n[endpoints.spare]\nmodel = \"m\"\n";
+    for (file, variables, table) in [
+        (
+            endpoint,
+            vec![("TOOLHOLD_ENDPOINTS__BIG__BASE_URL", "http://v/v1")],
+            "endpoints.big",
+        ),
+        (
+            default,
+            vec![("TOOLHOLD_BASE_URL", "http://v/v1")],
+            "endpoints.default",
+        ),
+        (
+            server,
+            vec![("TOOLHOLD_MCP__S__URL", "https://v/")],
+            "mcp.s",
+        ),
+        (program, vec![("TOOLHOLD_MCP__S__COMMAND", "v")], "mcp.s"),
+        (
+            collector,
+            vec![("TOOLHOLD_TELEMETRY__ENDPOINT", "http://v")],
+            "telemetry",
+        ),
+        // What is inherited of an endpoint at another address.
+        (
+            spare,
+            vec![("TOOLHOLD_ENDPOINTS__SPARE__BASE_URL", "http://v/v1")],
+            "endpoints.spare",
+        ),
+        // The key of the variables is for the address of the variables.
+        (
+            "[endpoints.big]\nbase_url = \"http://f/v1\"\nmodel = \"m\"",
+            vec![
+                ("TOOLHOLD_BASE_URL", "http://v/v1"),
+                ("TOOLHOLD_API_KEY", "k"),
+            ],
+            "endpoints.big",
+        ),
+    ] {
+        let merged = merge_with(file, &variables, &Flags::default()).unwrap();
+        let withheld: Vec<_> = merged.withheld.iter().map(|it| it.table.as_str()).collect();
+        assert_eq!(withheld, [table], "{file} {variables:?}");
+        let error = merged.withheld[0].error().to_string();
+        assert!(error.contains("not configured with the address"), "{error}");
+        let merged = merge_with(file, &[], &Flags::default()).unwrap();
+        assert!(merged.withheld.is_empty(), "{file}");
+    }
+    for (file, variables) in [
+        // The same address is no other one.
+        (
+            endpoint,
+            vec![("TOOLHOLD_ENDPOINTS__BIG__BASE_URL", "http://f/v1/")],
+        ),
+        (
+            endpoint,
+            vec![
+                ("TOOLHOLD_ENDPOINTS__BIG__BASE_URL", "http://v/v1"),
+                ("TOOLHOLD_ENDPOINTS__BIG__API_KEY_ENV", "V"),
+            ],
+        ),
+        // A key without an address is for the one that is given.
+        (
+            "[endpoints.default]\napi_key_env = \"K\"",
+            vec![("TOOLHOLD_BASE_URL", "http://v/v1")],
+        ),
+        (
+            "",
+            vec![
+                ("TOOLHOLD_BASE_URL", "http://v/v1"),
+                ("TOOLHOLD_API_KEY", "k"),
+            ],
+        ),
+        // One file gave both.
+        (
+            "[endpoints.default]\nbase_url = \"http://d/v1\"\n[endpoints.spare]\nbase_url = \"http://s/v1\"",
+            vec![("TOOLHOLD_API_KEY", "k")],
+        ),
+    ] {
+        let merged = merge_with(file, &variables, &Flags::default()).unwrap();
+        assert!(
+            merged.withheld.is_empty(),
+            "{file} {variables:?}: {:?}",
+            merged.withheld
+        );
+    }
 }

@@ -431,7 +431,11 @@ fn configuration(
     for known in ["serve", "mcp_server", "secrets"] {
         table.remove(known);
     }
+    withhold(merged, secrets)?;
     let tables: Tables = read(merged, "", Value::Table(table))?;
+    // What is not sent is kept out of records all the same.
+    let withheld = merged.withheld.iter().flat_map(|it| it.variables.clone());
+    let secret_variables = withheld.chain([mcp_token_env.to_owned()]).collect();
     let compiler = program::own().map(|program| CompilerProcess {
         program: program.to_owned(),
         arguments: vec![COMPILER_COMMAND.into()],
@@ -450,10 +454,36 @@ fn configuration(
         is_max_tokens_default: merged.origin("run.max_tokens") == "default",
         is_temperature_default: merged.origin("run.temperature") == "default",
         is_untrusted: &|key| merged.is_found(key),
-        secret_variables: vec![mcp_token_env.to_owned()],
+        secret_variables,
     };
     Configuration::new(tables, &surroundings)
         .map_err(|ConfigFault { key, reason }| merged.wrong(&key, reason))
+}
+
+/// Says which keys are not sent, because their address was replaced.
+///
+/// # Errors
+/// A key is set and needed: the endpoint is the run's own, or it is no endpoint's.
+fn withhold(merged: &Merged, secrets: &StoredSecrets) -> Result<(), ConfigError> {
+    // Nothing is sent where no secret is needed, and what takes something back has to go on.
+    if !secrets.are_needed() {
+        return Ok(());
+    }
+    for withheld in &merged.withheld {
+        let is_set = |name: &String| {
+            let value = secret(secrets, name);
+            value.is_some_and(|value| !value.trim().is_empty())
+        };
+        if !withheld.variables.iter().any(is_set) {
+            continue;
+        }
+        let other = withheld.table.strip_prefix("endpoints.");
+        if other.is_none_or(|name| merged.text("endpoint") == Some(name)) {
+            return Err(withheld.error());
+        }
+        tracing::warn!("{}", withheld.reason());
+    }
+    Ok(())
 }
 
 /// The configuration of an agent: the same layers, and the agent's own values last.
@@ -465,7 +495,7 @@ fn resolve_agent(
 ) -> Result<AgentConfiguration, InvalidAgent> {
     let origin = format!("[agents.{name}]");
     let mut all = flags.clone();
-    all.set(&origin, "endpoint", agent.endpoint.clone());
+    all.set_agents_endpoint(&origin, agent.endpoint.clone());
     let own = tables.and_then(|agents| agents.get(name)?.as_table());
     let own = own.into_iter().flatten();
     for (section, value) in

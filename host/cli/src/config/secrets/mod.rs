@@ -241,6 +241,11 @@ impl StoredSecrets {
         answer.unwrap_or_else(|_| stands_in().then(|| STAND_IN.into()))
     }
 
+    /// Whether the command uses secrets.
+    pub fn are_needed(&self) -> bool {
+        self.needs == Needs::All
+    }
+
     /// What became of those that were asked for.
     pub fn outcome(&self) -> ReadSecrets {
         let mut outcome = ReadSecrets::default();
