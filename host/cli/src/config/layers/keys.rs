@@ -1,5 +1,5 @@
-//! The keys that go along: a key is bound to the address that it was configured with (`docs/security.md`, "Keys and
-//! addresses").
+//! The keys that go along: a key is bound to the address that it was configured with (`docs/security.md`, "How
+//! they are kept").
 //!
 //! A layer that replaces an address and names no key leaves the key of another layer behind. What is compared is the
 //! address that held where the key was named with the one that holds in the end.
