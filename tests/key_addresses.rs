@@ -43,20 +43,12 @@ impl Bench {
     }
 }
 
-/// Arguments, variables, the variable with the key, and a word of the error; empty: the key goes to its own server.
-type Way<'a> = (
-    &'a [&'static str],
-    &'a [(&'static str, &'static str)],
-    [(&'static str, &'static str); 1],
-    &'a str,
-);
-
 #[test]
 fn a_key_is_not_sent_to_an_address_that_another_setting_gave() {
     let own = [("BIG_KEY", KEY)];
     let usual = [("TOOLHOLD_API_KEY", KEY)];
-    // WRONG stands for the address of the wrong server.
-    let ways: [Way<'_>; 6] = [
+    // Arguments and variables, in which WRONG is the address of the wrong server; and what the error names.
+    let ways: [(&[&str], &[(&str, &str)], [(&str, &str); 1], &str); 6] = [
         (
             &["--endpoint", "big", "--base-url", "WRONG"],
             &[],
@@ -93,10 +85,10 @@ fn a_key_is_not_sent_to_an_address_that_another_setting_gave() {
         let bench = Bench::new();
         let url = bench.wrong.base_url();
         let filled = |text: &'static str| if text == "WRONG" { url.as_str() } else { text };
-        let arguments: Vec<&str> = arguments.iter().map(|it| filled(it)).collect();
+        let arguments: Vec<&str> = arguments.iter().copied().map(filled).collect();
+        let variables = variables.iter().copied();
         let mut variables: Vec<(&str, &str)> = variables
-            .iter()
-            .map(|(name, value)| (*name, filled(value)))
+            .map(|(name, value)| (name, filled(value)))
             .collect();
         variables.extend(key);
         let done = bench.run(&arguments, &variables);

@@ -250,6 +250,7 @@ mod tests {
                 output_method: Some("push".into()),
                 output: Some(json!(7)),
                 unknown: Map::from_iter([("_colour".to_owned(), json!(2))]),
+                is_prose: false,
             }]
         );
         assert_eq!(solution.output, None);

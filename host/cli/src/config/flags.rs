@@ -9,7 +9,7 @@ use toml::{Table, Value};
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     settings: Vec<(String, String, Value)>,
-    /// Of an agent: its origin, and the endpoint that its runs use. Flags without an endpoint's name are of the
+    /// An agent's endpoint, after its origin. Flags without an endpoint's name are of the
     /// run's endpoint all the same.
     agents_endpoint: Option<(String, Value)>,
 }

@@ -29,8 +29,8 @@ pub struct Policy {
     /// Whether modules need approval.
     pub trust: Trust,
     /// The digest of the component that comes with this program under a module's name. Where first sight is enough,
-    /// it is as trusted as the program, whatever version of it was pinned; another component under the name is
-    /// approved by a person alone.
+    /// it is as trusted as the program, also when another version of it was pinned; another component under the name
+    /// is approved by a person alone.
     pub shipped: fn(&str) -> Option<Digest>,
     pub storage: Storage,
     /// Resolves the names of the hosts that modules send to.

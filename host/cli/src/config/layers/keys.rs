@@ -1,5 +1,5 @@
-//! Which keys go along: a key is bound to the address that it was configured with (`docs/security.md`, "Keys and
-//! addresses").
+//! The keys that go along: a key is bound to the address that it was configured with (`docs/security.md`, "How
+//! they are kept").
 //!
 //! A layer that replaces an address and names no key leaves the key of another layer behind. What is compared is the
 //! address that held where the key was named with the one that holds in the end.
@@ -24,7 +24,7 @@ pub enum Layer {
     Flags,
 }
 
-/// What the layers gave at each key, also where a later layer gave something else.
+/// The value that each layer gave at each key, also where a later layer gave something else.
 pub type Given = BTreeMap<String, BTreeMap<Layer, Value>>;
 
 /// The leaf with an address, and the one that names the keys for it.
@@ -58,7 +58,7 @@ impl Withheld {
         }
     }
 
-    /// What is not sent where, and what to do.
+    /// The secret that is not sent, the address, and the remedy.
     pub fn reason(&self) -> String {
         let Self { table, leaf, .. } = self;
         let variables = self.variables.join(", ");
