@@ -43,12 +43,20 @@ impl Bench {
     }
 }
 
+/// Arguments, variables, the variable with the key, and a word of the error; empty: the key goes to its own server.
+type Way<'a> = (
+    &'a [&'static str],
+    &'a [(&'static str, &'static str)],
+    [(&'static str, &'static str); 1],
+    &'a str,
+);
+
 #[test]
 fn a_key_is_not_sent_to_an_address_that_another_setting_gave() {
     let own = [("BIG_KEY", KEY)];
     let usual = [("TOOLHOLD_API_KEY", KEY)];
-    // Arguments and variables, in which WRONG is the address of the wrong server; and what the error names.
-    let ways: [(&[&str], &[(&str, &str)], [(&str, &str); 1], &str); 6] = [
+    // WRONG stands for the address of the wrong server.
+    let ways: [Way<'_>; 6] = [
         (
             &["--endpoint", "big", "--base-url", "WRONG"],
             &[],
