@@ -172,6 +172,11 @@ attacks! {
     row_46_extractor_that_does_not_end
     row_46_text_without_end
     row_46_document_read_over_and_over
+    row_47_reserved_names
+    row_47_reserved_names_by_a_race
+    row_47_reserved_bytes_by_another_name
+    row_47_grants_over_files_of_the_host
+    row_47_reserved_while_a_call_runs
 }
 
 #[test]
@@ -215,7 +220,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 46")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 47")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -112,7 +112,8 @@ impl AttackFolders {
 pub struct FolderSnapshot(BTreeMap<PathBuf, String>);
 
 impl FolderSnapshot {
-    fn take(&mut self, path: &Path) -> io::Result<()> {
+    /// Adds `path` and everything below it.
+    pub fn take(&mut self, path: &Path) -> io::Result<()> {
         let metadata = fs::symlink_metadata(path)?;
         let content = if metadata.is_file() {
             String::from_utf8_lossy(&fs::read(path)?).into_owned()

@@ -6,7 +6,7 @@
 //! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
-//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`;
+//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -53,6 +53,7 @@ mod network;
 mod output;
 mod pipes;
 mod process;
+mod reserved;
 mod responses;
 mod secrets;
 mod serving;
@@ -110,7 +111,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 46;
+pub const ROWS: u8 = 47;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -146,6 +147,7 @@ pub fn suite() -> Vec<Attack> {
         killed::ATTACKS,
         values::ATTACKS,
         documents::ATTACKS,
+        reserved::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.
