@@ -73,7 +73,7 @@ impl ReservedNames {
         }
     }
 
-    /// Of a directory of this host's own that a guest may write. A file of any reserved path may be moved into it.
+    /// For a directory of this host's own that a guest may write. Hard links to any reserved file may be moved into it.
     pub fn of_own(directory: &File, all: &Arc<[ReservedPath]>) -> io::Result<Self> {
         Ok(Self {
             root: EntryId::of(directory)?,
