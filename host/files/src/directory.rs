@@ -1,6 +1,7 @@
 //! Directories that are found once and stay open, whatever their names mean later.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
@@ -100,13 +101,15 @@ impl Location {
     /// Follows `path` from the root, links included.
     ///
     /// # Errors
-    /// There is no working folder for a relative path, or the root cannot be opened.
+    /// There is no working folder for a relative path, the root cannot be opened, or the system has no descriptor left
+    /// for the next name. It is then unknown where the path leads.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut way = Vec::new();
         let path = std::path::absolute(path)?;
         let mut walk = PathWalk::new(MAX_LINKS)?;
         let (entry, is_directory) = match walk.follow(&path, &mut way) {
             Ok(()) => (EntryId::of(&walk.at).ok(), true),
+            Err(error) if is_shortage(&error) => return Err(error),
             Err(_) => (walk.file(way.last()), false),
         };
         Ok(Self {
@@ -243,6 +246,13 @@ impl PathWalk {
         let at = self.path().join(name);
         io::Error::other(format!("{} is one symbolic link too many", at.display()))
     }
+}
+
+/// True if the system could not look: what is at the name is not known.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR];
+    let is_it = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    shortages.into_iter().any(is_it)
 }
 
 fn root() -> io::Result<File> {

@@ -166,8 +166,14 @@ impl Pins {
             let reserved = self.reserved();
             let mut all = reserved.iter();
             all.find_map(|path| {
-                let location = Location::of(&path.path).ok()?;
-                own().find_map(|own| reservation(own, path, &location))
+                let at = path.path.display();
+                match Location::of(&path.path) {
+                    Ok(location) => own().find_map(|own| reservation(own, path, &location)),
+                    Err(error) => Some(format!(
+                        "{at}, {}, cannot be looked for ({error}), so no directory is given; try again",
+                        path.what
+                    )),
+                }
             })
         })
     }

@@ -242,6 +242,9 @@ impl PreparedGrant {
             let dir = pin.folder(&scratch.path)?;
             let quota = self.scratch_quota(&scratch.path, &dir.dir, grant.quota_bytes);
             files.quotas.insert(grant.guest.clone(), quota);
+            let names = ReservedNames::of_own(&dir.dir, &self.reserved)?;
+            let names = Arc::new(names);
+            files.reserved.insert(grant.guest.clone(), names);
             files.directories.push((dir, grant.guest.clone()));
             files.scratch = Some(scratch);
         }

@@ -63,13 +63,23 @@ impl ReservedNames {
         let root = root.id();
         let is_inside = |path: &&ReservedPath| {
             let location = Location::of(&path.path);
-            location.is_ok_and(|location| passes(&location.way, root))
+            // Looked at again with each change.
+            location.map_or(true, |location| passes(&location.way, root))
         };
         Self {
             root,
             inside: all.iter().filter(is_inside).cloned().collect(),
             all: all.clone(),
         }
+    }
+
+    /// For a directory of this host's own that a guest may write. Hard links to any reserved file may be moved into it.
+    pub fn of_own(directory: &File, all: &Arc<[ReservedPath]>) -> io::Result<Self> {
+        Ok(Self {
+            root: EntryId::of(directory)?,
+            inside: Vec::new(),
+            all: all.clone(),
+        })
     }
 
     /// True if no reserved path leads through the directory.
@@ -165,6 +175,19 @@ impl LocatedNames {
         Ok(Some(Reservation::Content("too deep to be judged".into())))
     }
 
+    /// Reservation of a directory by another spelling of its name, on a file system that takes several.
+    pub fn of_folder(&self, directory: EntryId) -> Option<Reservation> {
+        let is_it =
+            |location: &Location| location.is_directory && location.entry == Some(directory);
+        let mut all = self.located.iter();
+        if let Some((_, what)) = all.find(|(location, _)| is_it(location)) {
+            return Some(Reservation::Content(what.clone()));
+        }
+        let mut all = self.located.iter();
+        let (_, what) = all.find(|(location, _)| passes(&location.way, directory))?;
+        Some(Reservation::Way(what.clone()))
+    }
+
     /// Reservation of an open file: its bytes are those of a reserved one, under whichever name.
     pub fn of_file(&self, file: EntryId) -> Option<Reservation> {
         let is_it =
@@ -180,7 +203,8 @@ fn is_same(one: &OsStr, other: &OsStr) -> bool {
 }
 
 fn folded(name: &OsStr) -> Option<String> {
-    Some(name.to_str()?.to_lowercase())
+    // By way of capitals: some small letters have the same one.
+    Some(name.to_str()?.to_uppercase().to_lowercase())
 }
 
 #[cfg(test)]
@@ -234,6 +258,7 @@ mod tests {
             ("", "conf", "way"),
             ("conf", "host.toml", "content"),
             ("conf", "HOST.toml", "content"),
+            ("conf", "ho\u{17f}t.toml", "content"),
             ("conf", "other.toml", "free"),
             ("conf", "tree", "content"),
             ("conf/tree", "any", "content"),
@@ -245,6 +270,12 @@ mod tests {
         }
         let linked = EntryId::of(&File::open(at("other/link")).unwrap()).unwrap();
         assert!(names.of_file(linked).is_some());
+        let folder_of =
+            |name: &str| names.of_folder(EntryId::of(&File::open(at(name)).unwrap()).unwrap());
+        assert!(matches!(folder_of("conf"), Some(Reservation::Way(_))));
+        let content = folder_of("conf/tree");
+        assert!(matches!(content, Some(Reservation::Content(_))));
+        assert_eq!(folder_of("other"), None);
         let other = EntryId::of(&File::open(at("other")).unwrap()).unwrap();
         assert_eq!(names.of_file(other), None);
     }

@@ -39,7 +39,7 @@ macro_rules! changes {
                 Box::new(async move {
                     let state = store.data_mut().entered();
                     state.revocation.check()?;
-                    let held = match state.hold(&$fd, $path).await? {
+                    let held = match state.hold(&$fd, $path, false).await? {
                         Ok(held) => held,
                         Err(code) => return Ok((Err(code),)),
                     };
@@ -59,10 +59,29 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
     changes!(types, "symlink-at", (fd, target: String, path: String) at path, symlink)?;
     changes!(types, "remove-directory-at", (fd, path: String) at path, remove_directory)?;
     changes!(types, "unlink-file-at", (fd, path: String) at path, unlink)?;
-    changes!(
-        types, "set-times-at",
-        (fd, flags: PathFlags, path: String, accessed: NewTimestamp, modified: NewTimestamp) at path,
-        set_times_of
+    types.func_wrap_async(
+        "[method]descriptor.set-times-at",
+        |mut store: Store<'_>,
+         (fd, flags, path, accessed, modified): (
+            Fd,
+            PathFlags,
+            String,
+            NewTimestamp,
+            NewTimestamp,
+        )| {
+            Box::new(async move {
+                let state = store.data_mut().entered();
+                state.revocation.check()?;
+                let follow = flags.contains(PathFlags::SYMLINK_FOLLOW);
+                let held = match state.hold(&fd, path, follow).await? {
+                    Ok(held) => held,
+                    Err(code) => return Ok((Err(code),)),
+                };
+                let set = state.set_times_of(&held, flags, accessed, modified).await;
+                state.release(held)?;
+                Ok((set?,))
+            })
+        },
     )?;
     types.func_wrap_async(
         "[method]descriptor.link-at",
@@ -183,18 +202,21 @@ impl CallState {
 
     async fn set_times_of(
         &mut self,
-        fd: Fd,
+        held: &HeldEntry,
         flags: PathFlags,
-        path: String,
         accessed: NewTimestamp,
         modified: NewTimestamp,
     ) -> Answer<()> {
-        let (at, asked) = (fd.rep(), path.clone());
-        let set = self
-            .filesystem()
-            .set_times_at(fd, flags, path, accessed, modified)
-            .await;
-        Ok(self.noted(at, Some(&asked), FileUse::Write, answer(set)?))
+        let flags = if held.is_found() {
+            PathFlags::empty()
+        } else {
+            flags
+        };
+        let (fd, path) = (held.fd(), held.name().to_owned());
+        let mut files = self.filesystem();
+        let set = files.set_times_at(fd, flags, path, accessed, modified);
+        let set = answer(set.await)?;
+        Ok(self.noted(held.fd().rep(), Some(held.name()), FileUse::Write, set))
     }
 
     async fn link(&mut self, flags: PathFlags, from: &HeldEntry, to: &HeldEntry) -> Answer<()> {

@@ -11,7 +11,7 @@ use cap_std::fs::Dir;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toolhold_files::EntryId;
 use wasmtime::Result;
@@ -38,6 +38,11 @@ impl HeldEntry {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// True if links were followed already. A link that takes the entry's place later is not followed.
+    pub fn is_found(&self) -> bool {
+        self.is_own
+    }
 }
 
 /// An entry, found.
@@ -47,11 +52,12 @@ enum Found {
 }
 
 impl CallState {
-    /// The entry at `path`, unless it is reserved for this host.
+    /// The entry at `path`, or that a link there leads to, unless it is reserved for this host.
     pub(super) async fn hold(
         &mut self,
         fd: &Fd,
         path: String,
+        follow: bool,
     ) -> Result<std::result::Result<HeldEntry, ErrorCode>> {
         let as_written = |name: String| HeldEntry {
             fd: fd.rep(),
@@ -68,7 +74,8 @@ impl CallState {
         };
         let (folder, perms) = (directory.dir.clone(), directory.perms);
         let asked = path.clone();
-        let found = match self.done(move || find(&folder, &asked, &reserved)).await {
+        let look = move || find(&folder, &asked, &reserved, follow);
+        let found = match self.done(look).await {
             // `.` and `..`, which no file system changes.
             Ok(None) => return Ok(Ok(as_written(path))),
             Ok(Some(found)) => found,
@@ -102,11 +109,11 @@ impl CallState {
         from: (&Fd, String),
         to: (&Fd, String),
     ) -> Result<std::result::Result<(HeldEntry, HeldEntry), ErrorCode>> {
-        let from = match self.hold(from.0, from.1).await? {
+        let from = match self.hold(from.0, from.1, false).await? {
             Ok(from) => from,
             Err(code) => return Ok(Err(code)),
         };
-        match self.hold(to.0, to.1).await {
+        match self.hold(to.0, to.1, false).await {
             Ok(Ok(to)) => Ok(Ok((from, to))),
             Ok(Err(code)) => {
                 self.release(from)?;
@@ -128,12 +135,24 @@ impl CallState {
 }
 
 /// The entry at `path`; `None` for one without a name of its own. Blocks on the file system.
-fn find(folder: &Arc<File>, path: &str, reserved: &ReservedNames) -> io::Result<Option<Found>> {
+fn find(
+    folder: &Arc<File>,
+    path: &str,
+    reserved: &ReservedNames,
+    follow: bool,
+) -> io::Result<Option<Found>> {
     let folder = Dir::from_std_file(folder.try_clone()?);
-    let Some((parent, name)) = parent(&folder, Path::new(path))? else {
-        return Ok(None);
-    };
     let names = reserved.locate()?;
+    let followed = if follow {
+        without_link(&folder, path.into())?
+    } else {
+        path.into()
+    };
+    let Some((parent, name)) = parent(&folder, &followed)? else {
+        let directory = folder.open_dir(&followed)?.into_std_file();
+        let reservation = names.of_directory(&directory)?;
+        return Ok(reservation.map(Found::Reserved));
+    };
     let reservation = reservation(&names, &parent, name)?;
     if let Some(reservation) = reservation {
         return Ok(Some(Found::Reserved(reservation)));
@@ -162,7 +181,35 @@ pub(super) fn parent<'p>(folder: &Dir, path: &'p Path) -> io::Result<Option<(Dir
     Ok(Some((parent, name)))
 }
 
-/// Reservation of the entry `name` of `parent`, by its place or by its bytes.
+/// Links that are followed in the last place of a path, as many as Linux does.
+const MAX_LINKS: usize = 40;
+
+/// `path` as it is where no link is in its last place.
+///
+/// # Errors
+/// The file system's own; the path leads out of `folder`, or through too many links.
+pub(super) fn without_link(folder: &Dir, mut path: PathBuf) -> io::Result<PathBuf> {
+    for _ in 0..MAX_LINKS {
+        let target = match parent(folder, &path)? {
+            Some((parent, name)) if is_link(&parent, name) => {
+                Some(parent.read_link_contents(name)?)
+            }
+            _ => None,
+        };
+        let Some(target) = target else {
+            return Ok(path);
+        };
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+fn is_link(parent: &Dir, name: &OsStr) -> bool {
+    let metadata = parent.symlink_metadata(name);
+    metadata.is_ok_and(|metadata| metadata.file_type().is_symlink())
+}
+
+/// Reservation of the entry `name` of `parent`, by its place, as a folder, or by its bytes.
 ///
 /// # Errors
 /// The file system's own.
@@ -176,7 +223,8 @@ pub(super) fn reservation(
         return Ok(Some(reservation));
     }
     let entry = rustix::fs::statat(&place, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
-    Ok(entry
-        .ok()
-        .and_then(|entry| names.of_file(EntryId::from(&entry))))
+    Ok(entry.ok().and_then(|entry| {
+        let id = EntryId::from(&entry);
+        names.of_file(id).or_else(|| names.of_folder(id))
+    }))
 }

@@ -10,7 +10,7 @@ use super::held_entry;
 use crate::call::CallState;
 use crate::grant::{Reservation, ReservedNames};
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
-use cap_std::fs::{Dir, FileType, Metadata, OpenOptions};
+use cap_std::fs::{Dir, FileType, OpenOptions};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -80,15 +80,13 @@ pub async fn at(
                 reserving(&folder, &path, &names, &wish)
             }
             names => {
-                let names = names.filter(|_| is_written);
-                sparing(
-                    &folder,
-                    path.as_ref(),
-                    follow,
-                    &options,
+                let wish = Wish {
                     open,
-                    names.as_deref(),
-                )
+                    options: &options,
+                    is_written,
+                    follow,
+                };
+                sparing(&folder, path.as_ref(), names.as_deref(), &wish)
             }
         }
     });
@@ -161,9 +159,6 @@ fn options(
     Ok((options, mode))
 }
 
-/// Links that are followed in the last place of a path, as many as Linux does.
-const MAX_LINKS: usize = 40;
-
 /// How a guest wants to open an entry.
 struct Wish<'a> {
     open: OpenFlags,
@@ -186,82 +181,92 @@ fn reserving(
     if is_folder && wish.open.contains(OpenFlags::CREATE) {
         return Err(OpenFault::Code(ErrorCode::IsDirectory));
     }
-    let mut path = PathBuf::from(path);
-    for _ in 0..MAX_LINKS {
-        let Some((parent, name)) = held_entry::parent(folder, &path)? else {
-            // `.` or `..`: a directory, which `open` can neither make nor cut.
-            let (file, kind) = checked(folder, &path, wish.follow, wish.options)?;
-            let is_reserved = kind.is_dir() && names.of_directory(&file)?.is_some();
-            return Ok(Opened {
-                file,
-                kind,
-                is_reserved,
-            });
-        };
-        let is_link = |metadata: Metadata| metadata.file_type().is_symlink();
-        if wish.follow && parent.symlink_metadata(name).is_ok_and(is_link) {
-            let target = parent.read_link_contents(name)?;
-            path = path.parent().unwrap_or(Path::new("")).join(target);
-            continue;
-        }
-        let content = match held_entry::reservation(&names, &parent, name)? {
-            Some(content @ Reservation::Content(_)) => Some(content),
-            Some(Reservation::Way(_)) | None => None,
-        };
-        if let Some(content) = content.clone().filter(|_| wish.is_written) {
-            return Err(OpenFault::Reserved(content));
-        }
-        let mut options = wish.options.clone();
-        options.follow(FollowSymlinks::No).truncate(false);
-        let (file, kind) = checked(&parent, name.as_ref(), false, &options)?;
-        if is_folder && !kind.is_dir() {
-            return Err(OpenFault::Code(ErrorCode::NotDirectory));
-        }
-        // The entry may have been exchanged since: the opened file counts.
-        let opened = match EntryId::of(&file)? {
-            _ if kind.is_dir() => names.of_directory(&file)?,
-            id => names.of_file(id),
-        };
-        let reservation = content.or(opened);
-        if let Some(reservation) = reservation.clone().filter(|_| wish.is_written) {
-            return Err(OpenFault::Reserved(reservation));
-        }
-        cut(&file, kind, wish.open)?;
+    // A new file takes the place of no link.
+    let follow = wish.follow && !wish.open.contains(OpenFlags::EXCLUSIVE);
+    let path = if follow {
+        held_entry::without_link(folder, path.into())?
+    } else {
+        PathBuf::from(path)
+    };
+    let Some((parent, name)) = held_entry::parent(folder, &path)? else {
+        // `.` or `..`: a directory, which `open` can neither make nor cut.
+        let (file, kind) = checked(folder, &path, wish.follow, wish.options)?;
+        let is_reserved = kind.is_dir() && names.of_directory(&file)?.is_some();
         return Ok(Opened {
             file,
             kind,
-            is_reserved: reservation.is_some(),
+            is_reserved,
         });
+    };
+    let content = match held_entry::reservation(&names, &parent, name)? {
+        Some(content @ Reservation::Content(_)) => Some(content),
+        Some(Reservation::Way(_)) | None => None,
+    };
+    if let Some(content) = content.clone().filter(|_| wish.is_written) {
+        return Err(OpenFault::Reserved(content));
     }
-    Err(OpenFault::Code(ErrorCode::Loop))
+    let mut options = wish.options.clone();
+    options.follow(FollowSymlinks::No).truncate(false);
+    let (file, kind) = checked(&parent, name.as_ref(), false, &options)?;
+    if is_folder && !kind.is_dir() {
+        return Err(OpenFault::Code(ErrorCode::NotDirectory));
+    }
+    // The entry may have been exchanged since: the opened file counts.
+    let opened = if kind.is_dir() {
+        names.of_directory(&file)?
+    } else {
+        match names.of_file(EntryId::of(&file)?) {
+            None => linked(&file, kind, reserved)?,
+            found => found,
+        }
+    };
+    let reservation = content.or(opened);
+    if let Some(reservation) = reservation.clone().filter(|_| wish.is_written) {
+        return Err(OpenFault::Reserved(reservation));
+    }
+    cut(&file, kind, wish.open)?;
+    Ok(Opened {
+        file,
+        kind,
+        is_reserved: reservation.is_some(),
+    })
+}
+
+/// Reservation of an open file by another name, which may lie in any directory.
+fn linked(
+    file: &File,
+    kind: FileType,
+    reserved: &ReservedNames,
+) -> io::Result<Option<Reservation>> {
+    let metadata = file.metadata()?;
+    if !kind.is_file() || metadata.nlink() < 2 {
+        return Ok(None);
+    }
+    reserved.of_linked(EntryId::from(&metadata))
 }
 
 /// Opens `path` in a directory in which no name is reserved. A file with several names may have one elsewhere that is.
 fn sparing(
     folder: &Dir,
     path: &Path,
-    follow: bool,
-    options: &OpenOptions,
-    open: OpenFlags,
     reserved: Option<&ReservedNames>,
+    wish: &Wish<'_>,
 ) -> Result<Opened, OpenFault> {
-    let mut options = options.clone();
+    let mut options = wish.options.clone();
     options.truncate(false);
-    let (file, kind) = checked(folder, path, follow, &options)?;
-    if let Some(names) = reserved {
-        let metadata = file.metadata()?;
-        if metadata.nlink() > 1
-            && kind.is_file()
-            && let Some(reservation) = names.of_linked(EntryId::from(&metadata))?
-        {
-            return Err(OpenFault::Reserved(reservation));
-        }
+    let (file, kind) = checked(folder, path, wish.follow, &options)?;
+    let reservation = match reserved {
+        Some(names) => linked(&file, kind, names)?,
+        None => None,
+    };
+    if let Some(reservation) = reservation.clone().filter(|_| wish.is_written) {
+        return Err(OpenFault::Reserved(reservation));
     }
-    cut(&file, kind, open)?;
+    cut(&file, kind, wish.open)?;
     Ok(Opened {
         file,
         kind,
-        is_reserved: false,
+        is_reserved: reservation.is_some(),
     })
 }
 

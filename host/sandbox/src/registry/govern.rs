@@ -39,7 +39,10 @@ impl Registry {
                             reason,
                             "the grant cannot be prepared"
                         );
-                        let nothing = module.policy().refused(reason.clone());
+                        let held = module.policy();
+                        // Its calls, too: they may reach what is refused.
+                        held.withdraw();
+                        let nothing = held.refused(reason.clone());
                         module.set_policy(Arc::new(nothing));
                         snapshot.refuse(&module, LoadError::Grant { reason });
                     }
