@@ -168,7 +168,7 @@ fn configured_grants_need_approval_and_a_flag_approves() {
     // The flag was for that command alone.
     let waits = host.run(&["modules", "call", "files.read", arguments]);
     assert!(
-        waits.stderr.contains("it has not been approved yet"),
+        waits.stderr.contains("disabled until a person approves it"),
         "{waits:?}"
     );
     assert_eq!(host.run(&["modules", "approve", "-y"]).code, Some(0));

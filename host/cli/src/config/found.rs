@@ -47,7 +47,7 @@ pub struct FoundLayer {
 pub struct Untrusted {
     /// It was trusted with another content.
     pub is_changed: bool,
-    /// It was trusted, and is gone.
+    /// The file was trusted, and is gone.
     pub is_gone: bool,
     /// At least one.
     pub ignored: Vec<Setting>,
@@ -132,8 +132,8 @@ impl FoundLayer {
         })
     }
 
-    /// The settings of a trusted file of the working folder that is gone. A module may have removed it, together with the
-    /// shields that it sets: so the settings that protect still hold, and the others are told of.
+    /// The settings of a trusted file of the working folder that is gone. A module may have removed it together with its
+    /// shields, so settings that protect still hold, and the user hears of the others.
     pub fn gone(trusted: &TrustedFiles) -> Option<Self> {
         let path = Path::new(".").canonicalize().ok()?.join(FOUND);
         // The text of the record: no file has these bytes.

@@ -141,7 +141,7 @@ fn entries(linker: &mut Linker<CallState>) -> Result<()> {
 struct WriteReservation(Option<QuotaReservation>);
 
 impl WriteReservation {
-    /// It was written, or could not be.
+    /// The write is over: done or failed.
     fn filled(self) {
         if let Some(taken) = self.0 {
             taken.written();

@@ -142,9 +142,8 @@ impl Merged {
         }
         let is_usual = variables == [USUAL_KEY] && key_origin == "default";
         let layer = match self.layer(key_origin) {
-            Layer::BuiltIn if is_usual && has_usual_key => Layer::Variables,
-            // A stored secret is the user's.
-            Layer::BuiltIn if is_usual => Layer::Files,
+            // In a variable, or a secret that the user stored under its name.
+            Layer::BuiltIn if is_usual => Layer::Variables,
             // The exporter of telemetry reads its standard variable by itself.
             Layer::BuiltIn => return None,
             layer => layer,
