@@ -150,9 +150,9 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
                 None
             };
             let sources = if yes {
-                build::Sources::Read
+                build::SourceReview::Read
             } else {
-                build::Sources::Unread
+                build::SourceReview::Unread
             };
             let timeout = limit.timeout();
             let built = build::build(&config, &folders, timeout, runner.as_ref(), sources);
@@ -175,7 +175,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
             if build {
                 let folders = [folder];
                 // They are the template's, which was written just now.
-                let sources = build::Sources::Read;
+                let sources = build::SourceReview::Read;
                 let built = build::build(&config, &folders, DEFAULT_BUILD_TIMEOUT, None, sources);
                 return build::until_stopped(built).await;
             }

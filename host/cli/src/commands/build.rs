@@ -43,7 +43,7 @@ impl BuildLimit {
 
 /// Whether a person has read the sources that are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sources {
+pub enum SourceReview {
     Read,
     /// Not read by a person. Where a module may write them, a build that runs them natively is refused.
     Unread,
@@ -54,7 +54,7 @@ pub async fn build(
     folders: &[PathBuf],
     timeout: Duration,
     dev: Option<&BaseRunner>,
-    sources: Sources,
+    sources: SourceReview,
 ) -> Result<Exit> {
     let mut exit = Exit::Ok;
     for said in folders {
@@ -116,7 +116,7 @@ pub async fn one(
     folder: &Path,
     timeout: Duration,
     dev: Option<&BaseRunner>,
-    sources: Sources,
+    sources: SourceReview,
 ) -> Result<build::FinishedBuild> {
     let spinner = Spinner::start(format!("building {}", folder.display()));
     let (folder, toolchains) = (folder.to_owned(), config.toolchains_folder());
@@ -125,7 +125,7 @@ pub async fn one(
         arguments: vec![SUPERVISOR_COMMAND.into(), "--".into()],
     });
     let mut control = BuildControl::supervised(timeout, supervisor);
-    if sources == Sources::Unread {
+    if sources == SourceReview::Unread {
         let (config, inside) = (config.clone(), folder.join("module.toml"));
         let writer = move || config.policy().writer_of(&inside).map(str::to_owned);
         if let Some(writer) = tokio::task::spawn_blocking(writer).await? {

@@ -20,7 +20,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 /// Answer of a function to the guest; the outer error ends the call.
-type Answer<T> = Result<std::result::Result<T, ErrorCode>>;
+type EntryAnswer<T> = Result<std::result::Result<T, ErrorCode>>;
 
 /// Puts the guarded functions over wasmtime's.
 pub fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
@@ -150,7 +150,7 @@ impl WriteReservation {
 }
 
 impl CallState {
-    async fn create_directory(&mut self, fd: Fd, path: String) -> Answer<()> {
+    async fn create_directory(&mut self, fd: Fd, path: String) -> EntryAnswer<()> {
         let (at, asked) = (fd.rep(), path.clone());
         if let Some((root, folder)) = self.place(&fd)? {
             let name = path.clone();
@@ -177,7 +177,7 @@ impl CallState {
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(made)?))
     }
 
-    async fn symlink(&mut self, fd: Fd, target: String, path: String) -> Answer<()> {
+    async fn symlink(&mut self, fd: Fd, target: String, path: String) -> EntryAnswer<()> {
         let bytes = ENTRY_BYTES + target.len() as u64;
         let Some(room) = self.may_add(&fd, bytes).await else {
             return Ok(Err(ErrorCode::Quota));
@@ -188,13 +188,13 @@ impl CallState {
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(made)?))
     }
 
-    async fn remove_directory(&mut self, fd: Fd, path: String) -> Answer<()> {
+    async fn remove_directory(&mut self, fd: Fd, path: String) -> EntryAnswer<()> {
         let (at, asked) = (fd.rep(), path.clone());
         let removed = self.filesystem().remove_directory_at(fd, path).await;
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(removed)?))
     }
 
-    async fn unlink(&mut self, fd: Fd, path: String) -> Answer<()> {
+    async fn unlink(&mut self, fd: Fd, path: String) -> EntryAnswer<()> {
         let (at, asked) = (fd.rep(), path.clone());
         let removed = self.filesystem().unlink_file_at(fd, path).await;
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(removed)?))
@@ -206,7 +206,7 @@ impl CallState {
         flags: PathFlags,
         accessed: NewTimestamp,
         modified: NewTimestamp,
-    ) -> Answer<()> {
+    ) -> EntryAnswer<()> {
         let flags = if held.is_found() {
             PathFlags::empty()
         } else {
@@ -219,7 +219,12 @@ impl CallState {
         Ok(self.noted(held.fd().rep(), Some(held.name()), FileUse::Write, set))
     }
 
-    async fn link(&mut self, flags: PathFlags, from: &HeldEntry, to: &HeldEntry) -> Answer<()> {
+    async fn link(
+        &mut self,
+        flags: PathFlags,
+        from: &HeldEntry,
+        to: &HeldEntry,
+    ) -> EntryAnswer<()> {
         // A file with names in two directories would grow in both.
         if self.differ(&from.fd(), &to.fd()) {
             return Ok(Err(ErrorCode::CrossDevice));
@@ -235,7 +240,7 @@ impl CallState {
         Ok(self.noted(at, Some(&asked), FileUse::Write, answer(made)?))
     }
 
-    async fn rename(&mut self, from: &HeldEntry, to: &HeldEntry) -> Answer<()> {
+    async fn rename(&mut self, from: &HeldEntry, to: &HeldEntry) -> EntryAnswer<()> {
         // Entries that move into a quota were not counted in it, and open files of them never would be.
         if self.files.quota(&to.fd()).is_some() && self.differ(&from.fd(), &to.fd()) {
             return Ok(Err(ErrorCode::CrossDevice));
@@ -279,7 +284,7 @@ impl CallState {
         path: String,
         mut open: OpenFlags,
         mut flags: DescriptorFlags,
-    ) -> Answer<Fd> {
+    ) -> EntryAnswer<Fd> {
         let Some(permit) = self.files.permit() else {
             self.gauge.refuse(RefusedResource::Descriptors);
             return Ok(Err(ErrorCode::Busy));

@@ -25,7 +25,7 @@ const RESERVE: u32 = 8;
 const LEAST_RESERVE: Duration = Duration::from_millis(50);
 const MOST_RESERVE: Duration = Duration::from_secs(2);
 
-type Answer<T> = Result<std::result::Result<T, LockError>>;
+type LockAnswer<T> = Result<std::result::Result<T, LockError>>;
 
 impl file_locks::Host for CallState {
     async fn patience(&mut self) -> Result<u64> {
@@ -37,7 +37,7 @@ impl file_locks::Host for CallState {
 }
 
 impl file_locks::HostLockableFile for CallState {
-    async fn open(&mut self, path: String) -> Answer<Resource<LockableFile>> {
+    async fn open(&mut self, path: String) -> LockAnswer<Resource<LockableFile>> {
         self.revocation.check()?;
         let Some((folder, perms, inside)) = self.granted_place(&path) else {
             return Ok(Err(LockError::Denied));
@@ -61,7 +61,7 @@ impl file_locks::HostLockableFile for CallState {
         start: u64,
         length: u64,
         kind: LockKind,
-    ) -> Answer<()> {
+    ) -> LockAnswer<()> {
         let lock = match kind {
             LockKind::Shared => ByteLock::Shared,
             LockKind::Exclusive => ByteLock::Exclusive,
@@ -74,7 +74,7 @@ impl file_locks::HostLockableFile for CallState {
         file: Resource<LockableFile>,
         start: u64,
         length: u64,
-    ) -> Answer<()> {
+    ) -> LockAnswer<()> {
         self.set_lock(&file, start, length, ByteLock::None).await
     }
 
@@ -83,7 +83,7 @@ impl file_locks::HostLockableFile for CallState {
         file: Resource<LockableFile>,
         start: u64,
         length: u64,
-    ) -> Answer<bool> {
+    ) -> LockAnswer<bool> {
         self.on_locked(&file, move |file| {
             byte_lock::is_locked(file, &(start..start.saturating_add(length)))
         })
@@ -104,7 +104,7 @@ impl CallState {
         start: u64,
         length: u64,
         lock: ByteLock,
-    ) -> Answer<()> {
+    ) -> LockAnswer<()> {
         self.on_locked(file, move |file| {
             byte_lock::set(file, &(start..start.saturating_add(length)), lock)
         })
@@ -116,7 +116,7 @@ impl CallState {
         &mut self,
         file: &Resource<LockableFile>,
         work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> LockAnswer<T> {
         self.revocation.check()?;
         let file = self.table.get(file)?.0.clone();
         let done = Blocking::start(move || work(&file.file)).done().await;

@@ -46,7 +46,7 @@ impl HeldEntry {
 }
 
 /// An entry, found.
-enum Found {
+enum FoundEntry {
     Entry { parent: File, name: String },
     Reserved(Reservation),
 }
@@ -82,8 +82,8 @@ impl CallState {
             Err(code) => return Ok(Err(code)),
         };
         let (parent, name) = match found {
-            Found::Entry { parent, name } => (parent, name),
-            Found::Reserved(reservation) => {
+            FoundEntry::Entry { parent, name } => (parent, name),
+            FoundEntry::Reserved(reservation) => {
                 return Ok(Err(self.reserved_for_host(fd, &path, &reservation)));
             }
         };
@@ -140,7 +140,7 @@ fn find(
     path: &str,
     reserved: &ReservedNames,
     follow: bool,
-) -> io::Result<Option<Found>> {
+) -> io::Result<Option<FoundEntry>> {
     let folder = Dir::from_std_file(folder.try_clone()?);
     let names = reserved.locate()?;
     let followed = if follow {
@@ -151,16 +151,16 @@ fn find(
     let Some((parent, name)) = parent(&folder, &followed)? else {
         let directory = folder.open_dir(&followed)?.into_std_file();
         let reservation = names.of_directory(&directory)?;
-        return Ok(reservation.map(Found::Reserved));
+        return Ok(reservation.map(FoundEntry::Reserved));
     };
     let reservation = reservation(&names, &parent, name)?;
     if let Some(reservation) = reservation {
-        return Ok(Some(Found::Reserved(reservation)));
+        return Ok(Some(FoundEntry::Reserved(reservation)));
     }
     // A slash at the end says that a directory is meant.
     let slash = if path.ends_with('/') { "/" } else { "" };
     let name = name.to_str().map(|name| format!("{name}{slash}"));
-    Ok(Some(Found::Entry {
+    Ok(Some(FoundEntry::Entry {
         parent: parent.into_std_file(),
         name: name.ok_or(io::ErrorKind::InvalidFilename)?,
     }))

@@ -221,7 +221,7 @@ async fn built_on_first_use(config: &Configuration, registry: &Registry) -> Resu
     let Some(folder) = unbuilt else {
         return Ok(false);
     };
-    let sources = build::Sources::Unread;
+    let sources = build::SourceReview::Unread;
     let built = build::one(config, &folder, DEFAULT_BUILD_TIMEOUT, None, sources).await?;
     let component = built.component.display();
     output::remark(&format!("built {component} on its first use"));

@@ -115,7 +115,7 @@ async fn loading(
 /// Builds one module, and tells the outcome. Where it fails, the component from before stays in its place.
 async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration, dev: &BaseRunner) {
     let begun = Instant::now();
-    let sources = build::Sources::Unread;
+    let sources = build::SourceReview::Unread;
     match build::one(&loaded.configuration, folder, timeout, Some(dev), sources).await {
         Ok(built) => output::tell(&format!(
             "{} {} ({}{}) in {:.1} s",
