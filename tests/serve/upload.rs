@@ -161,7 +161,7 @@ fn a_module_is_uploaded_and_replaced_only_at_the_known_digest() {
 #[test]
 fn grant_to_a_reused_name_waits_for_a_person() {
     let config = format!(
-        "{ON}[module.spare]\ndirectories = [{{ host = \".\", guest = \"/d\", access = \"read\" }}]\n"
+        "{ON}[module.spare]\ndirectories = [{{ host = \"modules\", guest = \"/d\", access = \"read\" }}]\n"
     );
     let (host, endpoint) = (host(&config), scripted([]));
     let server = serve(&host, &endpoint);

@@ -141,9 +141,13 @@ impl Merged {
             return None;
         }
         let is_usual = variables == [USUAL_KEY] && key_origin == "default";
+        let none = BTreeMap::new();
+        let history = self.given.get(&address_key).unwrap_or(&none);
+        let is_placed = history.keys().any(|given| *given <= Layer::Files);
         let layer = match self.layer(key_origin) {
-            // In a variable, or a secret that the user stored under its name.
-            Layer::BuiltIn if is_usual => Layer::Variables,
+            // A stored secret belongs to the address in the user's files, where they have one.
+            Layer::BuiltIn if is_usual && (has_usual_key || !is_placed) => Layer::Variables,
+            Layer::BuiltIn if is_usual => Layer::Files,
             // The exporter of telemetry reads its standard variable by itself.
             Layer::BuiltIn => return None,
             layer => layer,
@@ -152,8 +156,6 @@ impl Merged {
         let preset = preset
             .and_then(|leaves| Some(leaves.into_iter().find(|(leaf, _)| *leaf == address)?.1));
         let is_own = self.given.contains_key(&format!("{table}.{leaf}"));
-        let none = BTreeMap::new();
-        let history = self.given.get(&address_key).unwrap_or(&none);
         let built_in = preset.filter(|_| is_own);
         let home = home(history, built_in.as_ref(), layer);
         let goes = history.is_empty() || home.is_some_and(|(_, home)| is_same(home, at));
