@@ -10,11 +10,11 @@ use support::server::Server;
 use support::until;
 
 /// The configuration, under a name that is not found by itself.
-const NAMED: &str = "work/host.toml";
-const GRANT: &str = "[module.files]\ndirectories = [{ host = \"./work\", guest = \"/data\", access = \"read-write\" }]\n";
+const NAMED: &str = "proj/host.toml";
+const GRANT: &str = "[module.files]\ndirectories = [{ host = \"./proj\", guest = \"/data\", access = \"read-write\" }]\n";
 const NEVER: &str = "[modules]\napproval = \"never\"\n";
 
-/// A host with the module `files`, which may write `work`, and its configuration in that folder.
+/// A host with the module `files`, which may write `proj`, and its configuration in that folder.
 fn host(config: &str) -> Host {
     let host = Host::new();
     host.ship("files");
@@ -39,49 +39,49 @@ fn content(host: &Host, path: &str) -> Option<String> {
     std::fs::read_to_string(host.path().join(path)).ok()
 }
 
-/// Keys that name a file or a folder: the table, the key in it, and a configuration with a path in `work`. The second
+/// Keys that name a file or a folder: the table, the key in it, and a configuration with a path in `proj`. The second
 /// path is what the module tries to write; `None`: the grant itself is refused.
 const KEYS: &[(&str, &str, &str, Option<&str>)] = &[
     (
         "RequestsTable",
         "folder",
-        "[requests]\nfolder = \"./work/requests\"",
+        "[requests]\nfolder = \"./proj/requests\"",
         Some("requests/a.json"),
     ),
     (
         "KnowledgeTable",
         "weights",
-        "[knowledge]\nweights = \"./work/w.bin\"\ntokenizer = \"./work/t.json\"",
+        "[knowledge]\nweights = \"./proj/w.bin\"\ntokenizer = \"./proj/t.json\"",
         Some("w.bin"),
     ),
     (
         "KnowledgeTable",
         "tokenizer",
-        "[knowledge]\nweights = \"./work/w.bin\"\ntokenizer = \"./work/t.json\"",
+        "[knowledge]\nweights = \"./proj/w.bin\"\ntokenizer = \"./proj/t.json\"",
         Some("t.json"),
     ),
     (
         "AgentTable",
         "output_schema",
-        "[agents.a]\noutput_schema = \"./work/answer.json\"",
+        "[agents.a]\noutput_schema = \"./proj/answer.json\"",
         Some("answer.json"),
     ),
     (
         "PathsTable",
         "state",
-        "[paths]\nstate = \"./work/state\"",
+        "[paths]\nstate = \"./proj/state\"",
         None,
     ),
     (
         "PathsTable",
         "cache",
-        "[paths]\ncache = \"./work/cache\"",
+        "[paths]\ncache = \"./proj/cache\"",
         Some("cache/compiled/x"),
     ),
     (
         "SecretTable",
         "file",
-        "[[module.other.secrets]]\nname = \"key\"\norigin = \"https://example.com\"\nplace = { header = { name = \"Authorization\" } }\nfile = \"./work/key\"",
+        "[[module.other.secrets]]\nname = \"key\"\norigin = \"https://example.com\"\nplace = { header = { name = \"Authorization\" } }\nfile = \"./proj/key\"",
         None,
     ),
     (
@@ -95,25 +95,25 @@ const KEYS: &[(&str, &str, &str, Option<&str>)] = &[
     (
         "McpTable",
         "command",
-        "[mcp.s]\ncommand = [\"./work/server\"]\ntools = [\"x\"]",
+        "[mcp.s]\ncommand = [\"./proj/server\"]\ntools = [\"x\"]",
         Some("server"),
     ),
     (
         "McpTable",
         "command",
-        "[mcp.s]\ncommand = [\"python3\", \"work/answer.json\"]\ntools = [\"x\"]",
+        "[mcp.s]\ncommand = [\"python3\", \"proj/answer.json\"]\ntools = [\"x\"]",
         Some("answer.json"),
     ),
     (
         "McpTable",
         "command",
-        "[mcp.s]\ncommand = [\"sh\", \"-c\", \"exec work/late.sh\"]\ntools = [\"x\"]",
+        "[mcp.s]\ncommand = [\"sh\", \"-c\", \"exec proj/late.sh\"]\ntools = [\"x\"]",
         Some("late.sh"),
     ),
     (
         "McpTable",
         "env",
-        "[mcp.s]\ncommand = [\"server\"]\ntools = [\"x\"]\nenv = { CONFIG = \"work/answer.json\" }",
+        "[mcp.s]\ncommand = [\"server\"]\ntools = [\"x\"]\nenv = { CONFIG = \"proj/answer.json\" }",
         Some("answer.json"),
     ),
 ];
@@ -123,24 +123,24 @@ fn no_key_that_names_a_file_leads_to_one_that_a_module_can_write() {
     for (table, key, config, path) in KEYS {
         // Of the table `modules`, the configuration has a part already.
         let modules = match (*table, *key) {
-            ("ModulesTable", "folder") => "folder = \"./work/modules\"\n",
-            ("ModulesTable", "roots") => "roots = [\"./modules\", \"./work/roots\"]\n",
+            ("ModulesTable", "folder") => "folder = \"./proj/modules\"\n",
+            ("ModulesTable", "roots") => "roots = [\"./modules\", \"./proj/roots\"]\n",
             _ => "",
         };
         let host = Host::new();
         host.ship("files");
         for (path, text) in [
-            ("work/answer.json", "{}"),
-            ("work/key", "secret"),
-            ("work/requests/b.json", "{}"),
-            ("work/modules/files/module.toml", ""),
-            ("work/roots/x", ""),
+            ("proj/answer.json", "{}"),
+            ("proj/key", "secret"),
+            ("proj/requests/b.json", "{}"),
+            ("proj/modules/files/module.toml", ""),
+            ("proj/roots/x", ""),
         ] {
             host.write(path, text);
         }
         for file in ["files.wasm", "module.toml"] {
             let from = host.path().join("modules/files").join(file);
-            std::fs::copy(from, host.path().join("work/modules/files").join(file)).unwrap();
+            std::fs::copy(from, host.path().join("proj/modules/files").join(file)).unwrap();
         }
         host.write(NAMED, format!("{NEVER}{modules}{GRANT}{config}\n"));
         let mut command = host.command(&["--config", NAMED, "modules", "call", "files.write"]);
@@ -151,7 +151,7 @@ fn no_key_that_names_a_file_leads_to_one_that_a_module_can_write() {
                 .env_remove("TOOLHOLD_PATHS__CACHE");
         }
         let target = path.unwrap_or("free.txt");
-        let before = content(&host, &format!("work/{target}"));
+        let before = content(&host, &format!("proj/{target}"));
         let mode = if before.is_some() {
             "overwrite"
         } else {
@@ -166,7 +166,7 @@ fn no_key_that_names_a_file_leads_to_one_that_a_module_can_write() {
             None => "the grant for it cannot be given",
         };
         assert!(done.stderr.contains(words), "{what}");
-        assert_eq!(content(&host, &format!("work/{target}")), before, "{what}");
+        assert_eq!(content(&host, &format!("proj/{target}")), before, "{what}");
     }
 }
 
@@ -325,9 +325,9 @@ fn sources_that_a_module_may_write_are_not_built_natively() {
     host.ship("files");
     let manifest =
         "name = \"own\"\nversion = \"0.1.0\"\ndescription = \"x\"\n[build]\nlanguage = \"rust\"\n";
-    host.write("work/own/module.toml", manifest);
+    host.write("proj/own/module.toml", manifest);
     host.write(NAMED, format!("{NEVER}{GRANT}"));
-    let refused = run(&host, &["build", "work/own"]);
+    let refused = run(&host, &["build", "proj/own"]);
     assert!(
         refused.code != Some(0)
             && refused.stderr.contains("the module files may write")
@@ -335,6 +335,6 @@ fn sources_that_a_module_may_write_are_not_built_natively() {
         "{refused:?}"
     );
     // What a person has read is built; this has no source.
-    let tried = run(&host, &["build", "--yes", "work/own"]);
+    let tried = run(&host, &["build", "--yes", "proj/own"]);
     assert!(!tried.stderr.contains("may write"), "{tried:?}");
 }

@@ -26,8 +26,8 @@ pub struct OpenFiles {
     locks: HeldLocks,
 }
 
-/// The locks of a call. They end after its last write, also if the call is dropped in the middle of it: a write
-/// under way goes on, and the next holder may not write beside it.
+/// Locks of a call. They end after its last write, also if the call is dropped in the middle of it: a running write
+/// ends before the next call may lock the file.
 #[derive(Debug, Default)]
 struct HeldLocks {
     files: Vec<Arc<LockedFile>>,
