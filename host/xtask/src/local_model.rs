@@ -14,12 +14,14 @@ mod python;
 mod record;
 mod server;
 
+use std::thread::{self, JoinHandle};
+
 use anyhow::{Context, Result};
 
 pub use catalogue::{Choice, Model};
 use server::LocalServer;
 
-use crate::narrate;
+use crate::narrate::{self, Progress};
 
 /// A running model: one that was running before and continues afterwards, or one that ends when this is
 /// dropped.
@@ -43,7 +45,7 @@ impl LocalModel {
                 _own: None,
             });
         }
-        let installed = install(model)?;
+        let installed = install(model, Progress::Drawn)?;
         let server = LocalServer::start_owned(&installed, server::free_port(None)?)?;
         Ok(Self {
             base_url: server.base_url(),
@@ -51,6 +53,16 @@ impl LocalModel {
             _own: Some(server),
         })
     }
+}
+
+/// Puts the server and the weights into the cache, while the caller goes on. A failure is told when the model is
+/// started, which tries again.
+pub fn fetch_meanwhile(model: &'static Model) -> JoinHandle<()> {
+    thread::spawn(move || {
+        if let Err(error) = install(model, Progress::Lines) {
+            narrate::line(&format!("the local model is not here yet: {error:#}"));
+        }
+    })
 }
 
 /// Everything a server process needs, in the cache.
@@ -61,11 +73,11 @@ struct InstalledModel {
     weights: std::path::PathBuf,
 }
 
-fn install(model: &'static Model) -> Result<InstalledModel> {
+fn install(model: &'static Model, progress: Progress) -> Result<InstalledModel> {
     // Serialized, because two processes would write the same files.
     let _exclusive = home::lock()?;
-    let python = python::install().context("llama.cpp's server could not be installed")?;
-    let weights = fetch::fetch(&python, model)?;
+    let python = python::install(progress).context("llama.cpp's server could not be installed")?;
+    let weights = fetch::fetch(&python, model, progress)?;
     Ok(InstalledModel {
         model,
         python,

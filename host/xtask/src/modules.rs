@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::project::{self, Profile};
+use crate::project::{self, Beside, Profile};
 use crate::{interrupt, narrate};
 
 #[derive(Args, Debug)]
@@ -75,7 +75,12 @@ impl fmt::Display for ModuleFolder {
 
 pub fn run(arguments: &ModulesArguments) -> Result<ExitCode> {
     let modules = chosen(all(&project::root())?, &arguments.names)?;
-    let toolhold = project::build_toolhold(arguments.profile)?;
+    // Who builds modules tests them next, with a binary that is built so.
+    let beside = match arguments.profile {
+        Profile::Dev => Beside::Tests,
+        Profile::Release => Beside::Nothing,
+    };
+    let toolhold = project::build_toolhold(arguments.profile, beside)?;
     if arguments.check {
         check::committed(&toolhold, modules)?;
     } else {

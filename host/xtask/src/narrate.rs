@@ -11,6 +11,15 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// How a stage shows that it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// By a bar or a spinner, on a terminal.
+    Drawn,
+    /// By its lines only, because something else draws on the terminal meanwhile.
+    Lines,
+}
+
 pub fn line(text: &str) {
     eprintln!("xtask: {text}");
 }
@@ -33,8 +42,11 @@ pub fn bytes_bar(total: u64) -> ProgressBar {
     bar
 }
 
-pub fn spinner(text: &str) -> ProgressBar {
+pub fn spinner(text: &str, progress: Progress) -> ProgressBar {
     line(text);
+    if progress == Progress::Lines {
+        return ProgressBar::hidden();
+    }
     let spinner = ProgressBar::new_spinner();
     spinner.set_style(style("  {spinner} {elapsed}"));
     spinner.enable_steady_tick(Duration::from_millis(120));

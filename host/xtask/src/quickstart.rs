@@ -2,15 +2,15 @@
 //! components, in one command.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use crate::local_model::{Choice, LocalModel};
-use crate::project::{self, Profile};
+use crate::local_model::{self, Choice, LocalModel};
+use crate::project::{self, Beside, Profile};
 use crate::{interrupt, narrate};
 
 /// Needs two modules, text and calculator: a model can neither count letters nor multiply nine digits.
@@ -30,8 +30,16 @@ pub struct QuickstartArguments {
 }
 
 pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
-    narrate::line("building toolhold (the first time compiles the Wasm engine: some minutes)");
-    let toolhold = project::build_toolhold(Profile::Release)?;
+    let model = Choice::Smaller.model()?;
+    narrate::line(
+        "building toolhold; the first time this compiles the Wasm engine and some 400 crates, 8 minutes on two cores",
+    );
+    let fetching = needs_a_model(arguments).then(|| local_model::fetch_meanwhile(model));
+    let toolhold = project::build_toolhold(Profile::Dev, Beside::Nothing)?;
+    if let Some(fetching) = fetching {
+        // A failure was told, and the start of the model tries again.
+        drop(fetching.join());
+    }
     let mut run = Command::new(&toolhold);
     run.current_dir(project::root())
         .arg("run")
@@ -49,7 +57,7 @@ pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
         narrate::line(
             "no endpoint is configured: a small real model will run on this machine's CPU",
         );
-        let local = LocalModel::borrow_or_start(Choice::Smaller.model()?)?;
+        let local = LocalModel::borrow_or_start(model)?;
         run.args(["--base-url", &local.base_url, "--model", local.name]);
         // A model of this size fails at native tool calls and succeeds with grammar-bound JSON.
         run.args(["--contract", "schema", "--max-tokens", "400"]);
@@ -75,6 +83,19 @@ pub fn run(arguments: &QuickstartArguments) -> Result<ExitCode> {
 fn endpoint_is_given(arguments: &QuickstartArguments) -> bool {
     arguments.base_url.is_some()
         || env::var_os("TOOLHOLD_BASE_URL").is_some_and(|url| !url.is_empty())
+}
+
+/// Whether the local model will be asked, as far as it is known before there is a `toolhold` to ask for its
+/// configuration: not where the user has written any.
+fn needs_a_model(arguments: &QuickstartArguments) -> bool {
+    let configuration = env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(env::home_dir()?.join(".config")))
+        .map(|folder| folder.join("toolhold"));
+    !endpoint_is_given(arguments)
+        && env::var_os("TOOLHOLD_ENDPOINT").is_none()
+        && !project::root().join("toolhold.toml").exists()
+        && !configuration.is_some_and(|folder| folder.exists())
 }
 
 /// Asks toolhold itself, because only it knows the origins of its configuration. The following run reports an

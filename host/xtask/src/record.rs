@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 
 use crate::local_model::{LocalModel, Model};
 use crate::narrate;
-use crate::project::{self, Profile};
+use crate::project::{self, Beside, Profile};
 
 const RECORDING: &str = "host/devkit/src/demo/recording.jsonl";
 
 pub fn run(model: &'static Model, profile: Profile) -> Result<ExitCode> {
-    let toolhold = project::build_toolhold(profile)?;
+    let toolhold = project::build_toolhold(profile, Beside::Nothing)?;
     let recording = project::root().join(RECORDING);
     // A recording that breaks off must not replace one that works.
     let new = project::target_folder()?.join("recording.jsonl");

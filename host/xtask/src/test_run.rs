@@ -13,12 +13,15 @@ use clap::Args;
 
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::ModuleFolder;
-use crate::project::{self, Profile};
+use crate::project::{self, Beside, Profile};
 use crate::{interrupt, modules, narrate, nextest};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
 const MODEL: &str = "TOOLHOLD_E2E_MODEL";
 const SWITCH: &str = "TOOLHOLD_E2E";
+
+/// Tells the tests' support, and the setup script of `.config/nextest.toml`, that `toolhold` is built.
+const IS_BUILT: &str = "TOOLHOLD_TEST_BINARY";
 
 /// Memory of the server beside the weights: contexts, prompt cache, Python.
 const SERVER_MIB: u64 = 900;
@@ -48,7 +51,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     let is_all = arguments.chosen.is_empty();
     let modules_pass = !is_all || modules_pass()?;
     narrate::line("building toolhold for the tests");
-    let toolhold = project::build_toolhold(Profile::Dev)?;
+    let toolhold = project::build_toolhold(Profile::Dev, Beside::Tests)?;
     build_what_is_not_committed(&toolhold)?;
 
     let nextest = if arguments.without_nextest {
@@ -62,7 +65,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     if !names_packages(&arguments.chosen) {
         test.arg("--workspace");
     }
-    test.args(&arguments.chosen);
+    test.args(&arguments.chosen).env(IS_BUILT, "built");
     let local = real_model()?;
     if let Some(local) = &local {
         test.env(BASE_URL, &local.base_url).env(MODEL, local.name);

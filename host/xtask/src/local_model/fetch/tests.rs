@@ -114,7 +114,7 @@ fn events_are_read_to_the_last() {
         r#"{"event":"done","path":"/x.gguf"}"#,
         "\n",
     );
-    let ending = follow(lines.as_bytes()).unwrap();
+    let ending = follow(lines.as_bytes(), Progress::Lines).unwrap();
     assert_eq!(
         ending,
         Some(Event::Done {
@@ -122,7 +122,7 @@ fn events_are_read_to_the_last() {
         })
     );
     assert!(
-        follow(&b"Traceback\n"[..])
+        follow(&b"Traceback\n"[..], Progress::Drawn)
             .unwrap_err()
             .to_string()
             .contains("Traceback")
