@@ -7,7 +7,8 @@
 //!   the scripted endpoint.
 //! - `sh (server)`: the same beside a `toolhold serve`; `$KEY` is a key, `127.0.0.1:8700` its address.
 //! - `sh (starts)`: its last command serves until it is stopped; it must say where.
-//! - `sh (no test: REASON)`: it does not run; [`REASONS`] lists the reasons that count.
+//! - `sh (no test: REASON)`: it does not run, but its subcommands and flags exist; [`REASONS`] lists the reasons that
+//!   count.
 //! - `json (file: NAME)`, with any language: the file that later commands read.
 
 mod commands;
@@ -15,6 +16,7 @@ mod generated;
 mod links;
 mod markdown;
 mod places;
+mod understood;
 
 use std::path::{Path, PathBuf};
 use support::sandbox::repository;

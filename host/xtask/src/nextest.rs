@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::wheels::Wheel;
 use crate::narrate::{self, Progress};
 use crate::project;
+use crate::wheels::Wheel;
 
 /// The same for the tools that `.ci/run` and the tests install.
 const TOOLS: &str = ".cache/toolhold-tools";
