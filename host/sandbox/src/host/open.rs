@@ -220,16 +220,7 @@ fn reserving(
             found => found,
         }
     };
-    let reservation = content.or(opened);
-    if let Some(reservation) = reservation.clone().filter(|_| wish.is_written) {
-        return Err(OpenFault::Reserved(reservation));
-    }
-    cut(&file, kind, wish.open)?;
-    Ok(Opened {
-        file,
-        kind,
-        is_reserved: reservation.is_some(),
-    })
+    finished(file, kind, content.or(opened), wish)
 }
 
 /// Reservation of an open file by another name, which may lie in any directory.
@@ -259,22 +250,28 @@ fn sparing(
         Some(names) => linked(&file, kind, names)?,
         None => None,
     };
-    if let Some(reservation) = reservation.clone().filter(|_| wish.is_written) {
+    finished(file, kind, reservation, wish)
+}
+
+/// The opened entry, emptied where that was asked for; an error where it is to be written and is reserved.
+fn finished(
+    file: File,
+    kind: FileType,
+    reservation: Option<Reservation>,
+    wish: &Wish<'_>,
+) -> Result<Opened, OpenFault> {
+    let is_reserved = reservation.is_some();
+    if let Some(reservation) = reservation.filter(|_| wish.is_written) {
         return Err(OpenFault::Reserved(reservation));
     }
-    cut(&file, kind, wish.open)?;
+    if wish.open.contains(OpenFlags::TRUNCATE) && kind.is_file() {
+        file.set_len(0)?;
+    }
     Ok(Opened {
         file,
         kind,
-        is_reserved: reservation.is_some(),
+        is_reserved,
     })
-}
-
-fn cut(file: &File, kind: FileType, open: OpenFlags) -> io::Result<()> {
-    if open.contains(OpenFlags::TRUNCATE) && kind.is_file() {
-        file.set_len(0)?;
-    }
-    Ok(())
 }
 
 /// Opens `path`, if it is a file or a directory before and after that.
