@@ -1,0 +1,131 @@
+//! A configuration that was loaded: what is read again while it is used, and what it may not be used for.
+
+use super::secrets::{self, Needs};
+use super::{
+    ConfigError, Loaded, SecretReading, Untrusted, files, grants_file, load, load_granting, real,
+    trusted,
+};
+use std::path::{Path, PathBuf};
+use toolhold_runtime::config::Configuration;
+use toolhold_sandbox::Policy;
+
+impl Loaded {
+    /// Loads the present files and variables, with the same flags. Secrets that were read before hold on while the
+    /// keyring cannot be used.
+    ///
+    /// # Errors
+    /// As [`load`]; a file has other bytes than those in effect, which a module may have written.
+    pub fn again(&self) -> Result<Self, ConfigError> {
+        let now = load_granting(
+            self.file.as_deref(),
+            &self.flags,
+            None,
+            &self.secrets_again(),
+        )?;
+        self.refuse_what_modules_wrote(&now)?;
+        Ok(Self {
+            only: self.only.clone(),
+            ..now
+        })
+    }
+
+    /// Bytes that took effect are pinned where a module may write: others need a person.
+    fn refuse_what_modules_wrote(&self, now: &Self) -> Result<(), ConfigError> {
+        let (Some(then), Some(file)) = (&self.in_effect, &now.in_effect) else {
+            return Ok(());
+        };
+        if then == file {
+            return Ok(());
+        }
+        let policies = [&self.configuration, &now.configuration].map(Configuration::policy);
+        let path = real(&file.path);
+        let mut writers = policies.iter().filter_map(|policy| policy.writer_of(&path));
+        let Some(module) = writers.next() else {
+            return Ok(());
+        };
+        let trusted = trusted(&self.flags)?;
+        if file.digest.is_some_and(|now| trusted.trusts(&path, &now)) {
+            return Ok(());
+        }
+        Err(ConfigError::WrittenByModules {
+            module: module.to_owned(),
+            is_gone: file.digest.is_none(),
+            path,
+        })
+    }
+
+    /// What the present files and variables grant. No keyring is asked for that: one that is locked or does not answer
+    /// neither prevents nor delays that something is taken back.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn policy_again(&self) -> Result<Policy, ConfigError> {
+        let now = load(self.file.as_deref(), &self.flags, Needs::None)?;
+        Ok(now.configuration.policy())
+    }
+
+    /// Loads the configuration with this grants file.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn granting(&self, grants: &Path) -> Result<Self, ConfigError> {
+        let secrets = self.secrets_again();
+        load_granting(self.file.as_deref(), &self.flags, Some(grants), &secrets)
+    }
+
+    fn secrets_again(&self) -> SecretReading {
+        SecretReading {
+            needs: self.needs,
+            before: self.secrets.clone(),
+        }
+    }
+
+    /// The file that `toolhold modules grant` writes.
+    pub fn grants_file(&self) -> PathBuf {
+        grants_file(self.configuration.state_folder())
+    }
+
+    /// The files that are read, whether they exist or not.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let files = match &self.file {
+            Some(file) => vec![file.clone()],
+            None => files::usual_files(),
+        };
+        let files = files.into_iter().chain(self.records.clone());
+        let files = files.chain(secrets::path());
+        files.chain([self.grants_file()]).collect()
+    }
+
+    /// Refuses to serve with a part of the configuration.
+    ///
+    /// # Errors
+    /// The found file is not trusted, and sets what only a trusted file may.
+    pub fn servable(&self) -> Result<(), ConfigError> {
+        self.refuse_untrusted("nothing is served with a part of the configuration", |_| {
+            true
+        })
+    }
+
+    /// Refuses to run tools without protections that the found file asks for.
+    ///
+    /// # Errors
+    /// As [`servable`](Self::servable), if shields or calls that wait for a person are among what does not hold.
+    pub fn protected(&self) -> Result<(), ConfigError> {
+        let needed_by = "nothing is run without its shields and approvals";
+        self.refuse_untrusted(needed_by, Untrusted::protects)
+    }
+
+    fn refuse_untrusted(
+        &self,
+        needed_by: &'static str,
+        matters: impl Fn(&Untrusted) -> bool,
+    ) -> Result<(), ConfigError> {
+        match &self.untrusted {
+            Some(untrusted) if matters(untrusted) => Err(ConfigError::Untrusted {
+                untrusted: untrusted.clone(),
+                needed_by,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
