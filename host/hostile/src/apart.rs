@@ -47,7 +47,7 @@ pub fn run_all(
     let command = |attack: &Attack| {
         let mut command = command(attack);
         if let Some(cache) = &cache {
-            command.env(CACHE, cache.path());
+            share_compiled(&mut command, cache.path());
         }
         command
     };
@@ -80,6 +80,11 @@ fn work<'a>(
         let verdict = run_apart(scale, command(attack));
         let _ = told.send(SuiteProgress::Ended(attack, verdict));
     }
+}
+
+/// Has the process of an attack keep compiled guests in `folder`, and find those that another one has compiled.
+pub fn share_compiled(command: &mut Command, folder: &Path) {
+    command.env(CACHE, folder);
 }
 
 /// Runs one attack by the process that `command` starts. Whatever becomes of that process, there is a verdict,

@@ -65,7 +65,7 @@ mod trust;
 mod values;
 mod weight;
 
-pub use apart::{SuiteProgress, run_all, run_apart};
+pub use apart::{SuiteProgress, run_all, run_apart, share_compiled};
 pub use attack::{Attack, AttackOutcome, AttackVerdict, Company, run};
 pub use fault::AttackFailure;
 pub use lab::{Lab, Scale};

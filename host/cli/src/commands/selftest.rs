@@ -187,3 +187,43 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn without_rows_all_attacks_are_run_and_every_row_is_reported() {
+        let attacks = chosen(suite(), &[]).unwrap();
+        assert_eq!(attacks.len(), suite().len());
+        let verdict = |outcome| AttackVerdict {
+            outcome,
+            observed: String::new(),
+            duration: Duration::ZERO,
+            memory_bytes: None,
+        };
+        let mut done: Vec<(Attack, AttackVerdict)> = attacks
+            .into_iter()
+            .map(|attack| (attack, verdict(AttackOutcome::Held)))
+            .collect();
+        done[0].1 = verdict(AttackOutcome::Broke);
+        done[1].1 = verdict(AttackOutcome::NotRun);
+        let args = SelftestArgs {
+            rows: Vec::new(),
+            quick: true,
+            json: true,
+            attack: None,
+        };
+        let report = Report::of(&done, &args, Duration::ZERO);
+        assert_eq!(
+            (report.held, report.broke, report.not_run),
+            (done.len() - 2, 1, 1)
+        );
+        let here = report.attacks.iter().map(|line| line.row);
+        let listed: BTreeSet<u8> = here
+            .chain(report.elsewhere.iter().map(|other| other.row))
+            .collect();
+        assert_eq!(listed, (1..=ROWS).collect());
+    }
+}
