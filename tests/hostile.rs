@@ -35,13 +35,13 @@ fn held(test: &str) {
     };
     match verdict.outcome {
         AttackOutcome::Held => eprintln!("{} ({:?})", verdict.observed, verdict.duration),
-        AttackOutcome::NotRun => eprintln!("NOT RUN: {}", verdict.observed),
+        AttackOutcome::NotRun => panic!("not run: {}", verdict.observed),
         AttackOutcome::Broke => panic!("{} (must: {})", verdict.observed, attack.must),
     }
 }
 
 macro_rules! attacks {
-    (beside others: $($other:ident)* alone: $($alone:ident)*) => {
+    (others { $($other:ident)* } alone { $($alone:ident)* }) => {
         $(#[test]
         fn $other() {
             held(stringify!($other));
@@ -69,128 +69,129 @@ macro_rules! attacks {
 }
 
 attacks! {
-    beside others:
-    row_01_loop_by_fuel
-    row_01_loop_by_deadline
-    row_02_loop_through_host_calls
-    row_03_sleep_for_an_hour
-    row_03_wait_that_never_ends
-    row_04_memory_in_steps
-    row_04_memory_at_start
-    row_04_memory_filled
-    row_05_table_in_steps
-    row_05_many_tables
-    row_06_recursion
-    row_06_recursion_in_two_stacks
-    row_07_handles_in_a_loop
-    row_08_output_of_a_gigabyte
-    row_08_output_that_is_not_text
-    row_08_output_that_is_not_json
-    row_09_flood
-    row_09_escape_sequences
-    row_10_paths_that_lead_out
-    row_10_links_that_lead_out
-    row_10_links_that_a_guest_makes
-    row_10_across_grants
-    row_10_special_files
-    row_11_write_under_a_read_grant
-    row_11_disk_filled
-    row_11_disk_filled_by_many
-    row_12_environment_and_files
-    row_13_sockets
-    row_13_name_lookup
-    row_13_lookup_by_a_request
-    row_14_spellings_of_forbidden_addresses
-    row_14_names_that_lead_inside
-    row_14_redirects_that_lead_inside
-    row_14_smuggled_requests
-    row_14_proxy_variables
-    row_15_response_without_end
-    row_15_response_of_a_gigabyte
-    row_15_compressed_bomb
-    row_16_secret_that_comes_back
-    row_16_secret_that_is_told
-    row_16_secret_sent_elsewhere
-    row_17_files_that_are_no_component
-    row_17_truncated_files
-    row_17_random_bytes
-    row_17_file_being_written
-    row_18_file_being_swapped
-    row_18_file_swapped_after_approval
-    row_19_flipped_bytes
-    row_19_forged_artefacts
-    row_19_writable_cache
-    row_20_trap_then_call_again
-    row_20_state_left_behind
-    row_21_two_tenants
-    row_21_two_sessions
-    row_22_names_of_tools
-    row_22_names_of_others
-    row_23_rug_pull
-    row_23_descriptions
-    row_25_arguments_too_large
-    row_25_arguments_of_wrong_shape
-    row_25_arguments_as_text
-    row_31_grant_replaced_by_a_link
-    row_31_grant_replaced_by_a_folder
-    row_31_grant_swapped_before_start
-    row_31_fifo_where_the_host_looks
-    row_31_cache_entry_without_end
-    row_32_schema_of_a_result
-    row_32_schema_of_arguments
-    row_33_deep_tree_of_a_session
-    row_33_deep_tree_without_descriptors
-    row_33_deep_tree_at_start
-    row_33_deep_tree_that_is_carried
-    row_33_deep_tree_of_a_call
-    row_35_fields_in_a_loop
-    row_35_listings_in_a_loop
-    row_35_results_of_many_values
-    row_35_weight_of_all_places
-    row_36_descriptors_hoarded_by_two
-    row_36_fifo_by_a_race
-    row_36_module_becomes_a_fifo
-    row_36_modules_without_number
-    row_37_texts_where_people_approve
-    row_38_secret_in_odd_forms
-    row_39_newcomer_before_an_approved_name
-    row_39_newcomer_as_another_version
-    row_40_sparse_files
-    row_41_found_file_of_a_stranger
-    row_41_found_file_without_end
-    row_42_wish_for_all_places
-    row_42_rate_spent_by_one_key
-    row_42_memory_kept_by_one_key
-    row_42_sessions_begun_in_a_loop
-    row_42_wrong_keys_without_end
-    row_43_killed_after_a_side_effect
-    row_44_errors_that_name_the_cause
-    row_45_values_kept_by_many
-    row_45_value_larger_than_is_kept
-    row_45_writes_larger_than_is_kept
-    row_46_extractor_that_does_not_end
-    row_46_text_without_end
-    row_46_document_read_over_and_over
-    row_47_reserved_names
-    row_47_reserved_names_by_a_race
-    row_47_reserved_bytes_by_another_name
-    row_47_grants_over_files_of_the_host
-    row_47_reserved_while_a_call_runs
-
-    alone:
-    row_01_loops_beside_a_benign_call
-    row_03_sleepers_in_every_place
-    row_17_bombs
-    row_17_compile_bomb
-    row_17_debug_information_bombs
-    row_26_cancelled_at_random
-    row_27_crowd_of_sleepers
-    row_27_timeouts_in_a_row
-    row_32_types_to_inspect
-    row_32_texts_to_parse
-    row_34_load_beside_stalling_modules
-    row_34_revoked_while_modules_load
-    row_34_revoked_while_a_call_runs
+    others {
+        row_01_loop_by_fuel
+        row_01_loop_by_deadline
+        row_02_loop_through_host_calls
+        row_03_sleep_for_an_hour
+        row_03_wait_that_never_ends
+        row_04_memory_in_steps
+        row_04_memory_at_start
+        row_04_memory_filled
+        row_05_table_in_steps
+        row_05_many_tables
+        row_06_recursion
+        row_06_recursion_in_two_stacks
+        row_07_handles_in_a_loop
+        row_08_output_of_a_gigabyte
+        row_08_output_that_is_not_text
+        row_08_output_that_is_not_json
+        row_09_flood
+        row_09_escape_sequences
+        row_10_paths_that_lead_out
+        row_10_links_that_lead_out
+        row_10_links_that_a_guest_makes
+        row_10_across_grants
+        row_10_special_files
+        row_11_write_under_a_read_grant
+        row_11_disk_filled
+        row_11_disk_filled_by_many
+        row_12_environment_and_files
+        row_13_sockets
+        row_13_name_lookup
+        row_13_lookup_by_a_request
+        row_14_spellings_of_forbidden_addresses
+        row_14_names_that_lead_inside
+        row_14_redirects_that_lead_inside
+        row_14_smuggled_requests
+        row_14_proxy_variables
+        row_15_response_without_end
+        row_15_response_of_a_gigabyte
+        row_15_compressed_bomb
+        row_16_secret_that_comes_back
+        row_16_secret_that_is_told
+        row_16_secret_sent_elsewhere
+        row_17_files_that_are_no_component
+        row_17_truncated_files
+        row_17_random_bytes
+        row_17_file_being_written
+        row_18_file_being_swapped
+        row_18_file_swapped_after_approval
+        row_19_flipped_bytes
+        row_19_forged_artefacts
+        row_19_writable_cache
+        row_20_trap_then_call_again
+        row_20_state_left_behind
+        row_21_two_tenants
+        row_21_two_sessions
+        row_22_names_of_tools
+        row_22_names_of_others
+        row_23_rug_pull
+        row_23_descriptions
+        row_25_arguments_too_large
+        row_25_arguments_of_wrong_shape
+        row_25_arguments_as_text
+        row_31_grant_replaced_by_a_link
+        row_31_grant_replaced_by_a_folder
+        row_31_grant_swapped_before_start
+        row_31_fifo_where_the_host_looks
+        row_31_cache_entry_without_end
+        row_32_schema_of_a_result
+        row_32_schema_of_arguments
+        row_33_deep_tree_of_a_session
+        row_33_deep_tree_without_descriptors
+        row_33_deep_tree_at_start
+        row_33_deep_tree_that_is_carried
+        row_33_deep_tree_of_a_call
+        row_35_fields_in_a_loop
+        row_35_listings_in_a_loop
+        row_35_results_of_many_values
+        row_35_weight_of_all_places
+        row_36_descriptors_hoarded_by_two
+        row_36_fifo_by_a_race
+        row_36_module_becomes_a_fifo
+        row_36_modules_without_number
+        row_37_texts_where_people_approve
+        row_38_secret_in_odd_forms
+        row_39_newcomer_before_an_approved_name
+        row_39_newcomer_as_another_version
+        row_40_sparse_files
+        row_41_found_file_of_a_stranger
+        row_41_found_file_without_end
+        row_42_wish_for_all_places
+        row_42_rate_spent_by_one_key
+        row_42_memory_kept_by_one_key
+        row_42_sessions_begun_in_a_loop
+        row_42_wrong_keys_without_end
+        row_43_killed_after_a_side_effect
+        row_44_errors_that_name_the_cause
+        row_45_values_kept_by_many
+        row_45_value_larger_than_is_kept
+        row_45_writes_larger_than_is_kept
+        row_46_extractor_that_does_not_end
+        row_46_text_without_end
+        row_46_document_read_over_and_over
+        row_47_reserved_names
+        row_47_reserved_names_by_a_race
+        row_47_reserved_bytes_by_another_name
+        row_47_grants_over_files_of_the_host
+        row_47_reserved_while_a_call_runs
+    }
+    alone {
+        row_01_loops_beside_a_benign_call
+        row_03_sleepers_in_every_place
+        row_17_bombs
+        row_17_compile_bomb
+        row_17_debug_information_bombs
+        row_26_cancelled_at_random
+        row_27_crowd_of_sleepers
+        row_27_timeouts_in_a_row
+        row_32_types_to_inspect
+        row_32_texts_to_parse
+        row_34_load_beside_stalling_modules
+        row_34_revoked_while_modules_load
+        row_34_revoked_while_a_call_runs
+    }
 }
 
 /// Each attack was run through the command by a test of its own; the report of all rows is tested beside it.

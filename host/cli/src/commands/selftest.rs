@@ -92,7 +92,8 @@ fn all(scale: Scale, args: &SelftestArgs) -> Result<Exit> {
     } else {
         table::foot(&report);
     }
-    Ok(Exit::of(report.broke == 0))
+    // Of what was not run nobody knows whether it holds.
+    Ok(Exit::of(report.held == done.len()))
 }
 
 fn chosen(mut suite: Vec<Attack>, rows: &[u8]) -> Result<Vec<Attack>> {
@@ -175,6 +176,7 @@ impl<'a> Report<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn rows_are_chosen_by_number() {
@@ -186,12 +188,6 @@ mod tests {
             assert!(error.contains(expect), "{error}");
         }
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn without_rows_all_attacks_are_run_and_every_row_is_reported() {

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use super::record::{self, Record};
 use super::{InstalledModel, health, home};
-use crate::{interrupt, narrate, project};
+use crate::narrate::{self, Progress};
+use crate::{interrupt, project};
 
 /// Preferred port of `local-model start`, so that the address is usually the same.
 const USUAL_PORT: u16 = 18_080;
@@ -175,10 +176,11 @@ fn wait_until_healthy(
     log: &Path,
 ) -> Result<()> {
     let begin = Instant::now();
-    let spinner = narrate::spinner(&format!(
-        "starting {} on 127.0.0.1:{port}",
-        installed.model.name
-    ));
+    let name = &installed.model.name;
+    let spinner = narrate::spinner(
+        &format!("starting {name} on 127.0.0.1:{port}"),
+        Progress::Drawn,
+    );
     while !health::healthy(port) {
         if interrupt::happened() {
             bail!("interrupted while the model was loading");

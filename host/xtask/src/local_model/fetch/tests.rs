@@ -63,11 +63,9 @@ fn fetch_from(publisher: &str, sum: &str, folder: &Path) -> Result<PathBuf> {
     }]);
     fs::write(&models, entry.to_string()).unwrap();
     let helper = project::xtask_folder().join("local_model/fetch.py");
-    run(Command::new("python3")
-        .arg(helper)
-        .arg(models)
-        .arg("tiny")
-        .arg(folder))
+    let mut fetch = Command::new("python3");
+    fetch.arg(helper).arg(models).arg("tiny").arg(folder);
+    run(&mut fetch, Progress::Drawn)
 }
 
 #[test]
