@@ -57,7 +57,7 @@ fn faults(text: &str, programs: &Path) -> Vec<String> {
     let at = |name: &str| host.path().join(name);
     // What a command reads must be there, or the shell does not call it.
     for (_, behind) in text.lines().filter_map(|line| line.split_once(" < ")) {
-        host.write(behind.trim(), "");
+        host.write(behind.split_whitespace().next().unwrap_or_default(), "");
     }
     let status = Command::new("/bin/sh")
         .args(["-c", &text.replace("time toolhold", "toolhold")])

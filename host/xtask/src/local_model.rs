@@ -55,8 +55,8 @@ impl LocalModel {
     }
 }
 
-/// Puts the server and the weights into the cache, while the caller goes on. A failure is told when the model is
-/// started, which tries again.
+/// Downloads of the server and the weights into the cache, in a thread. An error is printed, and the start of the
+/// model tries again.
 pub fn fetch_meanwhile(model: &'static Model) -> JoinHandle<()> {
     thread::spawn(move || {
         if let Err(error) = install(model, Progress::Lines) {

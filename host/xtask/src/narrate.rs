@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How a stage shows that it goes on.
+/// Form in which the progress of a stage is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// By a bar or a spinner, on a terminal.

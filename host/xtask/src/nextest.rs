@@ -2,8 +2,10 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result};
 
@@ -49,12 +51,17 @@ fn install() -> Result<PathBuf> {
     Ok(wheel.install(Progress::Drawn)?.join("cargo-nextest"))
 }
 
-/// `cargo nextest run` in the repository's root.
-pub fn command(program: PathBuf) -> Command {
+/// `cargo nextest run` in the repository's root. Of all tests, two run for each processor, because most of them wait;
+/// those that compute take two places (`.config/nextest.toml`).
+pub fn command(program: PathBuf, is_all: bool) -> Command {
     let mut command = Command::new(program);
     command
         .args(["nextest", "run"])
         .current_dir(project::root());
+    if is_all {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        command.args(["--test-threads", &(2 * processors).to_string()]);
+    }
     command
 }
 

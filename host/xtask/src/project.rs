@@ -61,13 +61,13 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// What cargo builds beside the binary `toolhold`.
+/// Targets that cargo builds beside the binary `toolhold`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     Nothing,
-    /// All targets of the workspace. Cargo unites the features of whatever it builds at a time, those of
-    /// dev-dependencies too, so the binary by itself is another compilation of tokio and of all that stands on it.
-    /// Where tests follow, one is enough.
+    /// All targets of the workspace. Cargo unites the features of all packages of one build, of dev-dependencies too:
+    /// the binary alone has other features of tokio, so tokio and its dependents would be compiled twice where tests
+    /// follow.
     Tests,
 }
 

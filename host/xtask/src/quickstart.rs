@@ -85,8 +85,8 @@ fn endpoint_is_given(arguments: &QuickstartArguments) -> bool {
         || env::var_os("TOOLHOLD_BASE_URL").is_some_and(|url| !url.is_empty())
 }
 
-/// Whether the local model will be asked, as far as it is known before there is a `toolhold` to ask for its
-/// configuration: not where the user has written any.
+/// Whether the local model will probably be used: no endpoint is given, and the user has no configuration, which may
+/// name one. `toolhold` itself, which knows, is not built yet.
 fn needs_a_model(arguments: &QuickstartArguments) -> bool {
     let configuration = env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)

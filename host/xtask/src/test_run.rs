@@ -61,7 +61,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     };
     // `cargo test` runs them with the rest.
     let examples_pass = nextest.is_none() || !is_all || examples_pass()?;
-    let mut test = nextest.map_or_else(cargo_test, nextest::command);
+    let mut test = nextest.map_or_else(cargo_test, |program| nextest::command(program, is_all));
     if !names_packages(&arguments.chosen) {
         test.arg("--workspace");
     }

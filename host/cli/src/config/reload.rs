@@ -54,7 +54,7 @@ impl Loaded {
         })
     }
 
-    /// What the present files and variables grant. No keyring is asked for that: one that is locked or does not answer
+    /// Grants of the present files and variables. No keyring is asked for them: one that is locked or does not answer
     /// neither prevents nor delays that something is taken back.
     ///
     /// # Errors

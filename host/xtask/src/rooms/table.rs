@@ -1,4 +1,5 @@
-//! The table of crates in `host/ARCHITECTURE.md`, between two marks.
+//! The tables of crates, each between two marks: what they do, in `host/ARCHITECTURE.md`, and where their tests are, in
+//! `CONTRIBUTING.md`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +10,10 @@ use anyhow::{Context, Result, bail};
 use super::{CrateRooms, order};
 use crate::narrate;
 
-const DOCUMENT: &str = "host/ARCHITECTURE.md";
+const MAP: &str = "host/ARCHITECTURE.md";
+const MAP_HEAD: &str = "| | crate | what it does | rooms | lines |\n|---|---|---|---|---|\n";
+const TESTS: &str = "CONTRIBUTING.md";
+const TESTS_HEAD: &str = "| crate | its tests |\n|---|---|\n";
 const BEGIN: &str = "<!-- The table below is written by `cargo xtask rooms --write`. -->";
 const END: &str = "<!-- End of the written table. -->";
 
@@ -18,29 +22,49 @@ const END: &str = "<!-- End of the written table. -->";
 const STALE_SHARE: usize = 10;
 const STALE_LINES: usize = 300;
 
-/// Checks that the table is fresh; with `write`, writes it.
-pub fn check(root: &Path, plans: &[CrateRooms], write: bool) -> Result<Option<String>> {
-    let path = root.join(DOCUMENT);
+/// Checks that the tables are fresh; with `write`, writes them.
+pub fn check(root: &Path, plans: &[CrateRooms], write: bool) -> Result<Vec<String>> {
+    let mut plans: Vec<_> = plans.iter().collect();
+    let last = order::ORDER.len();
+    plans.sort_by_key(|plan| order::position(&plan.krate.name).unwrap_or(last));
+    let tables = [
+        (MAP, MAP_HEAD, rows(&plans)?),
+        (TESTS, TESTS_HEAD, places_of_tests(root, &plans)),
+    ];
+    let mut problems = Vec::new();
+    for (document, head, rows) in tables {
+        problems.extend(check_one(root, document, head, &rows, write)?);
+    }
+    Ok(problems)
+}
+
+fn check_one(
+    root: &Path,
+    document: &str,
+    head: &str,
+    rows: &[CrateRow],
+    write: bool,
+) -> Result<Option<String>> {
+    let path = root.join(document);
     let text =
         fs::read_to_string(&path).with_context(|| format!("could not read {}", path.display()))?;
     let Some((before, written, after)) = split(&text) else {
         return Ok(Some(format!(
-            "{DOCUMENT} has no place for the table of crates: put these two lines where it shall stand\n{BEGIN}\n{END}"
+            "{document} has no place for the table of crates: put these two lines where it shall stand\n{BEGIN}\n{END}"
         )));
     };
-    let rows = rows(plans)?;
-    if is_fresh(&rows, written) {
+    if is_fresh(rows, written) {
         return Ok(None);
     }
     if !write {
         return Ok(Some(format!(
-            "the table of crates in {DOCUMENT} is not what is there: cargo xtask rooms --write"
+            "the table of crates in {document} is not what is there: cargo xtask rooms --write"
         )));
     }
-    let table = render(&rows);
+    let table = render(head, rows);
     fs::write(&path, format!("{before}{BEGIN}\n{table}{END}{after}"))
         .with_context(|| format!("could not write {}", path.display()))?;
-    narrate::line(&format!("wrote the table of crates into {DOCUMENT}"));
+    narrate::line(&format!("wrote the table of crates into {document}"));
     Ok(None)
 }
 
@@ -55,13 +79,29 @@ fn split(text: &str) -> Option<(&str, &str, &str)> {
 struct CrateRow {
     /// The row without its number of lines.
     fixed: String,
-    lines: usize,
+    /// Absent where the table does not tell it.
+    lines: Option<usize>,
 }
 
-fn rows(plans: &[CrateRooms]) -> Result<Vec<CrateRow>> {
-    let last = order::ORDER.len();
-    let mut plans: Vec<_> = plans.iter().collect();
-    plans.sort_by_key(|plan| order::position(&plan.krate.name).unwrap_or(last));
+/// Places of each crate's tests, by the folders that exist.
+fn places_of_tests(root: &Path, plans: &[&CrateRooms]) -> Vec<CrateRow> {
+    let row = |plan: &&CrateRooms| {
+        let name = &plan.krate.name;
+        let mut places = vec!["beside the code".to_owned()];
+        for folder in ["tests", "fuzz_targets", "benches"] {
+            if root.join("host").join(name).join(folder).is_dir() {
+                places.push(format!("`host/{name}/{folder}`"));
+            }
+        }
+        CrateRow {
+            fixed: format!("| `{}` | {}", plan.krate.package, places.join("; ")),
+            lines: None,
+        }
+    };
+    plans.iter().map(row).collect()
+}
+
+fn rows(plans: &[&CrateRooms]) -> Result<Vec<CrateRow>> {
     let mut number = 0;
     let mut rows = Vec::new();
     for plan in plans {
@@ -77,24 +117,25 @@ fn rows(plans: &[CrateRooms]) -> Result<Vec<CrateRow>> {
         };
         rows.push(CrateRow {
             fixed: format!(
-                "| {place} | `{}` | {} | {} |",
+                "| {place} | `{}` | {} | {}",
                 krate.name,
                 krate.description.replace('|', "\\|"),
                 plan.arrows.rooms.len()
             ),
-            lines: plan.lines,
+            lines: Some(plan.lines),
         });
     }
     Ok(rows)
 }
 
-fn render(rows: &[CrateRow]) -> String {
-    let mut table =
-        "\n| | crate | what it does | rooms | lines |\n|---|---|---|---|---|\n".to_owned();
+fn render(head: &str, rows: &[CrateRow]) -> String {
+    let mut table = format!("\n{head}");
     for row in rows {
-        // Rounded to hundreds for readers.
-        let lines = row.lines.div_ceil(100) * 100;
-        let _ = writeln!(table, "{} {lines} |", row.fixed);
+        let _ = match row.lines {
+            // Rounded to hundreds for readers.
+            Some(lines) => writeln!(table, "{} | {} |", row.fixed, lines.div_ceil(100) * 100),
+            None => writeln!(table, "{} |", row.fixed),
+        };
     }
     table.push('\n');
     table
@@ -107,10 +148,14 @@ fn is_fresh(rows: &[CrateRow], written: &str) -> bool {
         .skip(1);
     let same = rows.iter().all(|row| {
         let lines = lines.next().and_then(|line| line.strip_prefix(&row.fixed));
-        let lines = lines.and_then(|lines| lines.trim_matches([' ', '|']).parse().ok());
-        lines.is_some_and(|lines: usize| {
-            lines.abs_diff(row.lines) <= (row.lines / STALE_SHARE).max(STALE_LINES)
-        })
+        let written = lines.map(|rest| rest.trim_matches([' ', '|']));
+        match (written, row.lines) {
+            (Some(written), None) => written.is_empty(),
+            (Some(written), Some(true_lines)) => written.parse().is_ok_and(|lines: usize| {
+                lines.abs_diff(true_lines) <= (true_lines / STALE_SHARE).max(STALE_LINES)
+            }),
+            (None, _) => false,
+        }
     });
     same && lines.next().is_none()
 }
@@ -120,17 +165,19 @@ mod tests {
     use super::*;
 
     fn row(fixed: &str, lines: usize) -> CrateRow {
-        let fixed = fixed.to_owned();
-        CrateRow { fixed, lines }
+        CrateRow {
+            fixed: fixed.to_owned(),
+            lines: Some(lines),
+        }
     }
 
     #[test]
     fn a_table_is_stale_when_it_differs() {
         let rows = [
-            row("| 1 | `json` | Strict JSON | 4 |", 8123),
-            row("| 2 | `cli` | The binary | 2 |", 90),
+            row("| 1 | `json` | Strict JSON | 4", 8123),
+            row("| 2 | `cli` | The binary | 2", 90),
         ];
-        let table = render(&rows);
+        let table = render(MAP_HEAD, &rows);
         assert!(
             table.contains("| 1 | `json` | Strict JSON | 4 | 8200 |"),
             "{table}"
@@ -139,26 +186,46 @@ mod tests {
         let stale: [&[CrateRow]; 4] = [
             &rows[..1],
             &[
-                row("| 1 | `json` | Strict JSON | 5 |", 8123),
-                row("| 2 | `cli` | The binary | 2 |", 90),
+                row("| 1 | `json` | Strict JSON | 5", 8123),
+                row("| 2 | `cli` | The binary | 2", 90),
             ],
             &[
-                row("| 1 | `json` | Strict JSON | 4 |", 9500),
-                row("| 2 | `cli` | The binary | 2 |", 90),
+                row("| 1 | `json` | Strict JSON | 4", 9500),
+                row("| 2 | `cli` | The binary | 2", 90),
             ],
             &[
-                row("| 1 | `json` | Strict JSON | 4 |", 8123),
-                row("| 2 | `cli` | The binary | 2 |", 900),
+                row("| 1 | `json` | Strict JSON | 4", 8123),
+                row("| 2 | `cli` | The binary | 2", 900),
             ],
         ];
         for rows in stale {
             assert!(!is_fresh(rows, &table));
         }
         let grown = [
-            row("| 1 | `json` | Strict JSON | 4 |", 8900),
-            row("| 2 | `cli` | The binary | 2 |", 390),
+            row("| 1 | `json` | Strict JSON | 4", 8900),
+            row("| 2 | `cli` | The binary | 2", 390),
         ];
         assert!(is_fresh(&grown, &table));
+    }
+
+    #[test]
+    fn a_table_without_lines_is_stale_when_a_crate_or_a_place_is_missing() {
+        let of = |fixed: &str| CrateRow {
+            fixed: fixed.to_owned(),
+            lines: None,
+        };
+        let rows = [
+            of("| `toolhold-json` | beside the code"),
+            of("| `xtask` | beside the code"),
+        ];
+        let table = render(TESTS_HEAD, &rows);
+        assert!(is_fresh(&rows, &table), "{table}");
+        assert!(!is_fresh(&rows[..1], &table));
+        let moved = of("| `toolhold-json` | beside the code; `host/json/tests`");
+        assert!(!is_fresh(
+            &[moved, of("| `xtask` | beside the code")],
+            &table
+        ));
     }
 
     #[test]
