@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 pub use catalogue::{Choice, Model};
 use server::LocalServer;
 
-use crate::narrate::{self, Progress};
+use crate::narrate::{self, Narration};
 
 /// A running model: one that was running before and continues afterwards, or one that ends when this is
 /// dropped.
@@ -45,7 +45,7 @@ impl LocalModel {
                 _own: None,
             });
         }
-        let installed = install(model, Progress::Drawn)?;
+        let installed = install(model, Narration::Drawn)?;
         let server = LocalServer::start_owned(&installed, server::free_port(None)?)?;
         Ok(Self {
             base_url: server.base_url(),
@@ -59,7 +59,7 @@ impl LocalModel {
 /// model tries again.
 pub fn fetch_meanwhile(model: &'static Model) -> JoinHandle<()> {
     thread::spawn(move || {
-        if let Err(error) = install(model, Progress::Lines) {
+        if let Err(error) = install(model, Narration::Lines) {
             narrate::line(&format!("the local model is not here yet: {error:#}"));
         }
     })
@@ -73,11 +73,11 @@ struct InstalledModel {
     weights: std::path::PathBuf,
 }
 
-fn install(model: &'static Model, progress: Progress) -> Result<InstalledModel> {
+fn install(model: &'static Model, narration: Narration) -> Result<InstalledModel> {
     // Serialized, because two processes would write the same files.
     let _exclusive = home::lock()?;
-    let python = python::install(progress).context("llama.cpp's server could not be installed")?;
-    let weights = fetch::fetch(&python, model, progress)?;
+    let python = python::install(narration).context("llama.cpp's server could not be installed")?;
+    let weights = fetch::fetch(&python, model, narration)?;
     Ok(InstalledModel {
         model,
         python,

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// Form in which the progress of a stage is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum Narration {
     /// By a bar or a spinner, on a terminal.
     Drawn,
     /// By its lines only, because something else draws on the terminal meanwhile.
@@ -42,9 +42,9 @@ pub fn bytes_bar(total: u64) -> ProgressBar {
     bar
 }
 
-pub fn spinner(text: &str, progress: Progress) -> ProgressBar {
+pub fn spinner(text: &str, narration: Narration) -> ProgressBar {
     line(text);
-    if progress == Progress::Lines {
+    if narration == Narration::Lines {
         return ProgressBar::hidden();
     }
     let spinner = ProgressBar::new_spinner();

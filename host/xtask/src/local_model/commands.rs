@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::record::Record;
 use super::{Choice, Model, home, install, record, server};
-use crate::narrate::{self, Progress};
+use crate::narrate::{self, Narration};
 
 pub fn start(model: &'static Model, port: Option<u16>) -> Result<ExitCode> {
     let running = match record::find(model)?.filter(Record::answers) {
@@ -30,7 +30,7 @@ fn reuse(running: Record, port: Option<u16>) -> Result<Record> {
 }
 
 fn launch(model: &'static Model, port: Option<u16>) -> Result<Record> {
-    let installed = install(model, Progress::Drawn)?;
+    let installed = install(model, Narration::Drawn)?;
     let _exclusive = home::lock()?;
     // Another `start` may have been quicker while this one waited for the lock.
     if let Some(running) = record::find(model)? {

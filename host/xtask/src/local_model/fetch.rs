@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use serde::Deserialize;
 
 use super::{Model, home};
-use crate::narrate::{self, Progress};
+use crate::narrate::{self, Narration};
 use crate::project;
 
 /// One line of `fetch.py`, which documents them.
@@ -23,7 +23,7 @@ enum Event {
     Failed { text: String },
 }
 
-pub fn fetch(python: &Path, model: &Model, progress: Progress) -> Result<PathBuf> {
+pub fn fetch(python: &Path, model: &Model, narration: Narration) -> Result<PathBuf> {
     let folder = home::subfolder("models")?;
     let there = folder.join(format!("{}.gguf", model.name));
     // fetch.py gives this name only to files with the right SHA-256. The size is compared instead of hashing
@@ -39,19 +39,19 @@ pub fn fetch(python: &Path, model: &Model, progress: Progress) -> Result<PathBuf
             .arg(helper.join("models.json"))
             .arg(&model.name)
             .arg(&folder),
-        progress,
+        narration,
     )
     .context("the model could not be fetched; use an endpoint of your own (--base-url), or try again: what was loaded is kept")
 }
 
-fn run(command: &mut Command, progress: Progress) -> Result<PathBuf> {
+fn run(command: &mut Command, narration: Narration) -> Result<PathBuf> {
     let mut helper = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("could not run {command:?}"))?;
     let output = helper.stdout.take().context("fetch.py has no output")?;
-    let ending = follow(BufReader::new(output), progress);
+    let ending = follow(BufReader::new(output), narration);
     let status = helper.wait().context("could not wait for fetch.py")?;
     match ending? {
         Some(Event::Done { path }) if status.success() => Ok(path),
@@ -61,7 +61,7 @@ fn run(command: &mut Command, progress: Progress) -> Result<PathBuf> {
 }
 
 /// Shows the events up to the last one, which is the result.
-fn follow(lines: impl BufRead, progress: Progress) -> Result<Option<Event>> {
+fn follow(lines: impl BufRead, narration: Narration) -> Result<Option<Event>> {
     let mut bar: Option<ProgressBar> = None;
     let mut ending = None;
     for line in lines.lines() {
@@ -69,7 +69,7 @@ fn follow(lines: impl BufRead, progress: Progress) -> Result<Option<Event>> {
         let event = serde_json::from_str(&line)
             .with_context(|| format!("fetch.py printed something else than an event: {line}"))?;
         match event {
-            Event::Progress { .. } if progress == Progress::Lines => {}
+            Event::Progress { .. } if narration == Narration::Lines => {}
             Event::Progress { done, total } => {
                 bar.get_or_insert_with(|| narrate::bytes_bar(total))
                     .set_position(done);

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 use super::home;
-use crate::narrate::Progress;
+use crate::narrate::Narration;
 use crate::project;
 use crate::wheels::Wheel;
 
 /// The interpreter of an environment that can import the server.
-pub fn install(progress: Progress) -> Result<PathBuf> {
+pub fn install(narration: Narration) -> Result<PathBuf> {
     let wheel = Wheel {
         what: "llama.cpp's server (a wheel of 34 MB)",
         environment: home::folder()?.join("python"),
@@ -20,7 +20,7 @@ pub fn install(progress: Progress) -> Result<PathBuf> {
         advice: "if it misses libgomp.so.1, install your system's libgomp (Debian: apt-get install libgomp1)",
     };
     let programs = wheel
-        .install(progress)
+        .install(narration)
         .context("without it, use an endpoint of your own (--base-url)")?;
     Ok(programs.join("python"))
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::record::{self, Record};
 use super::{InstalledModel, health, home};
-use crate::narrate::{self, Progress};
+use crate::narrate::{self, Narration};
 use crate::{interrupt, project};
 
 /// Preferred port of `local-model start`, so that the address is usually the same.
@@ -179,7 +179,7 @@ fn wait_until_healthy(
     let name = &installed.model.name;
     let spinner = narrate::spinner(
         &format!("starting {name} on 127.0.0.1:{port}"),
-        Progress::Drawn,
+        Narration::Drawn,
     );
     while !health::healthy(port) {
         if interrupt::happened() {

@@ -65,7 +65,7 @@ fn fetch_from(publisher: &str, sum: &str, folder: &Path) -> Result<PathBuf> {
     let helper = project::xtask_folder().join("local_model/fetch.py");
     let mut fetch = Command::new("python3");
     fetch.arg(helper).arg(models).arg("tiny").arg(folder);
-    run(&mut fetch, Progress::Drawn)
+    run(&mut fetch, Narration::Drawn)
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn events_are_read_to_the_last() {
         r#"{"event":"done","path":"/x.gguf"}"#,
         "\n",
     );
-    let ending = follow(lines.as_bytes(), Progress::Lines).unwrap();
+    let ending = follow(lines.as_bytes(), Narration::Lines).unwrap();
     assert_eq!(
         ending,
         Some(Event::Done {
@@ -120,7 +120,7 @@ fn events_are_read_to_the_last() {
         })
     );
     assert!(
-        follow(&b"Traceback\n"[..], Progress::Drawn)
+        follow(&b"Traceback\n"[..], Narration::Drawn)
             .unwrap_err()
             .to_string()
             .contains("Traceback")
