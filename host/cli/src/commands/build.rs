@@ -17,6 +17,7 @@ use toolhold_devkit::build::{BuildControl, BuildStep, DEFAULT_BUILD_TIMEOUT, Sup
 use toolhold_policy::is_name;
 use toolhold_runtime::config::Configuration;
 use toolhold_runtime::host;
+use toolhold_sandbox::Policy;
 use toolhold_sandbox::base::BaseRunner;
 
 /// The name of the command that is the supervisor of another.
@@ -59,7 +60,7 @@ pub async fn build(
     let mut exit = Exit::Ok;
     for said in folders {
         let built = match located(config, said) {
-            Ok(folder) => one(config, &folder, timeout, dev, sources).await,
+            Ok(folder) => one(config, None, &folder, timeout, dev, sources).await,
             Err(error) => Err(error),
         };
         match built {
@@ -110,9 +111,11 @@ pub fn dev_mark(built: &build::FinishedBuild) -> &'static str {
     if built.is_dev { ", dev build" } else { "" }
 }
 
-/// Builds one module, with a spinner that shows the current step. Dropped, it stops the build.
+/// Builds one module, with a spinner that shows the current step. Dropped, it stops the build. `policy` is asked which
+/// modules may write its sources; absent: that of `config`.
 pub async fn one(
     config: &Configuration,
+    policy: Option<Policy>,
     folder: &Path,
     timeout: Duration,
     dev: Option<&BaseRunner>,
@@ -126,9 +129,16 @@ pub async fn one(
     });
     let mut control = BuildControl::supervised(timeout, supervisor);
     if sources == SourceReview::Unread {
-        let (config, inside) = (config.clone(), folder.join("module.toml"));
-        let writer = move || config.policy().writer_of(&inside).map(str::to_owned);
-        if let Some(writer) = tokio::task::spawn_blocking(writer).await? {
+        let (config, folder) = (config.clone(), folder.clone());
+        let writer = move || {
+            let policy = policy.unwrap_or_else(|| config.policy());
+            let inputs = build::inputs(&folder)?;
+            let mut writers = inputs
+                .iter()
+                .filter_map(|input| policy.writer_within(input));
+            anyhow::Ok(writers.next().map(str::to_owned))
+        };
+        if let Some(writer) = tokio::task::spawn_blocking(writer).await?? {
             control = control.of_unread(&writer);
         }
     }

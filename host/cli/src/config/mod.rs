@@ -110,7 +110,11 @@ fn load_granting(
     grants: Option<&Path>,
     secrets: &SecretReading,
 ) -> Result<Loaded, ConfigError> {
-    let (mut files, trusted) = files_with_trust(file, flags)?;
+    let (mut files, mut trusted) = files_with_trust(file, flags)?;
+    if file.is_some() {
+        // `trust` keeps a named file where the user's own configuration says, not where the file does.
+        trusted = self::trusted(flags).ok();
+    }
     let untrusted = layers::untrusted(&files)?;
     let mut load = || {
         // The folder of the grants is itself a setting.
@@ -404,6 +408,7 @@ fn configuration(
         secret_variables,
         reserved: reserved::paths(files),
         program_path: variable("PATH"),
+        home: variable("HOME").map(PathBuf::from),
     };
     Configuration::new(tables, &surroundings)
         .map_err(|ConfigFault { key, reason }| merged.wrong(&key, reason))

@@ -3,13 +3,21 @@
 
 use super::files::{ConfigFiles, user_file};
 use super::{secrets, users_state_folder, variable};
+use std::path::{Path, PathBuf};
 use toolhold_runtime::config::{decisive, secret};
 use toolhold_sandbox::ReservedPath;
 
-/// Variables that name certificates of authorities which connections trust.
-const CERTIFICATES: [&str; 3] = ["SSL_CERT_FILE", "SSL_CERT_DIR", "PGSSLROOTCERT"];
+/// Variables that name certificates, of authorities which connections trust or of this host.
+const CERTIFICATES: [&str; 4] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "PGSSLROOTCERT",
+    "PGSSLCERT",
+];
 /// Variables that name files with passwords or keys of the database.
-const DATABASE_KEYS: [&str; 3] = ["PGPASSFILE", "PGSSLCERT", "PGSSLKEY"];
+const DATABASE_KEYS: [&str; 2] = ["PGPASSFILE", "PGSSLKEY"];
+/// File with passwords of databases, in the home folder, where `PGPASSFILE` names none.
+const USUAL_PASSWORDS: &str = ".pgpass";
 
 /// The paths, whether something is there or not.
 pub fn paths(files: &ConfigFiles) -> Vec<ReservedPath> {
@@ -26,10 +34,30 @@ pub fn paths(files: &ConfigFiles) -> Vec<ReservedPath> {
         (!value.is_empty()).then_some((*name, value))
     };
     let certificates = CERTIFICATES.iter().filter_map(set);
-    let certificates =
-        certificates.map(|(name, path)| decisive(path, format!("a file that {name} names")));
+    // `SSL_CERT_DIR` is a list.
+    let certificates = certificates.flat_map(|(name, paths)| {
+        let paths: Vec<PathBuf> = std::env::split_paths(&paths).collect();
+        let paths = paths
+            .into_iter()
+            .filter(|path| !path.as_os_str().is_empty());
+        paths.map(move |path| decisive(path, format!("a file that {name} names")))
+    });
+    let home = variable("HOME").map(PathBuf::from);
+    let passwords = home.map(|home| secret(home.join(USUAL_PASSWORDS), "passwords of databases"));
+    // Builds, `doctor` and MCP servers take their programs from there. The working folder itself is the user's.
+    let programs = variable("PATH").unwrap_or_default();
+    let programs: Vec<PathBuf> = std::env::split_paths(&programs)
+        .filter(|folder| !folder.as_os_str().is_empty() && folder != Path::new("."))
+        .collect();
+    let programs = programs.into_iter().map(|folder| {
+        decisive(
+            folder,
+            "a folder of PATH, from which this host runs programs",
+        )
+    });
     let keys = DATABASE_KEYS.iter().filter_map(set);
     let keys = keys.map(|(name, path)| secret(path, format!("a file that {name} names")));
     let all = named.into_iter().chain(users).chain(stored).chain(state);
-    all.chain(program).chain(certificates).chain(keys).collect()
+    let all = all.chain(program).chain(certificates).chain(keys);
+    all.chain(passwords).chain(programs).collect()
 }

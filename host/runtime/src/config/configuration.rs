@@ -106,6 +106,7 @@ pub struct Configuration {
     /// Value of [`ConfigContext::reserved`].
     pub(super) reserved_outside: Vec<ReservedPath>,
     pub(super) program_path: Option<String>,
+    pub(super) home: Option<PathBuf>,
 }
 
 /// Names and values of secrets.
@@ -236,6 +237,7 @@ impl Configuration {
             shipped_digest: surroundings.usual_modules.digest,
             reserved_outside: surroundings.reserved.clone(),
             program_path: surroundings.program_path.clone(),
+            home: surroundings.home.clone(),
             tables,
         };
         configuration.check()?;

@@ -12,6 +12,7 @@ mod configuration;
 mod endpoint;
 mod fallback;
 mod knowledge;
+mod launched;
 mod machine_memory;
 mod mcp;
 mod model_order;

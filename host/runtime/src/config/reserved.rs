@@ -5,16 +5,21 @@
 //! bytes need a person.
 
 use super::configuration::Configuration;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use super::launched::launched;
+use std::path::PathBuf;
 use toolhold_mcp as mcp;
 use toolhold_sandbox::ReservedPath;
 
-/// Parameters of the database's URL that name files, and whether one holds a key.
-const DATABASE_FILES: [(&str, bool); 3] =
-    [("sslrootcert", false), ("sslcert", false), ("sslkey", true)];
-/// Maximum number of files that the command of one MCP server may name.
-const MAX_LAUNCH_FILES: usize = 256;
+/// Parameters of the database's URL that name files, in all spellings that sqlx takes, and whether one holds a key.
+const DATABASE_FILES: [(&str, bool); 7] = [
+    ("sslrootcert", false),
+    ("ssl-root-cert", false),
+    ("ssl-ca", false),
+    ("sslcert", false),
+    ("ssl-cert", false),
+    ("sslkey", true),
+    ("ssl-key", true),
+];
 
 /// A path that is decisive and holds no secret.
 pub fn decisive(path: impl Into<PathBuf>, what: impl Into<String>) -> ReservedPath {
@@ -34,7 +39,8 @@ pub fn secret(path: impl Into<PathBuf>, what: impl Into<String>) -> ReservedPath
 }
 
 impl Configuration {
-    /// All of them, absolute or relative to the working folder. It reads which programs exist, and no content.
+    /// All of them, absolute or relative to the working folder. Of files it reads nothing but the first line of programs,
+    /// which may name an interpreter. Blocks on the file system.
     pub fn reserved(&self) -> Vec<ReservedPath> {
         let mut all = self.reserved_outside.clone();
         let state = "the state of this host, with its grants, approvals, keys and records";
@@ -61,7 +67,11 @@ impl Configuration {
         }
         for server in self.servers() {
             let what = format!("a file that [mcp.{}] runs or names", server.name);
-            let files = launched(&server.launch, self.program_path.as_deref());
+            let files = launched(
+                &server.launch,
+                self.program_path.as_deref(),
+                self.home.as_deref(),
+            );
             all.extend(files.into_iter().map(|file| decisive(file, what.clone())));
         }
         if self.tables.modules.approval == mcp::Trust::Never {
@@ -88,125 +98,5 @@ impl Configuration {
             })
         });
         files.collect()
-    }
-}
-
-/// Program of a server, and the files that its arguments and variables name. A name that is not there yet counts, too,
-/// where it is written as a path.
-fn launched(launch: &mcp::Launch, path_variable: Option<&str>) -> BTreeSet<PathBuf> {
-    let mcp::Launch::Command { command, env, .. } = launch else {
-        return BTreeSet::new();
-    };
-    let (program, arguments) = match command.split_first() {
-        Some((program, arguments)) => (program.as_str(), arguments),
-        None => return BTreeSet::new(),
-    };
-    let mut files: BTreeSet<PathBuf> = candidates(program, path_variable).into_iter().collect();
-    let texts = || arguments.iter().chain(env.values());
-    let words: Vec<&str> = texts().flat_map(|text| words(text)).collect();
-    // A script may be named relative to a folder that another argument names (`--directory DIR server.py`).
-    let folders: Vec<&str> = words
-        .iter()
-        .copied()
-        .filter(|word| Path::new(word).is_dir())
-        .collect();
-    for pair in arguments.windows(2) {
-        if let [flag, module] = pair
-            && flag == "-m"
-        {
-            files.insert(format!("{}.py", module.replace('.', "/")).into());
-            files.insert(module.replace('.', "/").into());
-        }
-    }
-    for word in &words {
-        let path = Path::new(word);
-        let is_path = word.contains('/') && !word.contains("://");
-        if !path.is_dir() && (is_path || path.exists()) {
-            files.insert(path.to_owned());
-        }
-        let in_folders = folders.iter().map(|folder| Path::new(folder).join(word));
-        files.extend(in_folders.filter(|path| path.is_file()));
-    }
-    files.into_iter().take(MAX_LAUNCH_FILES).collect()
-}
-
-/// Places where the system looks for a program, up to the one where it is.
-fn candidates(program: &str, path_variable: Option<&str>) -> Vec<PathBuf> {
-    if program.contains('/') {
-        return vec![program.into()];
-    }
-    let mut places = Vec::new();
-    for folder in std::env::split_paths(path_variable.unwrap_or_default()) {
-        let place = folder.join(program);
-        let is_there = place.is_file();
-        places.push(place);
-        if is_there {
-            break;
-        }
-    }
-    places
-}
-
-/// Words of an argument that may be paths: of a shell's command line, or behind a flag's `=`.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let ends = |c: char| c.is_whitespace() || "'\"`;|&<>()=,".contains(c);
-    let whole = std::iter::once(text);
-    whole
-        .chain(text.split(ends))
-        .filter(|word| !word.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn command(words: &[&str]) -> mcp::Launch {
-        mcp::Launch::Command {
-            command: words.iter().map(|&word| word.to_owned()).collect(),
-            env: [("CONFIG".to_owned(), "/etc/server.json".to_owned())].into(),
-            secret_env: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn files_of_a_server_are_its_program_its_scripts_and_its_settings() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        fs::create_dir_all(at("first")).unwrap();
-        fs::create_dir_all(at("second")).unwrap();
-        fs::write(at("second/python3"), "").unwrap();
-        fs::write(at("first/server.py"), "").unwrap();
-        let path = std::env::join_paths([at("first"), at("second"), at("third")]).unwrap();
-        let first = at("first").display().to_string();
-        let script = at("later.sh").display().to_string();
-        let shell = format!("exec {script} --flag");
-        let launch = command(&["python3", "--directory", &first, "server.py", "-c", &shell]);
-        let files = launched(&launch, path.to_str());
-        for expected in [
-            at("first/python3"),
-            at("second/python3"),
-            at("first/server.py"),
-            at("later.sh"),
-            "/etc/server.json".into(),
-        ] {
-            assert!(
-                files.contains(&expected),
-                "{}: {files:?}",
-                expected.display()
-            );
-        }
-        for other in [at("third/python3"), at("first"), "server.py".into()] {
-            assert!(!files.contains(&other), "{}", other.display());
-        }
-        let module = launched(&command(&["python3", "-m", "pack.server"]), None);
-        assert!(module.contains(Path::new("pack/server.py")), "{module:?}");
-    }
-
-    #[test]
-    fn an_address_in_an_argument_is_no_file() {
-        let files = launched(&command(&["./run", "--url=https://host/path"]), None);
-        let expected = ["./run", "/etc/server.json"].map(PathBuf::from);
-        assert_eq!(files, expected.into());
     }
 }

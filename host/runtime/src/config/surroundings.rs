@@ -40,6 +40,8 @@ pub struct ConfigContext<'a> {
     pub reserved: Vec<ReservedPath>,
     /// The `PATH` in which the programs of MCP servers are looked up.
     pub program_path: Option<String>,
+    /// The home folder of the programs of MCP servers.
+    pub home: Option<PathBuf>,
 }
 
 /// Folders with modules that are there wherever a command is started.

@@ -7,12 +7,14 @@
 //! so no link or rename between the two leads elsewhere.
 
 use super::pins::Pin;
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, openat};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use toolhold_files::{EntryId, Location, Lookup, passes};
 
 /// A file or folder that this host takes decisions from, or runs.
@@ -46,29 +48,55 @@ impl Reservation {
     }
 }
 
+/// Age at which it is looked up anew which paths lead through a directory. A guest cannot change that; an operator may
+/// move a file into the directory and leave a link.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
 /// The reserved paths, seen from one granted directory.
 #[derive(Debug)]
 pub(crate) struct ReservedNames {
     /// The granted directory.
     root: EntryId,
-    /// Paths that lead through the directory.
-    inside: Vec<ReservedPath>,
+    /// Paths that lead through the directory; absent where none can.
+    inside: Option<Mutex<PathsInside>>,
     /// All paths: a file of any of them may have a second name in the directory.
     all: Arc<[ReservedPath]>,
 }
 
-impl ReservedNames {
+/// Paths that led through a directory when it was looked at.
+#[derive(Debug, Clone)]
+struct PathsInside {
+    paths: Arc<[ReservedPath]>,
+    looked: Instant,
+}
+
+impl PathsInside {
     /// Blocks on the file system.
-    pub fn new(root: &Pin, all: &Arc<[ReservedPath]>) -> Self {
-        let root = root.id();
+    fn of(root: EntryId, all: &[ReservedPath]) -> Self {
+        let looked = Instant::now();
         let is_inside = |path: &&ReservedPath| {
             let location = Location::of(&path.path);
             // Looked at again with each change.
             location.map_or(true, |location| passes(&location.way, root))
         };
         Self {
+            paths: all.iter().filter(is_inside).cloned().collect(),
+            looked,
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.looked.elapsed() < MAX_AGE
+    }
+}
+
+impl ReservedNames {
+    /// Blocks on the file system.
+    pub fn new(root: &Pin, all: &Arc<[ReservedPath]>) -> Self {
+        let root = root.id();
+        Self {
             root,
-            inside: all.iter().filter(is_inside).cloned().collect(),
+            inside: Some(Mutex::new(PathsInside::of(root, all))),
             all: all.clone(),
         }
     }
@@ -77,14 +105,34 @@ impl ReservedNames {
     pub fn of_own(directory: &File, all: &Arc<[ReservedPath]>) -> io::Result<Self> {
         Ok(Self {
             root: EntryId::of(directory)?,
-            inside: Vec::new(),
+            inside: None,
             all: all.clone(),
         })
     }
 
-    /// True if no reserved path leads through the directory.
+    /// True if it is known, without a look, that no reserved path leads through the directory.
+    pub fn is_known_free(&self) -> bool {
+        let inside = self.inside.as_ref().map(Mutex::lock);
+        inside.is_none_or(|inside| inside.is_fresh() && inside.paths.is_empty())
+    }
+
+    /// True if no reserved path leads through the directory. Blocks on the file system.
     pub fn is_free(&self) -> bool {
-        self.inside.is_empty()
+        self.inside().is_empty()
+    }
+
+    fn inside(&self) -> Arc<[ReservedPath]> {
+        let Some(inside) = &self.inside else {
+            return Arc::default();
+        };
+        let held = inside.lock().clone();
+        if held.is_fresh() {
+            return held.paths;
+        }
+        // Without the lock: others go on with what they know.
+        let now = PathsInside::of(self.root, &self.all);
+        *inside.lock() = now.clone();
+        now.paths
     }
 
     /// Reservation of an open file that has several names: its bytes are those of a reserved file. Blocks on the file
@@ -101,7 +149,7 @@ impl ReservedNames {
     /// # Errors
     /// There is no working folder for a relative path.
     pub fn locate(&self) -> io::Result<LocatedNames> {
-        located(self.root, &self.inside)
+        located(self.root, &self.inside())
     }
 }
 
@@ -278,6 +326,30 @@ mod tests {
         assert_eq!(folder_of("other"), None);
         let other = EntryId::of(&File::open(at("other")).unwrap()).unwrap();
         assert_eq!(names.of_file(other), None);
+    }
+
+    #[test]
+    fn a_path_that_an_operator_moves_into_the_directory_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("granted")).unwrap();
+        fs::write(at("server"), "").unwrap();
+        let path = ReservedPath {
+            path: at("server"),
+            what: "a program".into(),
+            is_secret: false,
+        };
+        let names = names(&at("granted"), &[path]);
+        assert!(names.is_known_free() && names.is_free());
+        fs::rename(at("server"), at("granted/server")).unwrap();
+        symlink(at("granted/server"), at("server")).unwrap();
+        if let Some(inside) = &names.inside {
+            inside.lock().looked -= MAX_AGE;
+        }
+        assert!(!names.is_known_free() && !names.is_free());
+        let root = File::open(at("granted")).unwrap();
+        let entry = names.locate().unwrap().of_entry(&root, "server".as_ref());
+        assert!(matches!(entry.unwrap(), Some(Reservation::Content(_))));
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl CallState {
         };
         let of = self.files.file(fd).cloned();
         let reserved = of.as_ref().and_then(|of| of.reserved.clone());
-        let Some(reserved) = reserved.filter(|reserved| !reserved.is_free()) else {
+        let Some(reserved) = reserved.filter(|reserved| !reserved.is_known_free()) else {
             return Ok(Ok(as_written(path)));
         };
         let Descriptor::Dir(directory) = self.table.get(fd)? else {
@@ -76,7 +76,7 @@ impl CallState {
         let asked = path.clone();
         let look = move || find(&folder, &asked, &reserved, follow);
         let found = match self.done(look).await {
-            // `.` and `..`, which no file system changes.
+            // `.` and `..`, which no file system changes; any entry where nothing is reserved.
             Ok(None) => return Ok(Ok(as_written(path))),
             Ok(Some(found)) => found,
             Err(code) => return Ok(Err(code)),
@@ -134,13 +134,17 @@ impl CallState {
     }
 }
 
-/// The entry at `path`; `None` for one without a name of its own. Blocks on the file system.
+/// The entry at `path`; `None` for one without a name of its own, and where no name is reserved. Blocks on the file
+/// system.
 fn find(
     folder: &Arc<File>,
     path: &str,
     reserved: &ReservedNames,
     follow: bool,
 ) -> io::Result<Option<FoundEntry>> {
+    if reserved.is_free() {
+        return Ok(None);
+    }
     let folder = Dir::from_std_file(folder.try_clone()?);
     let names = reserved.locate()?;
     let followed = if follow {

@@ -113,6 +113,26 @@ impl Policy {
         writer.map(|(name, _)| name.as_str())
     }
 
+    /// A module that may write the folder, something in it, or a directory through which its path leads. Blocks on the
+    /// file system.
+    pub fn writer_within(&self, folder: &Path) -> Option<&str> {
+        let here = Location::of(folder).ok()?.entry;
+        let leads_inside = |own: &ModulePolicy| {
+            let mut directories = own.grant.directories.iter();
+            directories.any(|directory| {
+                directory.access == Access::ReadWrite
+                    && here.is_some_and(|here| {
+                        Location::of(&directory.host).is_ok_and(|it| passes(&it.way, here))
+                    })
+            })
+        };
+        self.writer_of(folder).or_else(|| {
+            let mut modules = self.modules.iter();
+            let writer = modules.find(|(_, own)| leads_inside(own));
+            writer.map(|(name, _)| name.as_str())
+        })
+    }
+
     /// The directories that modules are granted and that this host keeps their files in.
     pub(crate) fn places(&self) -> Vec<Place> {
         let granted = self.modules.iter().flat_map(|(module, own)| {

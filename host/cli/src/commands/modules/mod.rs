@@ -222,7 +222,7 @@ async fn built_on_first_use(config: &Configuration, registry: &Registry) -> Resu
         return Ok(false);
     };
     let sources = build::SourceReview::Unread;
-    let built = build::one(config, &folder, DEFAULT_BUILD_TIMEOUT, None, sources).await?;
+    let built = build::one(config, None, &folder, DEFAULT_BUILD_TIMEOUT, None, sources).await?;
     let component = built.component.display();
     output::remark(&format!("built {component} on its first use"));
     Ok(true)

@@ -116,7 +116,14 @@ async fn loading(
 async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration, dev: &BaseRunner) {
     let begun = Instant::now();
     let sources = build::SourceReview::Unread;
-    match build::one(&loaded.configuration, folder, timeout, Some(dev), sources).await {
+    let built = async {
+        // Grants may have changed since the start: whether a module may write the sources is asked of those of now.
+        let now = loaded.clone();
+        let policy = tokio::task::spawn_blocking(move || now.policy_again()).await??;
+        let config = &loaded.configuration;
+        build::one(config, Some(policy), folder, timeout, Some(dev), sources).await
+    };
+    match built.await {
         Ok(built) => output::tell(&format!(
             "{} {} ({}{}) in {:.1} s",
             good("built:"),
