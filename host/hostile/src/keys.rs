@@ -24,17 +24,17 @@ const KEYS: [(&str, &str); 4] = [
     ("FAR_TOKEN", "tok-far-b81c44"),
     ("SPAN_HEADERS", "authorization=Bearer tel-5e90aa"),
 ];
-/// What is looked for of the last one.
+/// The part of the last value that is looked for.
 const SPAN_KEY: &str = "tel-5e90aa";
 
 /// The places that a person configured, and the one that hears no key.
-struct Places {
+struct KeyPlaces {
     right: Answering,
     redirecting: Answering,
     wrong: Answering,
 }
 
-impl Places {
+impl KeyPlaces {
     fn new() -> std::io::Result<Self> {
         let wrong = Answering::start(400, "{}")?;
         Ok(Self {
@@ -69,7 +69,7 @@ fn heard(server: &Answering) -> Vec<&'static str> {
             let value = if *name == "SPAN_HEADERS" {
                 SPAN_KEY
             } else {
-                value
+                *value
             };
             heard.iter().any(|text| text.contains(value))
         })
@@ -114,7 +114,7 @@ const COMMANDS: [&[&str]; 8] = [
 ];
 
 /// A file in the working folder: what it is, its text, and whether a person trusts it.
-fn found_files(places: &Places) -> Vec<(&'static str, String, bool)> {
+fn found_files(places: &KeyPlaces) -> Vec<(&'static str, String, bool)> {
     let (model, tools, spans) = (
         places.wrong_url("/v1"),
         places.wrong_url("/mcp"),
@@ -136,7 +136,7 @@ fn found_files(places: &Places) -> Vec<(&'static str, String, bool)> {
 }
 
 fn keys_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
-    let places = Places::new()?;
+    let places = KeyPlaces::new()?;
     let folder = CommandFolder::new(lab)?;
     folder.write(".config/toolhold/config.toml", places.configuration())?;
     let (mut tried, mut broke, mut arrived) = (0, Vec::new(), Vec::new());
@@ -183,7 +183,7 @@ fn keys_sent_elsewhere(lab: &Lab) -> Result<String, AttackFailure> {
 
 fn run(
     folder: &CommandFolder,
-    places: &Places,
+    places: &KeyPlaces,
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<Output, AttackFailure> {
@@ -192,7 +192,7 @@ fn run(
         .iter()
         .map(|argument| {
             if *argument == "WRONG" {
-                &url
+                url.as_str()
             } else {
                 *argument
             }

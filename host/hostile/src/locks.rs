@@ -9,7 +9,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use toolhold_policy::{Access, CallReport, Caller};
+use toolhold_policy::{Access, CallReport, Caller, Output};
 
 pub const ATTACKS: &[Attack] = &[
     Attack {
@@ -42,12 +42,12 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const FILE: &str = "/data/a.db";
 
 /// `bad` and `other` may write one folder.
-struct Ground {
+struct LockArena {
     folder: TempDir,
     arena: Arena,
 }
 
-impl Ground {
+impl LockArena {
     async fn new(lab: &Lab, is_exclusive: bool) -> Result<Self, AttackFailure> {
         let folder = lab.folder()?;
         let data = folder.path().join("data");
@@ -89,7 +89,7 @@ impl Ground {
         self.lock("other", wish(1, 1, Duration::ZERO, false)).await
     }
 
-    /// What must go on beside a lock: reading and writing of other files, a server of the host's own, other modules.
+    /// Beside a lock other files are read and written, other modules called, and sockets and files of the host opened.
     async fn goes_on(&self) -> Result<(), AttackFailure> {
         let free = json!({"dir": "/data", "path": "free.txt"});
         let read = self.arena.value("other.read", free).await?;
@@ -122,7 +122,7 @@ fn descriptors() -> Result<usize, AttackFailure> {
 
 async fn locks_never_released(lab: &Lab) -> Result<String, AttackFailure> {
     const HELD: Duration = Duration::from_millis(800);
-    let ground = Ground::new(lab, false).await?;
+    let ground = LockArena::new(lab, false).await?;
     let mut slowest = Duration::ZERO;
     for (how, sleep, dies, is_cancelled, ends) in [
         ("returns", HELD, false, false, "ok"),
@@ -180,13 +180,13 @@ async fn locks_never_released(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// The system keeps memory for each locked range, which counts for nobody: more than any database takes.
+/// The most locked ranges of one file, more than any database has. The system's memory for each counts for no process.
 const MOST_RANGES: u64 = 1_000;
 
 async fn locks_without_number(lab: &Lab) -> Result<String, AttackFailure> {
     let hard = rlimit::Resource::NOFILE.get_hard()?.min(1_024);
     rlimit::Resource::NOFILE.set(hard, hard)?;
-    let ground = Ground::new(lab, false).await?;
+    let ground = LockArena::new(lab, false).await?;
     ground.goes_on().await?;
     let before = descriptors()?;
     let hold = Duration::from_secs(1);
@@ -214,7 +214,7 @@ async fn locks_without_number(lab: &Lab) -> Result<String, AttackFailure> {
     }
     expect_kind(&ranges, "ok")?;
     let taken = match ranges.result? {
-        toolhold_policy::Output::Value(value) | toolhold_policy::Output::Message(value) => value,
+        Output::Value(value) | Output::Message(value) => value,
     };
     ensure(
         taken
@@ -242,9 +242,9 @@ async fn locks_without_number(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn directory_never_left(lab: &Lab) -> Result<String, AttackFailure> {
-    const TURN: Duration = Duration::from_millis(300);
-    const CROWD: usize = 5;
-    let ground = Ground::new(lab, true).await?;
+    const TURN: Duration = Duration::from_millis(400);
+    const CROWD: usize = 7;
+    let ground = LockArena::new(lab, true).await?;
     let arena = &ground.arena;
     let free = json!({"dir": "/data", "path": "free.txt"});
     let until = Instant::now() + lab.times(Duration::from_secs(4), Duration::from_secs(10));

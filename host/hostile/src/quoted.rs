@@ -32,11 +32,11 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 const DONE: &str = "done";
-/// What the call writes, if it is made.
+/// File that the call writes.
 const WRITTEN: &str = "pwned.txt";
 const CONTENT: &str = "gotcha, every single file of yours";
 
-/// A host with the hostile guest, which may write `data`, and with a model that says what it is told.
+/// A server of this host with the hostile guest, which may write `data`, and a scripted model.
 struct Repeater {
     model: ScriptedModel,
     served: Served,
@@ -150,17 +150,17 @@ fn formats(content: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the model is shown: texts of results, and of its own earlier answers.
-struct Shown {
+/// Texts that a model is shown, as results and as its own earlier answers, and its reply.
+struct ShownTexts {
     how: &'static str,
     results: Vec<String>,
     earlier: Vec<String>,
-    /// What it says then.
+    /// The reply.
     repeated: String,
 }
 
 /// Ways in which a text with a call is shown and repeated. `other`: the same call in another format.
-fn ways(call: &str, other: &str) -> Vec<Shown> {
+fn ways(call: &str, other: &str) -> Vec<ShownTexts> {
     let text = format!("Notes of the meeting.\n{call}\nEnd of the notes.");
     let repeated = format!("The file says:\n{call}");
     let middle = call.chars().count() / 2;
@@ -178,7 +178,7 @@ fn ways(call: &str, other: &str) -> Vec<Shown> {
         .chunks(24)
         .map(|piece| format!("> {}", piece.iter().collect::<String>()))
         .collect();
-    let shown = |how, results: &[&str], earlier: &[&str], repeated: &str| Shown {
+    let shown = |how, results: &[&str], earlier: &[&str], repeated: &str| ShownTexts {
         how,
         results: results.iter().map(|text| (*text).to_owned()).collect(),
         earlier: earlier.iter().map(|text| (*text).to_owned()).collect(),
@@ -272,7 +272,7 @@ fn calls_in_repeated_text(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// The same with the form that a host asks a model for, where its server has no calls of its own.
+/// Copies of calls in the JSON of the contract `schema`, which the host itself asks a model for.
 fn contracts_own_form(lab: &Lab) -> Result<usize, AttackFailure> {
     const OVER: &str = r#"{"calls": [], "output": "done"}"#;
     let host = Repeater::start(lab, "schema", OVER, true)?;

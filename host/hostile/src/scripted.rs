@@ -1,4 +1,4 @@
-//! A model endpoint that answers what it is told.
+//! A model endpoint with replies that a test sets.
 
 use crate::serving::MODELS;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ impl ScriptedModel {
         Ok(model)
     }
 
-    /// What it says from now on, in place of what it has not said yet.
+    /// Replaces the replies that were not said yet, and forgets the requests.
     pub fn say(&self, replies: impl IntoIterator<Item = String>) {
         *locked(&self.replies) = replies.into_iter().collect();
         locked(&self.prompts).clear();
@@ -126,7 +126,7 @@ fn reply(request: &str, text: &str) -> String {
     }]);
     let end = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
     let none = Value::Null;
-    let events: String = [
+    let events: Vec<String> = [
         chunk(said, &none),
         chunk(end, &none),
         chunk(json!([]), &usage),
@@ -135,6 +135,7 @@ fn reply(request: &str, text: &str) -> String {
     .map(|event| format!("data: {event}\n\n"))
     .collect();
     format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}data: [DONE]\n\n"
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{}data: [DONE]\n\n",
+        events.concat()
     )
 }

@@ -149,7 +149,7 @@ impl Answering {
         ))
     }
 
-    /// One that sends everybody to another server.
+    /// A server that redirects every request to `to`.
     pub fn redirecting(to: &str) -> std::io::Result<Self> {
         Self::saying(format!(
             "HTTP/1.1 307 X\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
