@@ -105,7 +105,7 @@ fn foreign_component_under_a_shipped_name(lab: &Lab) -> Result<String, AttackFai
         }
     }
     // The real one runs without a question, and does not leave its approval to another.
-    for place in 0..PLACES.len() {
+    for (place, (path, _)) in PLACES.into_iter().enumerate() {
         let folder = CommandFolder::new(lab)?;
         let sum = folder.run(&SUM, BOUNDS)?;
         ensure(sum.code == Some(0) && sum.stdout.contains("42"), || {
@@ -115,7 +115,7 @@ fn foreign_component_under_a_shipped_name(lab: &Lab) -> Result<String, AttackFai
             )
         })?;
         put(&folder, "calculator", place, 1)?;
-        let what = format!("{} after the real one ran", PLACES[place].0);
+        let what = format!("{path} after the real one ran");
         ensure_waits(&folder, "calculator", &what)?;
         refused += 1;
     }
