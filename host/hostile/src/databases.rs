@@ -25,15 +25,14 @@ const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(1),
     memory: 4 << 30,
 };
-/// The modules that come with the program: there is no other folder.
-const MODULES: [&str; 4] = ["--config", "host.toml", "--modules", "none"];
+const CONFIG: [&str; 2] = ["--config", "host.toml"];
 /// Calls at a time in each process.
 const WRITERS: usize = 4;
 
 fn query(folder: &CommandFolder, sql: &str) -> Result<String, AttackFailure> {
     let arguments = json!({"database": "a.db", "sql": sql, "write": true}).to_string();
     let call = ["modules", "call", "sqlite.query", &arguments];
-    let ran = folder.run(&[&call[..], &MODULES].concat(), BOUNDS)?;
+    let ran = folder.run(&[&call[..], &CONFIG].concat(), BOUNDS)?;
     ran.ensure_ended(sql)?;
     ensure(ran.code == Some(0), || {
         format!("{sql}: {}{}", ran.stdout, ran.stderr)
@@ -45,6 +44,8 @@ fn databases_of_many_writers(lab: &Lab) -> Result<String, AttackFailure> {
     let rows = lab.times(60, 300);
     let folder = CommandFolder::new(lab)?;
     fs::create_dir(folder.path().join("data"))?;
+    // Without a folder of modules, those that come with the program are used.
+    fs::remove_dir(folder.path().join("modules"))?;
     folder.write(
         "host.toml",
         "[modules]\napproval = \"never\"\n[approval]\ndefault = \"never\"\n\
@@ -115,7 +116,7 @@ struct WrittenRows {
 impl DatabaseWriter {
     fn start(folder: &CommandFolder) -> Result<Self, AttackFailure> {
         let child = folder
-            .command(&[&["mcp"][..], &MODULES].concat())
+            .command(&[&["mcp"][..], &CONFIG].concat())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

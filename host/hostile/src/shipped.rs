@@ -35,8 +35,10 @@ const PLACES: [(&str, &str); 4] = [
     ("NAME/NAME.wasm", ""),
     ("NAME@9.0.0.wasm", ""),
     (
-        "aaa/aaa.wasm",
-        "name = \"NAME\"\ncomponent = \"aaa.wasm\"\n",
+        "NAME@9.0.0/NAME.wasm",
+        "name = \"NAME\"
+component = \"NAME.wasm\"
+",
     ),
 ];
 
@@ -44,7 +46,7 @@ fn put(folder: &CommandFolder, name: &str, place: usize, number: u32) -> Result<
     let (path, manifest) = PLACES[place];
     let named = |text: &str| text.replace("NAME", name);
     if !manifest.is_empty() {
-        folder.write("modules/aaa/module.toml", named(manifest))?;
+        folder.write(&named("modules/NAME@9.0.0/module.toml"), named(manifest))?;
     }
     let component = components::parse(&components::which(number))?;
     folder.write(&format!("modules/{}", named(path)), component)
