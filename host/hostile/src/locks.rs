@@ -206,8 +206,7 @@ async fn locks_without_number(lab: &Lab) -> Result<String, AttackFailure> {
     expect_kind(&ground.other().await, "ok")?;
     ground.arena.unharmed().await?;
     Ok(format!(
-        "{taken} ranges; {} for a call that opened files; all else went on",
-        opened
+        "{taken} ranges; {opened} for a call that opened files; all else went on"
     ))
 }
 
