@@ -189,9 +189,9 @@ async fn locks_without_number(lab: &Lab) -> Result<String, AttackFailure> {
     let ground = LockArena::new(lab, false).await?;
     ground.goes_on().await?;
     // What the host opens once and keeps, it opens in the first round.
-    hoard(&ground).await?;
+    Box::pin(hoard(&ground)).await?;
     let before = descriptors()?;
-    let (taken, opened) = hoard(&ground).await?;
+    let (taken, opened) = Box::pin(hoard(&ground)).await?;
     // What was opened is closed, and all of it may be had again.
     let asked = Instant::now();
     while descriptors()? > before {
