@@ -259,10 +259,10 @@ fn calls_in_repeated_text(lab: &Lab) -> Result<String, AttackFailure> {
             }
         }
     }
-    let own_form = contracts_own_form(lab)?;
     ensure(broke.is_empty(), || {
         format!("{} calls were made: {}", broke.len(), broke.join("; "))
     })?;
+    let own_form = contracts_own_form(lab)?;
     Ok(format!(
         "{} repeated calls in {} formats, none made",
         refused + own_form,
