@@ -176,6 +176,14 @@ attacks! {
         row_47_reserved_bytes_by_another_name
         row_47_grants_over_files_of_the_host
         row_47_reserved_while_a_call_runs
+        row_48_calls_in_repeated_text
+        row_48_calls_in_prose_beside_text_of_others
+        row_49_locks_never_released
+        row_49_locks_without_number
+        row_49_directory_never_left
+        row_49_databases_of_many_writers
+        row_50_keys_sent_elsewhere
+        row_51_foreign_component_under_a_shipped_name
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -238,7 +246,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 47")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 51")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

@@ -6,9 +6,10 @@
 //! run: engines, modules, temporary folders, and what "ends" means), then the attacks by family:
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
-//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`;
+//! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
+//! `quoted`, `locks`, `databases`, `keys`, `shipped`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
-//! `command` is this host as a person runs it, `serving` a server of it, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
+//! `command` is this host as a person runs it, `serving` a server of it, `scripted` a model, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
 //! attack's orders; [`liar`] makes modules with arbitrary descriptions of themselves.
 //!
@@ -31,6 +32,7 @@ mod compiler;
 mod compute;
 mod costs;
 mod crowds;
+mod databases;
 mod deep;
 mod descriptors;
 mod disk;
@@ -43,9 +45,11 @@ mod files;
 mod found;
 mod ground;
 mod isolation;
+mod keys;
 mod killed;
 mod loader;
 mod loading;
+mod locks;
 mod measure;
 mod memory;
 mod names;
@@ -53,10 +57,13 @@ mod network;
 mod output;
 mod pipes;
 mod process;
+mod quoted;
 mod reserved;
 mod responses;
+mod scripted;
 mod secrets;
 mod serving;
+mod shipped;
 mod shown;
 mod swaps;
 mod tenants;
@@ -111,7 +118,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 47;
+pub const ROWS: u8 = 51;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -147,7 +154,14 @@ pub fn suite() -> Vec<Attack> {
         killed::ATTACKS,
         values::ATTACKS,
         documents::ATTACKS,
-        reserved::ATTACKS,
+        reserved::names::ATTACKS,
+        reserved::bytes::ATTACKS,
+        reserved::grants::ATTACKS,
+        quoted::ATTACKS,
+        locks::ATTACKS,
+        databases::ATTACKS,
+        keys::ATTACKS,
+        shipped::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.

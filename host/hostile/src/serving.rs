@@ -143,10 +143,20 @@ pub const MODELS: &str = r#"{"object":"list","data":[{"id":"m","object":"model"}
 
 impl Answering {
     pub fn start(status: u16, body: &str) -> std::io::Result<Self> {
-        let answer = format!(
-            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-            body.len()
-        );
+        let length = body.len();
+        Self::saying(format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        ))
+    }
+
+    /// A server that redirects every request to `to`.
+    pub fn redirecting(to: &str) -> std::io::Result<Self> {
+        Self::saying(format!(
+            "HTTP/1.1 307 X\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        ))
+    }
+
+    fn saying(answer: String) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
         let heard = Arc::<Mutex<Vec<String>>>::default();

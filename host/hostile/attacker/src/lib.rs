@@ -4,11 +4,14 @@
 //! paths against the granted directories itself, and would refuse most attacks before they begin.
 
 mod files;
+mod locks;
 mod loops;
 mod network;
 mod speech;
 
-use bindings::exports::toolhold::attacker::attacks::{Channel, Guest, Handle, Profile, Turn};
+use bindings::exports::toolhold::attacker::attacks::{
+    Channel, Guest, Handle, LockWish, Profile, Turn,
+};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[expect(clippy::pedantic, reason = "generated")]
@@ -90,6 +93,10 @@ impl Guest for Attacker {
     }
     fn through(dir: String, path: String, then: String) -> Result<String, String> {
         files::through(&dir, &path, &then)
+    }
+
+    fn lock(path: String, wish: LockWish) -> Result<u32, String> {
+        locks::lock(&path, &wish)
     }
 
     fn environment() -> Vec<(String, String)> {

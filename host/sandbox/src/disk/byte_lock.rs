@@ -7,10 +7,15 @@
 use crate::descriptors::DescriptorPermit;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// The most ranges that a call has locked in one open file: SQLite has three at a time. The system keeps memory for each,
+/// which counts for no process, and looks through all of them at every change.
+const MAX_RANGES: usize = 64;
 
 /// A file that a guest opened to lock it. Its locks end when the guest drops it, or after the last write of the call.
 #[derive(Debug)]
@@ -20,6 +25,7 @@ pub struct LockableFile(pub(crate) Arc<LockedFile>);
 #[derive(Debug)]
 pub(crate) struct LockedFile {
     pub file: File,
+    ranges: Mutex<LockedRanges>,
     _permit: DescriptorPermit,
 }
 
@@ -27,8 +33,43 @@ impl LockedFile {
     pub fn new(file: File, permit: DescriptorPermit) -> Self {
         Self {
             file,
+            ranges: Mutex::default(),
             _permit: permit,
         }
+    }
+
+    /// Locks the range like this, without waiting.
+    ///
+    /// # Errors
+    /// As [`set`], and [`io::ErrorKind::QuotaExceeded`] if there would be more than [`MAX_RANGES`].
+    pub fn set(&self, range: &Range<u64>, lock: ByteLock) -> io::Result<()> {
+        let mut ranges = self.ranges.lock();
+        let after = ranges.with(range, lock);
+        if after.0.len() > MAX_RANGES {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        set(&self.file, range, lock)?;
+        *ranges = after;
+        Ok(())
+    }
+}
+
+/// Ranges that are locked; none overlaps another.
+#[derive(Debug, Default)]
+struct LockedRanges(Vec<Range<u64>>);
+
+impl LockedRanges {
+    fn with(&self, range: &Range<u64>, lock: ByteLock) -> Self {
+        let outside = |own: &Range<u64>| {
+            let before = own.start..own.end.min(range.start);
+            let behind = own.start.max(range.end)..own.end;
+            [before, behind].into_iter().filter(|part| !part.is_empty())
+        };
+        let mut ranges: Vec<_> = self.0.iter().flat_map(outside).collect();
+        if lock != ByteLock::None {
+            ranges.push(range.clone());
+        }
+        Self(ranges)
     }
 }
 
@@ -45,7 +86,7 @@ pub(crate) enum ByteLock {
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`]: another holds a lock there that this one does not go with.
-pub(crate) fn set(file: &File, range: &Range<u64>, lock: ByteLock) -> io::Result<()> {
+fn set(file: &File, range: &Range<u64>, lock: ByteLock) -> io::Result<()> {
     let wish = flock(range, lock)?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let set = fcntl(file, FcntlArg::F_OFD_SETLK(&wish));
@@ -97,6 +138,7 @@ fn flock(range: &Range<u64>, lock: ByteLock) -> io::Result<libc::flock> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::descriptors::CallDescriptors;
 
     #[test]
     fn handles_of_one_process_exclude_each_other_and_closing_one_ends_no_lock_of_another() {
@@ -127,6 +169,38 @@ mod tests {
         assert!(set(&one, &here, ByteLock::Exclusive).is_err());
         drop(other);
         set(&one, &here, ByteLock::Exclusive).unwrap();
+    }
+
+    #[test]
+    fn ranges_are_counted_as_they_are_locked_cut_and_joined() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(named.path())
+            .unwrap();
+        let permit = CallDescriptors::at_most(1).take().unwrap();
+        let locked = LockedFile::new(file, permit);
+        let most = MAX_RANGES as u64;
+        for at in 0..most {
+            locked
+                .set(&(2 * at..2 * at + 1), ByteLock::Exclusive)
+                .unwrap();
+        }
+        let one_more = locked.set(&(1_000..1_001), ByteLock::Shared).unwrap_err();
+        assert_eq!(one_more.kind(), io::ErrorKind::QuotaExceeded);
+        // One that is locked already, and one over all of them.
+        locked.set(&(0..1), ByteLock::Shared).unwrap();
+        locked.set(&(0..1_000), ByteLock::Exclusive).unwrap();
+        assert_eq!(locked.ranges.lock().0, std::slice::from_ref(&(0..1_000)));
+        // A hole makes two of one.
+        for at in 1..most {
+            locked.set(&(2 * at..2 * at + 1), ByteLock::None).unwrap();
+        }
+        let hole = locked.set(&(900..901), ByteLock::None).unwrap_err();
+        assert_eq!(hole.kind(), io::ErrorKind::QuotaExceeded);
+        locked.set(&(0..1_000), ByteLock::None).unwrap();
+        assert!(locked.ranges.lock().0.is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::open;
 use crate::bindings::file_locks::{self, LockError, LockKind};
 use crate::call::CallState;
 use crate::call::meter::RefusedResource;
-use crate::disk::byte_lock::{self, ByteLock, LockableFile};
+use crate::disk::byte_lock::{self, ByteLock, LockableFile, LockedFile};
 use cap_fs_ext::{FollowSymlinks, OpenOptionsFollowExt as _, OpenOptionsSyncExt as _};
 use cap_std::fs::{Dir, OpenOptions};
 use std::fs::File;
@@ -85,7 +85,7 @@ impl file_locks::HostLockableFile for CallState {
         length: u64,
     ) -> LockAnswer<bool> {
         self.on_locked(&file, move |file| {
-            byte_lock::is_locked(file, &(start..start.saturating_add(length)))
+            byte_lock::is_locked(&file.file, &(start..start.saturating_add(length)))
         })
         .await
     }
@@ -106,7 +106,7 @@ impl CallState {
         lock: ByteLock,
     ) -> LockAnswer<()> {
         self.on_locked(file, move |file| {
-            byte_lock::set(file, &(start..start.saturating_add(length)), lock)
+            file.set(&(start..start.saturating_add(length)), lock)
         })
         .await
     }
@@ -115,11 +115,11 @@ impl CallState {
     async fn on_locked<T: Send + 'static>(
         &mut self,
         file: &Resource<LockableFile>,
-        work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
+        work: impl FnOnce(&LockedFile) -> io::Result<T> + Send + 'static,
     ) -> LockAnswer<T> {
         self.revocation.check()?;
         let file = self.table.get(file)?.0.clone();
-        let done = Blocking::start(move || work(&file.file)).done().await;
+        let done = Blocking::start(move || work(&file)).done().await;
         Ok(done.map_err(|error| match error.raw_os_error() {
             Some(libc::EBADF) => LockError::Denied,
             Some(libc::ENOLCK | libc::EOPNOTSUPP | libc::ENOSYS) => LockError::Unsupported,

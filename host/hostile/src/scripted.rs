@@ -1,0 +1,141 @@
+//! A model endpoint with replies that a test sets.
+
+use crate::serving::MODELS;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a client may take for its request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of a request.
+const MOST: usize = 8 << 20;
+
+/// A model that says the replies in their order, and after the last one that it is done. It ends with this process,
+/// which every attack has for itself.
+pub struct ScriptedModel {
+    pub port: u16,
+    replies: Arc<Mutex<VecDeque<String>>>,
+    prompts: Arc<Mutex<Vec<String>>>,
+}
+
+impl ScriptedModel {
+    /// `done`: what it says when nothing is left.
+    pub fn start(done: &'static str) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let model = Self {
+            port: listener.local_addr()?.port(),
+            replies: Arc::default(),
+            prompts: Arc::default(),
+        };
+        let (replies, prompts) = (model.replies.clone(), model.prompts.clone());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let Ok(Some((head, body))) = request(&mut stream) else {
+                    continue;
+                };
+                let answer = if head.starts_with("GET ") {
+                    plain(MODELS)
+                } else {
+                    let next = locked(&replies).pop_front();
+                    locked(&prompts).push(body.clone());
+                    reply(&body, next.as_deref().unwrap_or(done))
+                };
+                // A client that is gone needs no answer.
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        Ok(model)
+    }
+
+    /// Replaces the replies that were not said yet, and forgets the requests.
+    pub fn say(&self, replies: impl IntoIterator<Item = String>) {
+        *locked(&self.replies) = replies.into_iter().collect();
+        locked(&self.prompts).clear();
+    }
+
+    /// The requests since then, as JSON.
+    pub fn prompts(&self) -> Vec<String> {
+        locked(&self.prompts).clone()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Head and body, or nothing if the client leaves before.
+fn request(stream: &mut TcpStream) -> io::Result<Option<(String, String)>> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16 << 10];
+    loop {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(end) = end {
+            let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            let body = &bytes[end + 4..];
+            let lines = head.lines().filter_map(|line| line.split_once(':'));
+            let announced = lines
+                .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                .find_map(|(_, value)| value.trim().parse().ok())
+                .unwrap_or(0);
+            if body.len() >= announced {
+                let body = String::from_utf8_lossy(body).into_owned();
+                return Ok(Some((head, body)));
+            }
+        }
+        let read = stream.read(&mut piece)?;
+        if read == 0 || bytes.len() > MOST {
+            return Ok(None);
+        }
+        bytes.extend(&piece[..read]);
+    }
+}
+
+fn plain(body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The answer to a request for a completion, as a stream where it asks for one.
+fn reply(request: &str, text: &str) -> String {
+    let is_streamed = serde_json::from_str::<Value>(request)
+        .is_ok_and(|request| request["stream"] == Value::Bool(true));
+    let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15});
+    if !is_streamed {
+        let choice = json!({
+            "index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop",
+        });
+        let answer = json!({
+            "id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage,
+        });
+        return plain(&answer.to_string());
+    }
+    let chunk = |choices: Value, usage: &Value| {
+        json!({
+            "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices,
+            "usage": usage,
+        })
+    };
+    let said = json!([{
+        "index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": null,
+    }]);
+    let end = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    let none = Value::Null;
+    let events: Vec<String> = [
+        chunk(said, &none),
+        chunk(end, &none),
+        chunk(json!([]), &usage),
+    ]
+    .iter()
+    .map(|event| format!("data: {event}\n\n"))
+    .collect();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{}data: [DONE]\n\n",
+        events.concat()
+    )
+}
