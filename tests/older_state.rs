@@ -110,8 +110,9 @@ impl OlderState {
         let trusted = |home: &Path| {
             let file = home.join("toolhold.toml");
             let hash = Sha256::digest(file.as_os_str().as_encoded_bytes());
-            let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            state.join("trusted").join(name).with_extension("json")
+            let name: Vec<String> = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            let file = state.join("trusted").join(name.concat());
+            file.with_extension("json")
         };
         fs::rename(approvals(from), approvals(&to)).unwrap();
         fs::rename(trusted(from), trusted(&to)).unwrap();
