@@ -254,11 +254,10 @@ fn what_was_approved_runs_and_nothing_else() {
 #[test]
 fn grants_documents_and_facts_are_kept() {
     for state in OlderState::all() {
-        assert_eq!(state.result("probe.recall", &json!({"key": "kept"})), "1");
-        assert_eq!(
-            state.result("probe.recall", &json!({"key": "of_a_run"})),
-            "2"
-        );
+        for (key, value) in [("kept", "1"), ("of_a_run", "2")] {
+            let recalled = state.call("probe.recall", &json!({"key": key}));
+            assert_eq!(recalled.stdout.trim(), value, "{recalled:?}");
+        }
         let fees = state.result("probe.read", &json!({"path": "/notes/fees.md"}));
         let length = fs::metadata(state.host.path().join("notes/fees.md"))
             .unwrap()
