@@ -44,6 +44,7 @@ mod module_test;
 mod modules;
 mod new_module;
 mod oci;
+mod older_state;
 mod packaging;
 mod page;
 mod plans;

@@ -5,7 +5,8 @@
 //! below. A file that was released never changes, because every database stores the checksums of the migrations
 //! that made it, and refuses to open if one differs ([`StoreError::Version`](crate::StoreError::Version)). A
 //! database of a newer Toolhold is refused the same way. Migrations run when the store opens, each in a
-//! transaction, and there are no downgrades.
+//! transaction, and there are no downgrades. Databases that older versions made are in `tests/fixtures/older_state`; a
+//! new migration adds one from before it.
 //!
 //! The events in `events.line` have a format of their own, which `toolhold-protocol` versions.
 
