@@ -5,6 +5,7 @@ use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab};
 use crate::measure::Baseline;
+use crate::process;
 use crate::trees;
 use serde_json::json;
 use std::fs;
@@ -145,8 +146,7 @@ impl Drop for Kept {
 async fn deep_tree_of_a_session(lab: &Lab, descriptors: u64) -> Result<String, AttackFailure> {
     let kept = Kept::new(lab, Keep::Session).await?;
     trees::deepen(&kept.session()?.join("deep"), LEVELS)?;
-    let most = rlimit::Resource::NOFILE.get_hard()?.min(descriptors);
-    rlimit::Resource::NOFILE.set(most, most)?;
+    process::bound_descriptors(descriptors)?;
     let session = kept.session()?;
     let removed = kept.arena.registry.remove_scratch("ada", "1").await;
     ensure(removed.is_ok(), || {

@@ -6,6 +6,7 @@ use crate::fault::{AttackFailure, ensure};
 use crate::ground::AttackFolders;
 use crate::lab::{Arena, Lab, kind, ms};
 use crate::measure::fifo;
+use crate::process;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -55,8 +56,7 @@ pub const ATTACKS: &[Attack] = &[
 const DESCRIPTORS: u64 = 1_024;
 
 async fn descriptors_hoarded_by_two(lab: &Lab) -> Result<String, AttackFailure> {
-    let hard = rlimit::Resource::NOFILE.get_hard()?.min(DESCRIPTORS);
-    rlimit::Resource::NOFILE.set(hard, hard)?;
+    process::bound_descriptors(DESCRIPTORS)?;
     let ground = AttackFolders::new(lab)?;
     let mut arena = lab.arena(|policy| {
         for name in ["bad", "other"] {
@@ -126,8 +126,7 @@ async fn go_on(arena: &Arena, ground: &AttackFolders, lab: &Lab) -> Result<(), A
 }
 
 async fn modules_without_number(lab: &Lab) -> Result<String, AttackFailure> {
-    let hard = rlimit::Resource::NOFILE.get_hard()?.min(DESCRIPTORS);
-    rlimit::Resource::NOFILE.set(hard, hard)?;
+    process::bound_descriptors(DESCRIPTORS)?;
     let folder = lab.folder_for_trees()?;
     let good = components::parse(&components::which(1))?;
     for number in 0..DESCRIPTORS * 2 {

@@ -1,6 +1,7 @@
 //! What this process uses, as the system counts it. Linux says; elsewhere nothing is known.
 
-use std::fs;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{fs, io};
 
 /// Memory that is really there, in bytes.
 pub fn resident_bytes() -> Option<u64> {
@@ -27,6 +28,20 @@ pub fn peak_of(process: u32) -> Option<u64> {
 pub fn forget_peak() {
     // "5" resets the peak and touches nothing else (proc_pid_clear_refs(5)).
     let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Bounds the descriptors of this process for the rest of its life, to `most` or to fewer if it may have no more now.
+///
+/// # Errors
+/// The system refuses.
+pub fn bound_descriptors(most: u64) -> io::Result<()> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let bound = Some(hard.map_or(most, |hard| hard.min(most)));
+    let both = Rlimit {
+        current: bound,
+        maximum: bound,
+    };
+    Ok(setrlimit(Resource::Nofile, both)?)
 }
 
 /// The name of every thread of an attack's runtime, those for file operations included.

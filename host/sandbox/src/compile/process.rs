@@ -344,17 +344,23 @@ pub(super) fn compiled(
 /// Limits for the rest of this process's life.
 #[cfg(unix)]
 fn bound(job: &Job) -> std::io::Result<()> {
-    use rlimit::{Resource, setrlimit};
+    use rustix::process::{Resource, Rlimit, setrlimit};
     let bounds = [
         // Data and not address space: threads reserve address space that they never touch.
-        (Resource::DATA, job.memory_bytes),
-        (Resource::CPU, job.cpu_seconds),
-        (Resource::CORE, 0),
-        (Resource::FSIZE, 0),
+        (Resource::Data, job.memory_bytes),
+        (Resource::Cpu, job.cpu_seconds),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
     ];
-    bounds
-        .into_iter()
-        .try_for_each(|(resource, most)| setrlimit(resource, most, most))
+    for (resource, most) in bounds {
+        let most = Some(most);
+        let both = Rlimit {
+            current: most,
+            maximum: most,
+        };
+        setrlimit(resource, both)?;
+    }
+    Ok(())
 }
 
 #[cfg(not(unix))]
