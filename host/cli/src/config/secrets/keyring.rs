@@ -4,16 +4,20 @@
 //! keychain. Reading never has it ask for its password. Some keyrings ask a person by themselves before they give a
 //! secret to a program: reading does not wait for that.
 
-#[cfg(not(target_os = "macos"))]
+#[cfg(any(test, not(feature = "keyring")))]
+mod absent;
+#[cfg(all(feature = "keyring", not(target_os = "macos")))]
 mod bus;
-#[cfg(target_os = "macos")]
+#[cfg(all(feature = "keyring", target_os = "macos"))]
 mod macos;
-#[cfg(not(target_os = "macos"))]
+#[cfg(all(feature = "keyring", not(target_os = "macos")))]
 mod service;
 
-#[cfg(target_os = "macos")]
+#[cfg(not(feature = "keyring"))]
+use absent::NoKeyring as Backend;
+#[cfg(all(feature = "keyring", target_os = "macos"))]
 use macos::Backend;
-#[cfg(not(target_os = "macos"))]
+#[cfg(all(feature = "keyring", not(target_os = "macos")))]
 use service::Backend;
 
 use super::MAX_SECRET_BYTES;
@@ -24,6 +28,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// What a secret is found by: this as its service, and its name as the variable (Linux) or the account (macOS).
+#[cfg(feature = "keyring")]
 const SERVICE: &str = "toolhold";
 /// For one question: a keyring that is unlocked answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -32,12 +37,22 @@ pub const PROMPT_PATIENCE: Duration = Duration::from_mins(1);
 /// What an answer may come later than the thread that waits for it gives up.
 const GRACE: Duration = Duration::from_millis(250);
 /// Most secrets of ours that are listed, and that one name may have.
-#[cfg(not(target_os = "macos"))]
+#[cfg(all(feature = "keyring", not(target_os = "macos")))]
 const MAX_ITEMS: usize = 256;
 
 /// Why the keyring could not be used.
 #[derive(Debug, Error)]
+#[cfg_attr(
+    not(feature = "keyring"),
+    expect(dead_code, reason = "the keyrings of systems fail in these ways")
+)]
 pub enum KeyringError {
+    #[error("this toolhold is built without keyrings")]
+    #[cfg_attr(
+        all(feature = "keyring", not(test)),
+        expect(dead_code, reason = "a build with them has one")
+    )]
+    NotBuilt,
     #[error("there is no session bus to reach it over ({0})")]
     NoBus(String),
     #[error("no keyring answers on the session bus")]
@@ -65,7 +80,7 @@ pub enum KeyringError {
 impl KeyringError {
     /// Whether there is no keyring at all, as on a server.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::NoBus(_) | Self::NoService)
+        matches!(self, Self::NotBuilt | Self::NoBus(_) | Self::NoService)
     }
 
     /// Whether a new secret may be kept in the file instead, unencrypted: there is no keyring, or it cannot be used now
@@ -213,6 +228,7 @@ impl Keyring {
 }
 
 /// A secret as the keyring has it.
+#[cfg(feature = "keyring")]
 fn secret(bytes: Vec<u8>) -> Result<SecretString, KeyringError> {
     if bytes.len() as u64 > MAX_SECRET_BYTES {
         return Err(KeyringError::NotText);
