@@ -175,6 +175,7 @@ impl Lab {
             engine,
             places: places as usize,
             grace: self.grace,
+            usual: None,
         }
     }
 
@@ -190,6 +191,7 @@ impl Lab {
             engine,
             places: PLACES as usize,
             grace: self.grace,
+            usual: None,
         })
     }
 
@@ -245,12 +247,20 @@ pub(crate) fn runtime() -> std::io::Result<Runtime> {
 /// Calls that may run at the same time in an arena. Of so few, none are kept for newcomers.
 pub(crate) const PLACES: u32 = 8;
 
+/// Benign calls of which the fastest is compared.
+const CALLS: u32 = 5;
+
+/// Extra time that the fastest of some benign calls may take on a machine with other work.
+const NOISE: Duration = Duration::from_millis(10);
+
 /// A registry of one attack, on an engine of its own.
 pub(crate) struct Arena {
     pub registry: Registry,
     pub engine: Engine,
     places: usize,
     grace: Duration,
+    /// How long a benign call takes before the attack.
+    usual: Option<Duration>,
 }
 
 impl Arena {
@@ -260,7 +270,24 @@ impl Arena {
 
     pub async fn benign(&mut self) -> Result<(), AttackFailure> {
         let bytes = components::parse(components::COMPUTE)?;
-        Ok(self.load("benign", bytes).await?)
+        self.load("benign", bytes).await?;
+        let mut usual = Duration::MAX;
+        for _ in 0..CALLS {
+            usual = usual.min(self.benign_call().await?);
+        }
+        self.usual = Some(usual);
+        Ok(())
+    }
+
+    /// How long a benign call takes, which must be right.
+    async fn benign_call(&self) -> Result<Duration, AttackFailure> {
+        let started = Instant::now();
+        let counted = self.value("benign.count", json!({})).await?;
+        let took = started.elapsed();
+        ensure(counted == json!(2), || {
+            format!("a benign call counted {counted} in a fresh instance")
+        })?;
+        Ok(took)
     }
 
     pub async fn call(&self, tool: &str, arguments: Value) -> CallReport {
@@ -315,20 +342,33 @@ impl Arena {
         Ok(report)
     }
 
-    /// All places are free, and a benign call works at once.
+    /// All places are free, and a benign call works at once and as fast as before.
     pub async fn unharmed(&self) -> Result<(), AttackFailure> {
         let free = self.engine.free_places();
         ensure(free == self.places, || {
             format!("{} places were not given back", self.places - free)
         })?;
-        let started = Instant::now();
-        let counted = self.value("benign.count", json!({})).await?;
-        let took = started.elapsed();
-        ensure(counted == json!(2), || {
-            format!("a benign call counted {counted} in a fresh instance")
+        let first = self.benign_call().await?;
+        ensure(first < self.grace, || {
+            format!("a benign call right after it took {}", ms(first))
         })?;
-        ensure(took < self.grace, || {
-            format!("a benign call right after it took {}", ms(took))
+        let Some(usual) = self.usual else {
+            return Ok(());
+        };
+        // The fastest of some, before and after: what else the machine does slows down single calls.
+        let (most, mut fastest) = (usual * 2 + NOISE, first);
+        for _ in 1..CALLS {
+            if fastest <= most {
+                break;
+            }
+            fastest = fastest.min(self.benign_call().await?);
+        }
+        ensure(fastest <= most, || {
+            format!(
+                "a benign call takes {} after it, and took {} before",
+                ms(fastest),
+                ms(usual)
+            )
         })
     }
 }
