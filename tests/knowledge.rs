@@ -608,7 +608,24 @@ fn an_export_is_imported_with_the_same_passages() {
     let lines: Vec<&str> = text.lines().collect();
     let cut = lines[..lines.len() - 1].join("\n");
     let other = text.replace("\"starts\":0", "\"starts\":1");
+    let with = |line: usize, pointer: &str, value: Value| {
+        let mut changed: Value = serde_json::from_str(lines[line]).unwrap();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        let mut all = lines.clone();
+        let changed = changed.to_string();
+        all[line] = &changed;
+        all.join("\n")
+    };
+    let wide = "x".repeat((32 << 10) + 1);
     for (broken, said) in [
+        (
+            &*with(1, "/passage/text", wide.into()),
+            "a passage may have 32768 bytes",
+        ),
+        (
+            &*with(0, "/document/bytes", ((16 << 20) + 1).into()),
+            "a document may have 16777216",
+        ),
         (cut.as_str(), "passages"),
         (other.as_str(), "not the next one"),
         ("{\"passage\": 1}", "line 1"),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use support::endpoint::raw::{RawEndpoint, RawStep};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario, TokenForm};
-use support::host::{Host, finish, signal};
+use support::host::{Finished, Host, finish, peak_bytes, signal};
 use toolhold_model::record::MemorySink;
 use toolhold_model::{
     ChatMessage, ChatRequest, Delivery, Health, HttpTransport, Model, ModelError, OpenAiModel,
@@ -180,6 +181,104 @@ async fn an_endless_answer_is_cut_and_the_server_freed() {
         "{result:?}"
     );
     assert!(is_freed(&endpoint).await);
+}
+
+/// What a run takes of memory, and what it says, when each answer has so many pieces.
+fn run_against(
+    (head, begin, piece): (&str, &str, &str),
+    pieces: usize,
+) -> (Finished, Option<u64>, RawEndpoint) {
+    let piece = piece.repeat((64 << 10) / piece.len());
+    let length = begin.len() + piece.len() * pieces;
+    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\n\r\n{begin}");
+    let endpoint = RawEndpoint::start([vec![
+        RawStep::Send(head.into()),
+        RawStep::Repeat(piece.into(), pieces),
+    ]]);
+    let host = Host::new();
+    host.ship("calculator").write(
+        "toolhold.toml",
+        format!(
+            "[endpoints.default]\nbase_url = {:?}\nmodel = \"m\"\nattempts = 1\n",
+            endpoint.base_url()
+        ),
+    );
+    let mut command = host.command(&["run", "hello"]);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (started, mut peak) = (Instant::now(), None);
+    while child.try_wait().unwrap().is_none() {
+        peak = peak_bytes(child.id()).or(peak);
+        if started.elapsed() > 2 * SOON {
+            child.kill().unwrap();
+            panic!("it still reads, and has {peak:?} bytes in memory");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    (finish(child.wait_with_output().unwrap()), peak, endpoint)
+}
+
+/// docs/security.md, row 30: whatever the form, not even a tenth of it is read, and next to nothing of it is kept.
+#[test]
+fn replies_of_a_gigabyte_are_refused_in_bounded_memory() {
+    const STREAM: &str = "200 OK\r\nContent-Type: text/event-stream";
+    const JSON: &str = "200 OK\r\nContent-Type: application/json";
+    for (form, said) in [
+        (
+            (
+                STREAM,
+                "data: {\"choices\":[{\"delta\":{\"content\":\"",
+                "x",
+            ),
+            "exceeded the limit of 8388608 bytes",
+        ),
+        (
+            (
+                STREAM,
+                "",
+                "data: {\"choices\":[{\"delta\":{\"content\":\"and so on\"}}]}\n\n",
+            ),
+            "exceeded the limit of 8388608 bytes",
+        ),
+        (
+            (STREAM, "", ": a comment\n\n"),
+            "exceeded the limit of 8388608 bytes",
+        ),
+        (
+            (JSON, "{\"choices\":[{\"message\":{\"content\":\"", "x"),
+            "exceeded the limit of 8388608 bytes",
+        ),
+        (
+            (
+                "200 OK\r\nContent-Type: text/html",
+                "<html>",
+                "<p>It works!",
+            ),
+            "It works!",
+        ),
+        (
+            (
+                "500 Internal Server Error\r\nContent-Type: text/plain",
+                "",
+                "broken ",
+            ),
+            "broken broken",
+        ),
+    ] {
+        let (_, usual, _) = run_against(form, 1);
+        let (done, peak, endpoint) = run_against(form, 16 << 10);
+        assert_eq!(done.code, Some(3), "{form:?}: {done:?}");
+        assert!(done.stderr.contains(said), "{form:?}: {done:?}");
+        let read = endpoint.sent() / endpoint.requests().max(1);
+        assert!(read < 64 << 20, "{form:?}: {read} bytes were read");
+        if let (Some(usual), Some(peak)) = (usual, peak) {
+            let more = peak.saturating_sub(usual) >> 20;
+            assert!(more < 64, "{form:?}: {more} MiB more");
+        }
+    }
 }
 
 #[tokio::test]

@@ -67,9 +67,40 @@ fn solved(url: &str, model: &str, attempt: usize) -> Result<(), String> {
         .and_then(|event| event["output"].as_str())
         .unwrap_or_default()
         .to_owned();
-    if output.replace(',', "").contains("121932631112635269") && output.contains('4') {
+    if answers_both(&output) {
         Ok(())
     } else {
         Err(output)
+    }
+}
+
+/// Whether the text holds the product, and the number 4 as a number of its own: the factors have a 4, too.
+fn answers_both(output: &str) -> bool {
+    let has = |text: &str, number: &str| {
+        text.split(|c: char| !c.is_alphanumeric())
+            .any(|word| word.eq_ignore_ascii_case(number))
+    };
+    has(&output.replace(',', ""), "121932631112635269") && (has(output, "4") || has(output, "four"))
+}
+
+#[test]
+fn an_answer_is_judged_by_both_of_its_numbers() {
+    for (output, is_right) in [
+        ("There are 4 r's. The product is 121932631112635269.", true),
+        ("**4**, and 121,932,631,112,635,269", true),
+        (
+            "Four times; 123456789 * 987654321 = 121932631112635269",
+            true,
+        ),
+        ("123456789 * 987654321 = 121932631112635269", false),
+        ("3 r's; 123456789 * 987654321 = 121932631112635269", false),
+        ("There are 4 r's; the product is 121932631112635270.", false),
+        (
+            "There are 4 r's; the product is 1219326311126352690.",
+            false,
+        ),
+        ("", false),
+    ] {
+        assert_eq!(answers_both(output), is_right, "{output}");
     }
 }

@@ -162,6 +162,16 @@ pub fn handles(process: u32, signals: &[u32]) -> bool {
     signals.iter().all(|signal| caught >> (signal - 1) & 1 == 1)
 }
 
+/// The most memory that a process had so far, in bytes. Absent: it has ended, or the system does not say.
+pub fn peak_bytes(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib << 10)
+}
+
 /// What `output` holds, as text.
 pub fn finish(output: Output) -> Finished {
     Finished {

@@ -18,14 +18,26 @@ use toolhold_hostile::suite;
 /// The places that a running guest, or a client that does not read, fills: they are attacks of the hostile suite, which
 /// measures the process, or tests beside the code.
 const ELSEWHERE: &[(&str, Proof)] = &[
-    ("answers of a keyring", Proof::File("tests/keyring.rs")),
+    (
+        "answers of a keyring",
+        Proof::Tests(
+            "tests/keyring.rs",
+            &[
+                "a_keyring_that_does_not_answer_is_given_up_in_time",
+                "what_is_no_secret_is_not_taken_for_one",
+            ],
+        ),
+    ),
     (
         "images of a context",
-        Proof::File("host/protocol/src/image.rs"),
+        Proof::Tests("host/protocol/src/image.rs", &["images_are_bounded"]),
     ),
     (
         "requests of MCP clients",
-        Proof::File("host/mcp/src/rpc.rs"),
+        Proof::Tests(
+            "host/mcp/src/rpc.rs",
+            &["arguments_that_no_tool_takes_are_refused_before_they_are_read"],
+        ),
     ),
     (
         "HTTP fields that a guest fills, copies and holds",
@@ -33,11 +45,17 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "fields of one HTTP message",
-        Proof::File("host/sandbox/src/registry/limit_tests.rs"),
+        Proof::Tests(
+            "host/sandbox/src/registry/limit_tests.rs",
+            &["a_limit_of_one_host_call_is_named"],
+        ),
     ),
     (
         "methods, authorities, paths and bodies of requests that are not sent",
-        Proof::File("host/sandbox/src/call/http_memory.rs"),
+        Proof::Tests(
+            "host/sandbox/src/call/http_memory.rs",
+            &["what_became_part_of_a_request_stays_counted"],
+        ),
     ),
     (
         "a directory that a guest lists",
@@ -45,7 +63,10 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "writes through streams to a slow disk",
-        Proof::File("host/sandbox/src/host/output.rs"),
+        Proof::Tests(
+            "host/sandbox/src/host/output.rs",
+            &["what_waits_to_be_written_is_counted_until_it_is_written"],
+        ),
     ),
     (
         "all calls at the same time",
@@ -65,24 +86,39 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "arguments of nested calls",
-        Proof::File("host/sandbox/src/call/other_tools.rs"),
+        Proof::Tests(
+            "host/sandbox/src/call/other_tools.rs",
+            &["ungranted_and_too_deep_calls_are_never_executed"],
+        ),
     ),
     (
         "calls of other tools that are refused",
-        Proof::File("host/agent/tests/protocol/nested.rs"),
+        Proof::Tests(
+            "host/agent/tests/protocol/nested.rs",
+            &["what_the_record_has_of_refused_nested_calls_is_bounded"],
+        ),
     ),
     ("lists of pollables", Proof::Attack("wait_that_never_ends")),
     (
         "JSON: results, messages of MCP clients and servers, bodies of requests, answers of models",
-        Proof::File("host/json/src/bounded.rs"),
+        Proof::Tests(
+            "host/json/src/bounded.rs",
+            &["what_was_made_to_take_memory_is_refused_before_it_is_read"],
+        ),
     ),
     (
         "bodies of requests to the HTTP API, and messages of MCP clients over HTTP",
-        Proof::File("host/connections/src/kept_body.rs"),
+        Proof::Tests(
+            "host/connections/src/kept_body.rs",
+            &["a_body_is_counted_while_it_is_read_and_kept"],
+        ),
     ),
     (
         "components that are uploaded",
-        Proof::File("host/connections/src/kept_body.rs"),
+        Proof::Tests(
+            "tests/serve/upload.rs",
+            &["an_upload_without_memory_for_it_is_refused_before_it_is_kept"],
+        ),
     ),
     (
         "values and keys that a module reads from its namespace",
@@ -94,25 +130,40 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "results of nested calls, the call's own properties and schema",
-        Proof::File("host/sandbox/src/call/other_tools.rs"),
+        Proof::Tests(
+            "host/sandbox/src/call/other_tools.rs",
+            &["a_result_is_counted_before_its_text_is_made_and_until_it_is_taken"],
+        ),
     ),
     (
         "MCP clients that do not read their answers",
-        Proof::File("host/mcp/src/serve/unread.rs"),
+        Proof::Tests(
+            "host/mcp/src/serve/unread.rs",
+            &["what_is_not_read_is_bounded_and_said"],
+        ),
     ),
     (
         "`tools/call` that MCP clients get refused before it is a call",
-        Proof::File("host/mcp/src/serve/refusals.rs"),
+        Proof::Tests(
+            "host/mcp/src/serve/refusals.rs",
+            &["a_flood_of_refused_calls_leaves_a_bounded_number_of_rows_and_says_how_many_it_was"],
+        ),
     ),
     (
         "saved Requests at addresses (`requests.http`)",
-        Proof::File("host/runtime/src/remote_requests_tests.rs"),
+        Proof::Tests(
+            "host/runtime/src/remote_requests_tests.rs",
+            &["what_is_fetched_is_bounded_and_nothing_is_followed"],
+        ),
     ),
     ("log lines, stdout, stderr", Proof::Attack("flood")),
     ("progress", Proof::Attack("flood")),
     (
         "keys of a namespace",
-        Proof::File("host/sandbox/src/disk/key_value.rs"),
+        Proof::Tests(
+            "host/sandbox/src/disk/key_value.rs",
+            &["a_namespace_holds_a_bounded_number_of_keys"],
+        ),
     ),
     (
         "debug information of a module that crashes where its author works",
@@ -120,40 +171,82 @@ const ELSEWHERE: &[(&str, Proof)] = &[
     ),
     (
         "samples of a call that is profiled",
-        Proof::File("host/sandbox/src/call/profiler.rs"),
+        Proof::Tests(
+            "host/sandbox/src/call/profiler.rs",
+            &[
+                "samples_and_their_time_are_bounded",
+                "a_profile_has_a_largest_size",
+            ],
+        ),
     ),
     (
         "documents over HTTP (`/v1/knowledge`)",
-        Proof::File("tests/serve/knowledge.rs"),
+        Proof::Tests(
+            "tests/serve/knowledge.rs",
+            &["what_is_no_document_and_no_question_is_refused_with_its_reason"],
+        ),
     ),
     (
         "searches over HTTP",
-        Proof::File("tests/serve/knowledge.rs"),
+        Proof::Tests(
+            "tests/serve/knowledge.rs",
+            &["what_is_no_document_and_no_question_is_refused_with_its_reason"],
+        ),
     ),
     (
         "collections that are exported",
-        Proof::File("tests/knowledge.rs"),
+        Proof::Tests(
+            "host/knowledge/tests/knowledge.rs",
+            &["an_export_is_read_in_pages"],
+        ),
     ),
-    ("files that are imported", Proof::File("tests/knowledge.rs")),
+    (
+        "files that are imported",
+        Proof::Tests(
+            "tests/knowledge.rs",
+            &["an_export_is_imported_with_the_same_passages"],
+        ),
+    ),
     (
         "documents at addresses (`knowledge add https://…`)",
-        Proof::File("host/cli/src/commands/knowledge/fetch.rs"),
+        Proof::Tests(
+            "host/cli/src/commands/knowledge/fetch.rs",
+            &[
+                "a_document_comes_with_its_type_and_within_its_bounds",
+                "this_machine_and_its_network_are_not_reached",
+            ],
+        ),
     ),
     (
         "folders that are watched (`knowledge add --watch`)",
-        Proof::File("tests/knowledge.rs"),
+        Proof::Tests(
+            "host/runtime/src/watch.rs",
+            &["a_change_is_told_when_writes_stop_or_after_the_longest_wait"],
+        ),
     ),
     (
         "files and folders of `toolhold knowledge add`",
-        Proof::File("host/cli/src/commands/knowledge/walk.rs"),
+        Proof::Tests(
+            "host/cli/src/commands/knowledge/walk.rs",
+            &["a_walk_ends_at_its_bounds"],
+        ),
     ),
     (
         "documents that an extractor reads",
-        Proof::File("tests/knowledge.rs"),
+        Proof::Tests(
+            "tests/knowledge.rs",
+            &["a_hostile_document_is_refused_with_its_bound_and_stops_no_other"],
+        ),
     ),
     (
         "questions of modules about documents and facts",
-        Proof::File("host/sandbox/src/host/knowledge_tests.rs"),
+        Proof::Tests(
+            "host/sandbox/src/host/knowledge_tests.rs",
+            &[
+                "a_question_is_within_its_bounds_before_it_is_asked",
+                "an_answer_is_counted_and_nothing_is_told_after_a_revocation",
+            ],
+        ),
     ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
 ];
@@ -161,8 +254,8 @@ const ELSEWHERE: &[(&str, Proof)] = &[
 enum Proof {
     /// An attack of the hostile suite.
     Attack(&'static str),
-    /// A file with a test of the bound.
-    File(&'static str),
+    /// A file, and its tests of the bound.
+    Tests(&'static str, &'static [&'static str]),
 }
 
 /// The first column of the tables under `heading`.
@@ -220,13 +313,49 @@ fn what_is_proved_elsewhere_is() {
             Proof::Attack(name) => {
                 assert!(attacks.contains(name), "{place}: there is no attack {name}");
             }
-            Proof::File(file) => {
+            Proof::Tests(file, tests) => {
                 let text = fs::read_to_string(repository().join(file)).unwrap_or_default();
-                assert!(
-                    text.contains("#[test]") || text.contains("#[tokio::test"),
-                    "{place}: {file} has no test"
-                );
+                assert!(!tests.is_empty(), "{place}: no test of {file} is named");
+                for test in *tests {
+                    assert!(
+                        runs(&text, test),
+                        "{place}: {file} has no test {test} that runs"
+                    );
+                }
             }
         }
     }
+}
+
+/// Whether `text` has this function, marked as a test and not as one that is left out.
+fn runs(text: &str, test: &str) -> bool {
+    let is_it = |line: &str| {
+        let name = line.trim_start().trim_start_matches("async ");
+        name.strip_prefix("fn ")
+            .and_then(|rest| rest.strip_prefix(test))
+            .is_some_and(|rest| rest.starts_with('('))
+    };
+    let Some(at) = text.lines().position(is_it) else {
+        return false;
+    };
+    let lines: Vec<&str> = text.lines().take(at).collect();
+    let mut marks = lines
+        .iter()
+        .rev()
+        .map(|line| line.trim_start())
+        .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
+        .filter(|line| line.starts_with("#["));
+    let is_test = marks
+        .clone()
+        .any(|mark| mark.starts_with("#[test]") || mark.starts_with("#[tokio::test"));
+    is_test && !marks.any(|mark| mark.starts_with("#[ignore"))
+}
+
+#[test]
+fn a_test_is_one_that_runs() {
+    let text = "#[test]\nfn one() {}\n\n    /// Text.\n    #[tokio::test(start_paused = true)]\n    \
+        async fn two() {}\n#[test]\n#[ignore = \"slow\"]\nfn three() {}\nfn four() {}\n// fn five() {}\n";
+    let names = ["one", "two", "three", "four", "five", "six", "on"];
+    let run: Vec<_> = names.into_iter().filter(|name| runs(text, name)).collect();
+    assert_eq!(run, ["one", "two"]);
 }

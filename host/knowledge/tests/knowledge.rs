@@ -527,3 +527,29 @@ async fn a_reader_finds_what_it_may_read() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_is_read_in_pages() {
+    let ground = Ground::new().await;
+    let (knowledge, notes) = (
+        ground.knowledge(None),
+        ground.collection("notes", None).await,
+    );
+    let parts: Vec<String> = (0..450)
+        .map(|n| format!("# Part {n}\n\n{}\n\n", "Some text. ".repeat(400)))
+        .collect();
+    add(&knowledge, &notes, "long.md", &parts.concat()).await;
+    for n in 0..250 {
+        add(&knowledge, &notes, &format!("{n}.md"), "Short.").await;
+    }
+    let mut export = knowledge.export("k", &notes);
+    let mut pages = Vec::new();
+    while let Some(lines) = export.next().await.unwrap() {
+        pages.push(lines.lines().count());
+    }
+    // A line that describes each document, and its passages, 200 of them at a time.
+    let passages = pages.iter().sum::<usize>() - 251;
+    assert!(passages >= 700, "{passages}");
+    assert_eq!((pages[0], pages[1], pages[2]), (1, 200, 200));
+    assert!(pages.iter().all(|lines| *lines <= 200), "{pages:?}");
+}

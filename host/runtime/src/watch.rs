@@ -112,10 +112,15 @@ impl FolderWatch {
         if timeout(POLL_INTERVAL, self.changes.recv()).await.is_err() {
             return false;
         }
-        let settled = async { while timeout(QUIET_PERIOD, self.changes.recv()).await.is_ok() {} };
-        let _ = timeout(MAX_SETTLE_TIME, settled).await;
+        settle(&mut self.changes).await;
         true
     }
+}
+
+/// Waits until no write was noted for a while, or until the longest wait is over.
+async fn settle(changes: &mut mpsc::Receiver<()>) {
+    let settled = async { while timeout(QUIET_PERIOD, changes.recv()).await.is_ok() {} };
+    let _ = timeout(MAX_SETTLE_TIME, settled).await;
 }
 
 /// Tells when to load the modules folder, or the configuration, again.
@@ -203,4 +208,36 @@ fn in_folder(file: &Path) -> Option<PathBuf> {
     let file = std::path::absolute(file).ok()?;
     let folder = file.parent()?.canonicalize().ok()?;
     Some(folder.join(file.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    /// Time until a change is reported. Writes come `apart` from each other.
+    async fn waits(writes: u32, apart: Duration) -> Duration {
+        let (note, mut changes) = mpsc::channel(1);
+        tokio::spawn(async move {
+            for _ in 0..writes {
+                sleep(apart).await;
+                note.send(()).await.unwrap();
+            }
+            // As the watch does: it is not dropped.
+            std::future::pending::<()>().await;
+        });
+        let began = Instant::now();
+        settle(&mut changes).await;
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_told_when_writes_stop_or_after_the_longest_wait() {
+        let apart = Duration::from_millis(100);
+        assert_eq!(waits(0, apart).await, QUIET_PERIOD);
+        assert_eq!(waits(5, apart).await, apart * 5 + QUIET_PERIOD);
+        assert_eq!(waits(1_000, apart).await, MAX_SETTLE_TIME);
+        // Further from each other than that, they are two changes.
+        assert_eq!(waits(5, QUIET_PERIOD * 2).await, QUIET_PERIOD);
+    }
 }

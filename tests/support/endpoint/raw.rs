@@ -11,6 +11,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawStep {
     Send(Vec<u8>),
+    /// The same bytes, so many times.
+    Repeat(Vec<u8>, usize),
     Wait(Duration),
     /// Nothing more, until the client leaves.
     Hang,
@@ -32,6 +34,8 @@ pub struct RawEndpoint {
 struct RawState {
     wires: Vec<RawReply>,
     requests: AtomicUsize,
+    /// Bytes that clients took.
+    sent: AtomicUsize,
     is_over: AtomicBool,
 }
 
@@ -49,6 +53,7 @@ impl RawEndpoint {
         let shared = Arc::new(RawState {
             wires: wires.into_iter().collect(),
             requests: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
         });
         thread::spawn({
@@ -71,6 +76,11 @@ impl RawEndpoint {
         format!("http://{}/v1", self.address)
     }
 
+    /// Bytes of answers that were handed out: an upper bound of what clients took.
+    pub fn sent(&self) -> usize {
+        self.shared.sent.load(Ordering::SeqCst)
+    }
+
     /// Requests so far.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
@@ -86,6 +96,15 @@ impl Drop for RawEndpoint {
 }
 
 impl RawState {
+    /// Whether the client took them.
+    fn send(&self, stream: &mut TcpStream, bytes: &[u8]) -> bool {
+        let is_taken = stream.write_all(bytes).is_ok();
+        if is_taken {
+            self.sent.fetch_add(bytes.len(), Ordering::SeqCst);
+        }
+        is_taken
+    }
+
     fn serve(&self, mut stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         // A failed test waits no longer than this.
@@ -98,8 +117,15 @@ impl RawState {
                 match step {
                     // The client may have seen enough.
                     RawStep::Send(bytes) => {
-                        if stream.write_all(bytes).is_err() {
+                        if !self.send(&mut stream, bytes) {
                             return;
+                        }
+                    }
+                    RawStep::Repeat(bytes, times) => {
+                        for _ in 0..*times {
+                            if !self.send(&mut stream, bytes) {
+                                return;
+                            }
                         }
                     }
                     RawStep::Wait(time) => thread::sleep(*time),

@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::json;
+use std::net::TcpListener;
 
 #[test]
 fn faults_name_the_place_and_the_expectation() {
@@ -106,7 +107,37 @@ fn open_values_are_no_violation_and_known_ones_are() {
 
 #[test]
 fn nothing_is_fetched() {
-    assert!(Validator::new(&json!({"$ref": "http://127.0.0.1:9/schema.json"})).is_err());
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let address = server.local_addr().unwrap();
+    // JSON that is there, so that reading it would make a schema.
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/fixtures/scenarios/answer.json"
+    );
+    assert!(std::path::Path::new(file).is_file());
+    for outside in [
+        format!("http://{address}/answer.json"),
+        format!("https://{address}/answer.json"),
+        format!("file://{file}"),
+    ] {
+        for schema in [
+            json!({"$ref": outside}),
+            json!({"$id": outside, "$ref": "other.json"}),
+            json!({"properties": {"a": {"$ref": format!("{outside}#/replies/0")}}}),
+        ] {
+            let fault = Validator::new(&schema).unwrap_err();
+            let SchemaFault::TooCostly(SchemaTooCostly::Elsewhere { reference, .. }) = &fault
+            else {
+                panic!("{schema}: {fault}");
+            };
+            assert!(reference.contains(".json"), "{schema}: {fault}");
+        }
+        let fault = Validator::new(&json!({"$schema": outside})).unwrap_err();
+        assert!(matches!(fault, SchemaFault::Invalid(_)), "{fault}");
+    }
+    let came = server.accept().map(|(_, from)| from);
+    assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

@@ -112,14 +112,45 @@ async fn a_server_that_cannot_be_used_says_so() {
 
 #[tokio::test]
 async fn starts_that_lead_to_nothing_come_less_and_less_often() {
-    let bench = McpFixture::new(&["--stillborn"]);
+    // Ends in milliseconds on a busy machine, too: what is compared is the waiting.
+    let bench = McpFixture::new(&[]).with(|settings| {
+        settings.launch = Launch::Command {
+            command: vec!["false".into()],
+            env: BTreeMap::new(),
+            secret_env: Vec::new(),
+        };
+    });
     let server = bench.server(Trust::FirstSight);
-    let until = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < until {
-        let _ = call_for(&server, "echo", json!({"text": ""}), until - Instant::now()).await;
+    let began = Instant::now();
+    let mut waits = Vec::new();
+    // Each call is one start. The next ones may happen 250 ms, 500 ms, 1 s and 2 s after the one before.
+    for at_least in [0, 250, 750, 1_750, 3_750] {
+        let asked = Instant::now();
+        let failure = call(&server, "echo", json!({"text": ""})).await;
+        assert_eq!(failure.unwrap_err().kind, "server");
+        let since = began.elapsed();
+        assert!(since >= Duration::from_millis(at_least), "{since:?}");
+        waits.push(asked.elapsed());
     }
-    // At 0, 0.25, 0.75, 1.75, 3.75, 7.75 s, and the next at 15.75; what a start takes comes on top.
-    assert!((2..=6).contains(&bench.starts()), "{}", bench.log());
+    // 250 ms and 2 s; a pause that does not grow makes them equal.
+    assert!(waits[4] > waits[1] * 2, "{waits:?}");
+}
+
+/// The pauses of a server that works begin anew.
+#[tokio::test]
+async fn a_start_that_led_to_a_result_is_not_held_against_the_server() {
+    let bench = McpFixture::new(&[]);
+    let server = bench.server(Trust::FirstSight);
+    for _ in 0..5 {
+        call(&server, "echo", json!({"text": "a"})).await.unwrap();
+        call(&server, "die", json!({})).await.unwrap_err();
+    }
+    // After five futile starts the sixth would come 4 s after the fifth.
+    let asked = Instant::now();
+    call(&server, "echo", json!({"text": "a"})).await.unwrap();
+    assert_eq!(bench.starts(), 6, "{}", bench.log());
+    let waited = asked.elapsed();
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
 }
 
 #[tokio::test]

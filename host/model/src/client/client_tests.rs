@@ -12,12 +12,12 @@ use crate::server::Health;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::completion::Delta;
 
-const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
-const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+pub(crate) const CONTENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+pub(crate) const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
 /// What happens next on the wire.
 #[derive(Clone, Debug)]
-enum WireStep {
+pub(crate) enum WireStep {
     Bytes(&'static str),
     Wait(u64),
     Hang,
@@ -27,21 +27,21 @@ enum WireStep {
 use WireStep::{Break, Bytes as Send, Hang, Wait};
 
 #[derive(Debug)]
-struct Wire {
+pub(crate) struct Wire {
     status: u16,
     headers: Vec<(&'static str, &'static str)>,
     /// The first wait delays the head.
     head: Option<WireStep>,
     steps: Vec<WireStep>,
-    seen: Mutex<Vec<HttpRequest>>,
+    pub(crate) seen: Mutex<Vec<HttpRequest>>,
 }
 
 impl Wire {
-    fn ok(steps: Vec<WireStep>) -> Self {
+    pub(crate) fn ok(steps: Vec<WireStep>) -> Self {
         Self::answering(200, vec![("content-type", "text/event-stream")], steps)
     }
 
-    fn answering(
+    pub(crate) fn answering(
         status: u16,
         headers: Vec<(&'static str, &'static str)>,
         steps: Vec<WireStep>,

@@ -443,5 +443,4 @@ fn later(instant: Instant, by: Duration) -> Instant {
 }
 
 #[cfg(test)]
-#[path = "client_tests.rs"]
-mod tests;
+pub(crate) mod client_tests;

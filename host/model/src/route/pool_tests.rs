@@ -6,6 +6,8 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::chat::ChatMessage;
+use crate::client::client_tests::{CONTENT, STOP, Wire, WireStep};
+use crate::client::{OpenAiModel, Timeouts};
 use crate::route::scripted::Act::{
     Break, Never, Overflow, Refuse, RefuseFor, Say, Think, Unreachable,
 };
@@ -115,9 +117,38 @@ async fn runs_are_shared_out_by_weight_and_each_stays_where_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_gets_its_own_name_for_the_model() {
-    let (pool, models) = pool([replica([Say("a")])], |_| {});
+    let steps = vec![WireStep::Bytes(CONTENT), WireStep::Bytes(STOP)];
+    let [first, second, smaller] = [
+        Wire::answering(503, Vec::new(), Vec::new()),
+        Wire::answering(503, Vec::new(), Vec::new()),
+        Wire::ok(steps),
+    ]
+    .map(Arc::new);
+    let model =
+        |wire: &Arc<Wire>, name: &str| OpenAiModel::new(wire.clone(), name, Timeouts::default());
+    let member = |name: &str, model: OpenAiModel| Member {
+        endpoint: Arc::new(Endpoint::new(name, model, EndpointPolicy::default())),
+        weight: 1,
+    };
+    let members = vec![
+        member("a", model(&first, "llama")),
+        member("b", model(&second, "qwen")),
+    ];
+    let policy = PoolPolicy {
+        overload: vec![Relief::SmallerModel],
+        smaller: Some(("c".into(), Arc::new(model(&smaller, "tiny")))),
+        ..PoolPolicy::default()
+    };
+    let pool = Pool::new("all", members, policy);
+    // The request names the pool, which no server knows.
+    assert_eq!(request().model, "pool");
     complete(&pool).await.0.unwrap();
-    assert_eq!(models[0].requests()[0].model, "");
+    for (wire, name) in [(first, "llama"), (second, "qwen"), (smaller, "tiny")] {
+        let seen = wire.seen.lock().unwrap();
+        let asked: Vec<_> = seen.iter().map(|it| it.body.as_ref().unwrap()).collect();
+        assert!(!asked.is_empty(), "{name} was not asked");
+        assert!(asked.iter().all(|body| body["model"] == name), "{asked:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -244,7 +244,36 @@ mod tests {
         let shield =
             "kind = \"pii\"\nhide = [\"email\"]\nblock = [\"card\"]\nplaces = [\"output\"]";
         assert_eq!(read(shield).unwrap().places, [ShieldPlace::Output].into());
-        assert!(read("kind = \"pii\"\nhide = [\"email\"]").is_ok());
+        // What is hidden is hidden in every place, whatever a shield names.
+        let hides = read("kind = \"pii\"\nhide = [\"email\"]").unwrap();
+        assert_eq!(hides.places, ShieldPlace::ALL.into());
+        let ShieldWhat::Pii { privacy, block } = hides.what else {
+            panic!("{:?}", hides.what);
+        };
+        assert_eq!((privacy.hide, block), ([Kind::Email].into(), [].into()));
+    }
+
+    #[test]
+    fn each_kind_of_shield_screens_its_places_in_its_time() {
+        use ShieldPlace::{Input, Output, ToolInput};
+        for (text, places, seconds) in [
+            (
+                "kind = \"pii\"\nblock = [\"card\"]",
+                &ShieldPlace::ALL[..],
+                5,
+            ),
+            ("kind = \"wasm\"\nmodule = \"guard\"", &ShieldPlace::ALL, 5),
+            ("kind = \"domains\"\nallow = []", &[ToolInput], 5),
+            (
+                "kind = \"model\"\nendpoint = \"guard\"",
+                &[Input, Output],
+                30,
+            ),
+        ] {
+            let shield = read(text).unwrap();
+            assert_eq!(shield.places, places.iter().copied().collect(), "{text}");
+            assert_eq!(shield.timeout, Duration::from_secs(seconds), "{text}");
+        }
     }
 
     #[test]

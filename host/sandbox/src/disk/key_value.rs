@@ -280,6 +280,26 @@ mod tests {
     }
 
     #[test]
+    fn a_namespace_holds_a_bounded_number_of_keys() {
+        let root = tempfile::tempdir().unwrap();
+        let space = Namespace::new(root.path(), "t", "n", 1 << 30);
+        let folder = space.open().unwrap();
+        for number in 0..MAX_KEYS_PER_NAMESPACE {
+            let name = file_name(&format!("k{number}")).unwrap();
+            folder.write(name, b"").unwrap();
+        }
+        let full = space.set("more", b"").unwrap_err();
+        assert!(matches!(full, KeyValueError::Quota { .. }), "{full}");
+        // One that is there may be written, and one in the place of another.
+        space.set("k0", b"x").unwrap();
+        assert!(space.delete("k1").unwrap());
+        space.set(&"k".repeat(MAX_KEY_BYTES), b"").unwrap();
+        assert!(space.delete("k2").unwrap());
+        let long = space.set(&"k".repeat(MAX_KEY_BYTES + 1), b"");
+        assert!(matches!(long, Err(KeyValueError::Key)), "{long:?}");
+    }
+
+    #[test]
     fn writes_at_the_same_time_share_the_quota() {
         let root = tempfile::tempdir().unwrap();
         let space = Namespace::new(root.path(), "t", "n", 1_000);
