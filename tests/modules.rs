@@ -253,7 +253,7 @@ async fn sqlite_computes_in_memory_and_changes_files_only_if_told() {
     let read_only = shipped("sqlite", data("sqlite", folder.path(), Access::Read)).await;
     let write = json!({"database": "new.db", "sql": "DELETE FROM t", "write": true});
     let refused = refusal(&read_only, "sqlite.query", write).await;
-    assert!(refused.contains("readonly"), "{refused}");
+    assert!(refused.contains("read-only"), "{refused}");
     let kept = json!({"database": "new.db", "sql": "SELECT count(*) FROM t"});
     assert_eq!(
         value(&read_only, "sqlite.query", kept).await["rows"],

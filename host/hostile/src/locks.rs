@@ -4,6 +4,7 @@ use crate::attack::{Attack, Company};
 use crate::components;
 use crate::fault::{AttackFailure, ensure};
 use crate::lab::{Arena, Lab, directory, expect_kind, kind, ms};
+use crate::process;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
@@ -184,8 +185,7 @@ async fn locks_never_released(lab: &Lab) -> Result<String, AttackFailure> {
 const MOST_RANGES: u64 = 1_000;
 
 async fn locks_without_number(lab: &Lab) -> Result<String, AttackFailure> {
-    let hard = rlimit::Resource::NOFILE.get_hard()?.min(1_024);
-    rlimit::Resource::NOFILE.set(hard, hard)?;
+    process::bound_descriptors(1_024)?;
     let ground = LockArena::new(lab, false).await?;
     ground.goes_on().await?;
     // What the host opens once and keeps, it opens in the first round.
