@@ -257,7 +257,7 @@ fn replies_of_a_gigabyte_are_refused_in_bounded_memory() {
                 "<html>",
                 "<p>It works!",
             ),
-            "It works!",
+            "answered with text/html",
         ),
         (
             (

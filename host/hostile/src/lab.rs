@@ -309,9 +309,19 @@ impl Arena {
         self.registry.load_bytes(name, bytes).await
     }
 
+    /// Loads the benign module, and measures its calls before the attack.
     pub async fn benign(&mut self) -> Result<(), AttackFailure> {
+        self.load_benign().await?;
+        self.measure_benign().await
+    }
+
+    pub async fn load_benign(&mut self) -> Result<(), AttackFailure> {
         let bytes = components::parse(components::COMPUTE)?;
-        self.load("benign", bytes).await?;
+        Ok(self.load("benign", bytes).await?)
+    }
+
+    /// Measures benign calls. The module must be approved, where modules need that.
+    pub async fn measure_benign(&mut self) -> Result<(), AttackFailure> {
         let mut usual = Duration::MAX;
         for _ in 0..CALLS {
             usual = usual.min(self.benign_call().await?);

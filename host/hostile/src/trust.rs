@@ -77,11 +77,12 @@ impl Shop {
                 first_sight,
             };
         })?;
-        arena.benign().await?;
+        arena.load_benign().await?;
         arena.registry.reconsider().await;
         if let Some(benign) = arena.registry.module("benign") {
             arena.registry.approve(&benign, &benign.etag()).await?;
         }
+        arena.measure_benign().await?;
         Ok(Self { folder, arena })
     }
 
