@@ -178,6 +178,10 @@ attacks! {
         row_47_reserved_while_a_call_runs
         row_48_calls_in_repeated_text
         row_48_calls_in_prose_beside_text_of_others
+        row_48_calls_behind_line_prefixes
+        row_48_calls_in_another_format
+        row_48_calls_out_of_encoded_text
+        row_48_quoted_calls_beside_own_ones
         row_49_locks_never_released
         row_49_locks_without_number
         row_49_directory_never_left

@@ -1,6 +1,7 @@
 //! A key is sent to the address that it was configured with, and to no other.
 
 use serde_json::json;
+use support::collector::Collector;
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 
@@ -167,4 +168,43 @@ fn a_key_that_is_named_beside_the_address_is_sent_there() {
     let done = bench.run(&given, &[("BIG_KEY", KEY)]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(!Bench::is_told(&bench.wrong), "{done:?}");
+}
+
+/// The exporter reads the standard variables by itself; they are for the collector that they were set with.
+#[test]
+fn headers_of_the_standard_variables_go_to_their_own_collector() {
+    let headers = format!("authorization={KEY}");
+    for (has_found, has_variable, has_standard, is_told) in [
+        (true, false, false, false),
+        (true, false, true, false),
+        (false, true, true, false),
+        (false, true, false, true),
+        (false, false, true, true),
+    ] {
+        let (bench, theirs, own) = (Bench::new(), Collector::start(), Collector::start());
+        let mut variables = vec![("OTEL_EXPORTER_OTLP_HEADERS", headers.as_str())];
+        if has_found {
+            let file = format!("[telemetry]\nendpoint = {:?}\n", theirs.url());
+            bench.host.write("toolhold.toml", file);
+        }
+        let (theirs_url, own_url) = (theirs.url(), own.url());
+        if has_variable {
+            variables.push(("TOOLHOLD_TELEMETRY__ENDPOINT", theirs_url));
+        }
+        if has_standard {
+            variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", own_url));
+        }
+        let done = bench.run(&[], &variables);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let used = if has_found || has_variable {
+            &theirs
+        } else {
+            &own
+        };
+        assert!(!used.spans().is_empty(), "{done:?}");
+        let told = used.authorizations();
+        assert_eq!(told.iter().any(|value| value == KEY), is_told, "{told:?}");
+        let warned = done.stderr.matches("OTEL_EXPORTER_OTLP_HEADERS").count();
+        assert_eq!(warned, usize::from(!is_told), "{done:?}");
+    }
 }

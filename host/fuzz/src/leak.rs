@@ -1,9 +1,9 @@
 //! A model's answer that may hold thoughts and calls written as text: nothing panics, where the stream is cut
 //! changes nothing, only tools that are offered are called, and what was called while the answer came is
-//! what the complete answer calls, in its order.
+//! what the complete answer calls, in its order. What the model was shown before is called by none.
 
 use std::collections::BTreeSet;
-use toolhold_agent::contract::{ReplyPart, RequestView};
+use toolhold_agent::contract::{Provenance, ReplyPart, ReplyReader, RequestView, read, read_from};
 use toolhold_protocol::completion::{Completion, Delta};
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::contract::Contract;
@@ -19,13 +19,24 @@ pub fn run(data: &[u8]) {
     let tools = ["weather.now", "news"].map(Tool::new);
     let chars: Vec<char> = text.chars().collect();
     for contract in Contract::ALL {
-        let whole = taken(contract, &tools, &[text.clone().into_owned()]);
+        let shown = Provenance::of([text.as_ref()]);
+        let answer = read_from(contract, &completion(&text), &view(&tools), &shown);
+        let repeated = answer.map(|solution| solution.calls).unwrap_or_default();
+        let offered: BTreeSet<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        let is_made = |tool: &String| offered.contains(tool.as_str());
+        assert!(
+            !repeated.iter().any(|call| is_made(&call.tool)),
+            "{contract:?}: {repeated:?} of {text}"
+        );
+        let pieces = [text.clone().into_owned()];
+        let repeated = taken(contract, &tools, &pieces, &shown);
+        assert!(!repeated.iter().any(is_made));
+        let none = Provenance::default();
+        let whole = taken(contract, &tools, &pieces, &none);
         let chunks = chars.chunks(usize::from(cut % 16) + 1);
         let pieces: Vec<String> = chunks.map(|chunk| chunk.iter().collect()).collect();
-        assert_eq!(taken(contract, &tools, &pieces), whole);
-        let Ok(solution) =
-            toolhold_agent::contract::read(contract, &completion(&text), &view(&tools))
-        else {
+        assert_eq!(taken(contract, &tools, &pieces, &none), whole);
+        let Ok(solution) = read(contract, &completion(&text), &view(&tools)) else {
             continue;
         };
         let all: Vec<_> = solution
@@ -35,18 +46,22 @@ pub fn run(data: &[u8]) {
             .collect();
         assert!(all == whole || (!solution.repairs.is_empty() && all.starts_with(&whole)));
         // Without native calls, under this contract a call can only have leaked.
-        let offered: BTreeSet<_> = tools.iter().map(|tool| &tool.name).collect();
-        assert!(contract != Contract::Tools || all.iter().all(|tool| offered.contains(tool)));
+        assert!(contract != Contract::Tools || all.iter().all(is_made));
     }
 }
 
-fn taken(contract: Contract, tools: &[Tool], pieces: &[String]) -> Vec<String> {
-    let mut reader = toolhold_agent::contract::ReplyReader::new(contract, tools);
+fn taken(
+    contract: Contract,
+    tools: &[Tool],
+    pieces: &[String],
+    provenance: &Provenance,
+) -> Vec<String> {
+    let mut reader = ReplyReader::new(contract, tools);
     let mut taken: Vec<_> = pieces
         .iter()
-        .flat_map(|piece| reader.push(&Delta::Content(piece.clone())))
+        .flat_map(|piece| reader.push_from(&Delta::Content(piece.clone()), provenance))
         .collect();
-    taken.extend(reader.finish());
+    taken.extend(reader.finish_from(provenance));
     let calls = taken.into_iter().filter_map(|piece| match piece {
         ReplyPart::Call { call, .. } => call["_tool"].as_str().map(str::to_owned),
         ReplyPart::Field { .. } => None,

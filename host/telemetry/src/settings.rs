@@ -7,8 +7,11 @@ use std::collections::HashMap;
 pub struct Settings {
     /// Base URL of an OTLP collector over HTTP, without `/v1/traces`; empty: as the standard variables say.
     pub endpoint: String,
-    /// Headers of each export. The SDK adds those of `OTEL_EXPORTER_OTLP_HEADERS` by itself.
+    /// Headers of each export.
     pub headers: HashMap<String, String>,
+    /// Whether the headers of the standard variables, `OTEL_EXPORTER_OTLP_HEADERS` and those of one signal, are sent
+    /// too. They are for the collector that they were set with.
+    pub has_standard_headers: bool,
     /// Name of the service, unless `OTEL_SERVICE_NAME` is set.
     pub service_name: String,
     /// Share of the traces that are recorded, 0 to 1. A trace that continues a client's is recorded if the client's is.

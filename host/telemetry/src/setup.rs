@@ -43,7 +43,7 @@ impl Telemetry {
         if !sends_traces && !sends_metrics && !settings.is_scraped {
             return Ok(Self::off());
         }
-        let client = ExportClient::new()?;
+        let client = ExportClient::new(settings)?;
         let tracers = if sends_traces {
             Some(tracers(settings, &client)?)
         } else {

@@ -151,6 +151,9 @@ struct ParsedReply<'a> {
 /// The reason that is given for a call that the model only repeats.
 const COPIED: &str = "a call in it stands in a text that this run was given, such as a result, a file or a message, and \
 what is only repeated is not made; if it is needed, say in words what for, or make another one";
+/// The reason where more was shown than is compared.
+const UNCOMPARED: &str = "a call in it is written as text, and this run was given more text than calls are compared \
+with (8 MiB), so that it is not known whether it is repeated; call the tool in the form that was asked for, or answer";
 
 impl<'a> ParsedReply<'a> {
     /// `is_text`: the answer is text.
@@ -176,11 +179,20 @@ impl<'a> ParsedReply<'a> {
         }
     }
 
+    /// Why a call in it is not made.
+    fn repeats(&self) -> &'static str {
+        if self.provenance.is_full() {
+            UNCOMPARED
+        } else {
+            COPIED
+        }
+    }
+
     /// # Errors
     /// The call is a copy.
     fn refuse_copy(&self, contract: Contract, call: &Value, is_prose: bool) -> Result<(), String> {
         if self.provenance.is_copied(contract, call, is_prose) {
-            return Err(COPIED.to_owned());
+            return Err(self.repeats().to_owned());
         }
         Ok(())
     }
@@ -231,7 +243,7 @@ impl<'a> ParsedReply<'a> {
     fn own(&self, leaked: Option<leak::LeakedCalls>) -> Option<leak::LeakedCalls> {
         leaked
             .filter(|_| !self.provenance.has_native_calls())?
-            .unquoted(self.provenance)
+            .unquoted(self.provenance, 0)
     }
 
     /// Calls in such a form, whether the model only repeats them or not.

@@ -66,8 +66,8 @@ pub fn read(said: &ParsedReply<'_>) -> Result<Solution, String> {
         }
     };
     let is_fenced = solution.repairs.contains(&RepairKind::CodeFence);
-    let around = [RepairKind::TextBefore, RepairKind::TextAfter];
-    solution.is_prose = around.iter().any(|kind| solution.repairs.contains(kind));
+    // Text behind the object does not count: in a reply that streams, its calls were made before that came.
+    solution.is_prose = solution.repairs.contains(&RepairKind::TextBefore);
     for call in &solution.calls {
         let object = call.object(true).into();
         said.refuse_copy(Contract::Schema, &object, is_fenced || solution.is_prose)?;

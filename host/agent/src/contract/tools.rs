@@ -4,7 +4,7 @@
 use crate::contract::conversation::{self, TranscriptFormat};
 use crate::contract::leak::{self, CallableNames};
 use crate::contract::reader::{SolutionPart, call_object};
-use crate::contract::{COPIED, ParsedReply, RequestView, text, thought};
+use crate::contract::{ParsedReply, RequestView, text, thought};
 use serde_json::{Map, Value, json};
 use toolhold_json::lower::Lowering;
 use toolhold_json::repair::Repaired;
@@ -212,7 +212,7 @@ fn unread(said: &ParsedReply<'_>, answer: &str) -> Option<&'static str> {
              function, or answer",
         );
     }
-    (is_marked && said.written().is_some()).then_some(COPIED)
+    (is_marked && said.written().is_some()).then(|| said.repeats())
 }
 
 /// What may be called: the tools, and what stands for the members that are asked for.

@@ -415,9 +415,10 @@ pub fn merge(
         }
     }
     merged.complete_endpoints();
-    let mut variables: Vec<_> = variables
-        .filter(|(name, _)| name.starts_with(PREFIX))
-        .collect();
+    let is_collector = |name: &str| name == keys::COLLECTOR;
+    let (collector, mut variables): (Vec<_>, Vec<_>) = variables
+        .filter(|(name, _)| name.starts_with(PREFIX) || is_collector(name))
+        .partition(|(name, _)| is_collector(name));
     variables.sort();
     // A short flag, and the model's variable, are of the endpoint that the run finally uses.
     let mut named = variables.iter();
@@ -440,9 +441,13 @@ pub fn merge(
         has_model = false;
     }
     merged.add_preset();
-    let has_usual_key = variables
-        .iter()
-        .any(|(name, text)| name == keys::USUAL_KEY && !text.trim().is_empty());
+    let set = |(name, text): (String, String)| (!text.trim().is_empty()).then_some((name, text));
+    let environment = keys::KeyEnvironment {
+        has_usual_key: variables
+            .iter()
+            .any(|(name, text)| name == keys::USUAL_KEY && !text.trim().is_empty()),
+        collector: collector.into_iter().find_map(set).map(|(_, text)| text),
+    };
     for (name, text) in variables {
         let short = &name[PREFIX.len()..];
         if short == "ENDPOINT" {
@@ -492,7 +497,7 @@ pub fn merge(
     merged.forget_presets_without_address();
     // A flag may add an endpoint (`--against`), and a preset that is gone leaves defaults.
     merged.complete_endpoints();
-    merged.bind_keys(has_usual_key);
+    merged.bind_keys(&environment);
     merged.forget_filled();
     Ok(merged)
 }

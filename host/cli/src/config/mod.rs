@@ -38,6 +38,7 @@ use secrets::{Needs, ReadSecrets, SecretStore, SecretsTable, StoreChoice, Stored
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use toml::{Table, Value};
 use toolhold_files::Links;
 use toolhold_mcp::serve as mcp_server;
@@ -432,12 +433,23 @@ fn withhold(merged: &Merged, secrets: &StoredSecrets) -> Result<(), ConfigError>
             continue;
         }
         let other = withheld.table.strip_prefix("endpoints.");
-        if other.is_none_or(|name| merged.text("endpoint") == Some(name)) {
+        let is_used = other.is_none_or(|name| merged.text("endpoint") == Some(name));
+        if is_used && withheld.is_demanded() {
             return Err(withheld.error());
         }
-        tracing::warn!("{}", withheld.reason());
+        warn_once(withheld.reason());
     }
     Ok(())
+}
+
+/// The configurations of agents and a reload have the same ones.
+fn warn_once(reason: String) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&reason) {
+        tracing::warn!("{reason}");
+        said.insert(reason);
+    }
 }
 
 /// The configuration of an agent: the same layers, and the agent's own values last.

@@ -31,14 +31,17 @@ pub enum LogFormat {
 impl TelemetryTable {
     /// What the table and the standard variables of OpenTelemetry say. `variable` reads the environment.
     pub fn settings(&self, variable: &dyn Fn(&str) -> Option<String>) -> Settings {
+        let is_standard = self.headers_env == "OTEL_EXPORTER_OTLP_HEADERS";
         let headers = match self.headers_env.as_str() {
-            // The SDK reads the standard variable by itself.
-            "" | "OTEL_EXPORTER_OTLP_HEADERS" => String::new(),
+            "" => String::new(),
+            // The SDK reads the standard variables by itself.
+            _ if is_standard => String::new(),
             name => variable(name).unwrap_or_default(),
         };
         Settings {
             endpoint: self.endpoint.clone(),
             headers: toolhold_telemetry::headers(&headers),
+            has_standard_headers: is_standard || self.endpoint.is_empty(),
             service_name: self.service_name.clone(),
             sample_ratio: self.sample_ratio,
             capture_content: self.capture_content,

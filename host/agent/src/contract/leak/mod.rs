@@ -38,13 +38,13 @@
 //! 4. Where the answer is empty, what the model thought is read by rule 2, as if it ended an answer:
 //!    servers cut a call that follows a thought off with it. Drafts within a thought never count.
 //! 5. A reply with a native call has no leaked ones: servers are known to give both copies. Nor has any later reply of
-//!    the run: its server has native calls, and what is text is text.
+//!    its endpoint in the run: that has native calls, and what is text is text.
 //! 6. The model was not shown it: a call that it repeats, whole or in pieces, is a quotation
 //!    ([`provenance`](super::provenance)). It ends what is read of a reply.
 //!
 //! | form | compared |
 //! |---|---|
-//! | all with a mark | the text from its mark to its end, and its name with its arguments as JSON |
+//! | all with a mark | the text from its mark to its end, its name with its arguments as JSON, and their words in any form |
 //! | those without a mark | the whole answer, without its fence; of several calls as above |
 //! | `{"calls": …}`, `{"tool_name": …}` in prose or a fence | the call as JSON, by `is_copied` |
 //! | the same as the whole reply | as above, with texts that the operator did not write |
@@ -126,10 +126,14 @@ impl LeakedCalls {
         self
     }
 
-    /// Without the first call that is a quotation, and those after it; nothing where no call is left.
-    pub(super) fn unquoted(mut self, provenance: &Provenance) -> Option<Self> {
-        let quoted = |call: &Leak| provenance.is_quoted(&call.written, &call.tool, &call.arguments);
-        if let Some(at) = self.calls.iter().position(quoted) {
+    /// Without the first call that is a quotation, and those after it; nothing where no call is left. `given`: how many
+    /// calls of the reply were compared before.
+    pub(super) fn unquoted(mut self, provenance: &Provenance, given: usize) -> Option<Self> {
+        let room = provenance.max_compared().saturating_sub(given);
+        let quoted = |(at, call): (usize, &Leak)| {
+            at >= room || provenance.is_quoted(&call.written, &call.tool, &call.arguments)
+        };
+        if let Some(at) = self.calls.iter().enumerate().position(quoted) {
             self.calls.truncate(at);
         }
         (!self.calls.is_empty()).then_some(self)

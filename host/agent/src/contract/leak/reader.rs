@@ -102,7 +102,7 @@ impl LeakReader {
             match next(&self.text, &self.offer, Text::Growing) {
                 TextOpening::Calls(leaked, rest) => {
                     let all = leaked.calls.len();
-                    let own = leaked.unquoted(provenance).unwrap_or_default();
+                    let own = leaked.unquoted(provenance, self.given).unwrap_or_default();
                     let is_quoted = own.calls.len() < all;
                     self.given += own.calls.len();
                     calls.extend(own.calls);
@@ -185,7 +185,7 @@ impl LeakReader {
             && matches!(self.place, LeakPosition::Start | LeakPosition::Calls)
             && front(&text, &self.offer, End::Own)
                 .filter(|_| !provenance.has_native_calls())
-                .and_then(|leaked| leaked.unquoted(provenance))
+                .and_then(|leaked| leaked.unquoted(provenance, 0))
                 .is_none();
         self.place = LeakPosition::Over;
         is_answer.then_some(text)

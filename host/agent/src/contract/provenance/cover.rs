@@ -1,122 +1,111 @@
 //! The parts of a short text that stand in a long one: for every place of the short one, how much of what ends there the
 //! long one has. A suffix automaton of the short text reads the long one once, so time grows with the sum of both.
 
-use std::collections::HashMap;
-
-const NONE: u32 = u32::MAX;
-
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 struct PartNode {
     /// Length of the longest text of this state.
     length: usize,
-    link: u32,
+    link: Option<u32>,
     /// Longest text of this state that was found.
     found: usize,
+    /// By letter, in order: a text may have as many letters as it is long, and most states have one that follows.
+    next: Vec<(char, u32)>,
+}
+
+impl PartNode {
+    fn step(&self, letter: char) -> Option<u32> {
+        match self.next.as_slice() {
+            [(only, to)] => (*only == letter).then_some(*to),
+            next => {
+                let at = next.binary_search_by_key(&letter, |(letter, _)| *letter);
+                next.get(at.ok()?).map(|(_, to)| *to)
+            }
+        }
+    }
+
+    fn set(&mut self, letter: char, to: u32) {
+        match self
+            .next
+            .binary_search_by_key(&letter, |(letter, _)| *letter)
+        {
+            Ok(at) => self.next[at].1 = to,
+            Err(at) => self.next.insert(at, (letter, to)),
+        }
+    }
 }
 
 /// Every part of one text.
 #[derive(Debug)]
 pub(super) struct Parts {
+    /// The first one is the empty text.
     nodes: Vec<PartNode>,
-    /// By node and letter.
-    next: Vec<u32>,
-    letters: HashMap<char, usize>,
     /// The state of each beginning of the text.
     ends: Vec<u32>,
 }
 
 impl Parts {
+    /// `text`: at most 2³¹ letters.
     pub(super) fn of(text: &[char]) -> Self {
-        let mut letters = HashMap::new();
-        for c in text {
-            let number = letters.len();
-            letters.entry(*c).or_insert(number);
-        }
-        let root = PartNode {
-            length: 0,
-            link: NONE,
-            found: 0,
-        };
         let mut parts = Self {
-            nodes: vec![root],
-            next: vec![NONE; letters.len()],
-            letters,
+            nodes: vec![PartNode::default()],
             ends: Vec::with_capacity(text.len()),
         };
         let mut last = 0;
         for c in text {
-            let letter = parts.letters.get(c).copied().unwrap_or_default();
-            last = parts.extend(last, letter);
+            last = parts.extend(last, *c);
             parts.ends.push(last);
         }
         parts
     }
 
-    fn node(&self, node: u32) -> PartNode {
-        let root = PartNode {
-            length: 0,
-            link: NONE,
-            found: 0,
-        };
-        self.nodes.get(node as usize).copied().unwrap_or(root)
+    fn node(&self, node: u32) -> &PartNode {
+        &self.nodes[node as usize]
     }
 
-    fn step(&self, node: u32, letter: usize) -> u32 {
-        let at = node as usize * self.letters.len() + letter;
-        self.next.get(at).copied().unwrap_or(NONE)
+    fn node_mut(&mut self, node: u32) -> &mut PartNode {
+        &mut self.nodes[node as usize]
     }
 
-    fn set(&mut self, node: u32, letter: usize, to: u32) {
-        let at = node as usize * self.letters.len() + letter;
-        if let Some(next) = self.next.get_mut(at) {
-            *next = to;
-        }
+    fn add(&mut self, node: PartNode) -> u32 {
+        self.nodes.push(node);
+        u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
     }
 
-    fn add(&mut self, length: usize, like: Option<u32>) -> u32 {
-        let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
-        let link = like.map_or(NONE, |like| self.node(like).link);
-        self.nodes.push(PartNode {
-            length,
-            link,
-            found: 0,
+    fn extend(&mut self, last: u32, letter: char) -> u32 {
+        let new = self.add(PartNode {
+            length: self.node(last).length + 1,
+            ..PartNode::default()
         });
-        for letter in 0..self.letters.len() {
-            let to = like.map_or(NONE, |like| self.step(like, letter));
-            self.next.push(to);
-        }
-        number
-    }
-
-    fn set_link(&mut self, node: u32, link: u32) {
-        if let Some(node) = self.nodes.get_mut(node as usize) {
-            node.link = link;
-        }
-    }
-
-    fn extend(&mut self, last: u32, letter: usize) -> u32 {
-        let new = self.add(self.node(last).length + 1, None);
-        let mut at = last;
-        while at != NONE && self.step(at, letter) == NONE {
-            self.set(at, letter, new);
-            at = self.node(at).link;
-        }
-        if at == NONE {
-            self.set_link(new, 0);
+        let mut at = Some(last);
+        let met = loop {
+            let Some(state) = at else { break None };
+            if let Some(to) = self.node(state).step(letter) {
+                break Some((state, to));
+            }
+            self.node_mut(state).set(letter, new);
+            at = self.node(state).link;
+        };
+        let Some((state, to)) = met else {
+            self.node_mut(new).link = Some(0);
+            return new;
+        };
+        let length = self.node(state).length + 1;
+        if length == self.node(to).length {
+            self.node_mut(new).link = Some(to);
             return new;
         }
-        let to = self.step(at, letter);
-        if self.node(at).length + 1 == self.node(to).length {
-            self.set_link(new, to);
-            return new;
+        let copy = self.add(PartNode {
+            length,
+            found: 0,
+            ..self.node(to).clone()
+        });
+        let mut at = Some(state);
+        while let Some(state) = at.filter(|state| self.node(*state).step(letter) == Some(to)) {
+            self.node_mut(state).set(letter, copy);
+            at = self.node(state).link;
         }
-        let copy = self.add(self.node(at).length + 1, Some(to));
-        while at != NONE && self.step(at, letter) == to {
-            self.set(at, letter, copy);
-            at = self.node(at).link;
-        }
-        self.set_link(to, copy);
-        self.set_link(new, copy);
+        self.node_mut(to).link = Some(copy);
+        self.node_mut(new).link = Some(copy);
         new
     }
 
@@ -124,23 +113,24 @@ impl Parts {
     pub(super) fn read(&mut self, text: &str) {
         let (mut at, mut length) = (0, 0);
         for c in text.chars() {
-            let Some(letter) = self.letters.get(&c).copied() else {
-                (at, length) = (0, 0);
+            let to = loop {
+                let node = self.node(at);
+                match (node.step(c), node.link) {
+                    (Some(to), _) => break Some(to),
+                    (None, Some(shorter)) => {
+                        at = shorter;
+                        length = self.node(at).length;
+                    }
+                    (None, None) => break None,
+                }
+            };
+            let Some(to) = to else {
+                length = 0;
                 continue;
             };
-            while at != 0 && self.step(at, letter) == NONE {
-                at = self.node(at).link;
-                length = self.node(at).length;
-            }
-            let to = self.step(at, letter);
-            if to == NONE {
-                (at, length) = (0, 0);
-                continue;
-            }
             (at, length) = (to, length + 1);
-            if let Some(node) = self.nodes.get_mut(at as usize) {
-                node.found = node.found.max(length);
-            }
+            let node = self.node_mut(at);
+            node.found = node.found.max(length);
         }
     }
 
@@ -149,19 +139,20 @@ impl Parts {
         let mut order: Vec<u32> = (0..).take(self.nodes.len()).collect();
         order.sort_by_key(|node| std::cmp::Reverse(self.node(*node).length));
         for node in order {
-            let PartNode { link, found, .. } = self.node(node);
-            if found > 0 && link != NONE {
+            let PartNode { link, found, .. } = *self.node(node);
+            if let Some(link) = link.filter(|_| found > 0) {
                 // All that ends a text of this state, and is as short, was found with it.
-                let most = self.node(link).length;
-                if let Some(link) = self.nodes.get_mut(link as usize) {
-                    link.found = link.found.max(most.min(found));
-                }
+                let link = self.node_mut(link);
+                link.found = link.found.max(link.length.min(found));
             }
         }
         let longest = |end: &u32| {
             let mut at = *end;
-            while at != NONE && self.node(at).found == 0 {
-                at = self.node(at).link;
+            while self.node(at).found == 0 {
+                match self.node(at).link {
+                    Some(link) => at = link,
+                    None => break,
+                }
             }
             self.node(at).found
         };
@@ -188,6 +179,15 @@ mod tests {
         assert_eq!(found("abcab", &["xbcx", "ab"]), [1, 2, 2, 1, 2]);
         assert_eq!(found("abc", &[]), [0, 0, 0]);
         assert_eq!(found("", &["abc"]), [0; 0]);
+    }
+
+    /// As many letters as there are in a text of Chinese, each once.
+    #[test]
+    fn many_letters_take_space_in_proportion() {
+        let letters: Vec<char> = ('\u{4E00}'..).take(16_000).collect();
+        let parts = Parts::of(&letters);
+        let steps: usize = parts.nodes.iter().map(|node| node.next.len()).sum();
+        assert!(parts.nodes.len() + steps <= 5 * letters.len());
     }
 
     proptest! {

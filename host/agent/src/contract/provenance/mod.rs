@@ -7,28 +7,49 @@ mod quotation;
 
 use super::simple::{ARGUMENTS, TOOL_NAME};
 use super::thought::EndMark;
-use plain::plain;
+use plain::{plain, wording};
 use quotation::CallText;
 use serde_json::{Map, Value, json};
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeSet, HashSet};
 use toolhold_protocol::contract::Contract;
 
-/// Bytes of plain text that are kept of a run. Beyond that no call is read out of text any more: what it may repeat is
-/// not known.
+/// Maximum bytes of plain text that are kept of one source in a run. Beyond that no call is read out of text any more:
+/// what it may repeat is not known.
 const MAX_KEPT_BYTES: usize = 8 << 20;
+/// Maximum bytes of kept text that the calls of one reply are compared with, and how many calls are compared at least.
+/// Each further one counts as a quotation.
+const MAX_COMPARED_BYTES: usize = 64 << 20;
+const MIN_COMPARED_CALLS: usize = 4;
 /// Letters around a mark that are compared with it, and how many are no coincidence.
 const AROUND_MARK: usize = 24;
 const MIN_AROUND_MARK: usize = 8;
 /// Separator of two texts. It occurs in none of them.
 const BETWEEN: char = '\0';
+/// Forms of a call without arguments: what stands before its name and behind it, in plain form.
+const WITHOUT_ARGUMENTS: [(&str, &str); 11] = [
+    ("function=", ">"),
+    ("invokename=", ">"),
+    ("name:", ",arguments:{}"),
+    ("name:", ",parameters:{}"),
+    ("{name:", "}"),
+    ("<tool_call>", "<"),
+    ("[tool_calls]", ""),
+    ("tool_sep|>", ""),
+    ("to=functions_", ""),
+    ("call:", "{}"),
+    ("", "()"),
+];
 
-/// Whose text it is. A call that is pieced together has all of its pieces from one of the two: the form that the operator
+/// Whose text it is. A call that is pieced together has all of its pieces from one of them: the form that the operator
 /// teaches, filled with what a result says, is what a model is asked to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextSource {
     /// Instructions and descriptions of tools, which a person wrote or approved.
     Host,
+    /// The task of a run that has nothing else. A person who says what to call asks for it, so a call is a quotation
+    /// only in the form that it has there.
+    Task,
     /// All else: results, passages, files, messages.
     Other,
 }
@@ -37,8 +58,13 @@ pub(crate) enum TextSource {
 #[derive(Debug, Clone, Default)]
 pub struct Provenance {
     host: Corpus,
+    task: Corpus,
     other: Corpus,
-    /// A native call of the run was read: its endpoint has them, and text is text.
+    /// Wordings of the texts of others.
+    worded: String,
+    /// Endpoints of which a native call of the run was read, by the driver's names: they have them, and text is text.
+    native: BTreeSet<Option<String>>,
+    /// Whether the endpoint that replies is one of them.
     has_native_calls: bool,
 }
 
@@ -46,23 +72,23 @@ pub struct Provenance {
 #[derive(Debug, Clone, Default)]
 struct Corpus {
     text: String,
-    seen: HashSet<u64>,
+    seen: HashSet<[u8; 32]>,
     is_full: bool,
 }
 
 impl Corpus {
-    fn add(&mut self, text: &str) {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        if self.is_full || text.is_empty() || !self.seen.insert(hasher.finish()) {
-            return;
+    /// Whether the text is new, and kept.
+    fn add(&mut self, text: &str) -> bool {
+        if self.is_full || text.is_empty() || !self.seen.insert(Sha256::digest(text).into()) {
+            return false;
         }
         if self.text.len().saturating_add(text.len()) > MAX_KEPT_BYTES {
             self.is_full = true;
-            return;
+            return false;
         }
         self.text.push(BETWEEN);
         self.text.push_str(&plain(text));
+        true
     }
 
     fn has(&self, call: &CallText) -> bool {
@@ -71,21 +97,56 @@ impl Corpus {
 }
 
 impl Provenance {
+    /// Of a run whose model was shown these texts of others.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut provenance = Self::default();
+        for text in texts {
+            provenance.add(TextSource::Other, text);
+        }
+        provenance
+    }
+
     /// The model is shown `text`.
     pub(crate) fn add(&mut self, source: TextSource, text: &str) {
-        match source {
-            TextSource::Host => self.host.add(text),
-            TextSource::Other => self.other.add(text),
+        let corpus = match source {
+            TextSource::Host => &mut self.host,
+            TextSource::Task => &mut self.task,
+            TextSource::Other => &mut self.other,
+        };
+        if corpus.add(text) && source == TextSource::Other {
+            self.worded.push(BETWEEN);
+            self.worded.push_str(&wording(text));
         }
     }
 
-    /// A native call was read: from here on no call is read out of text.
-    pub(crate) fn had_native_call(&mut self) {
-        self.has_native_calls = true;
+    /// Who replies from here on; `None` is the endpoint of the run's own model.
+    pub(crate) fn asks(&mut self, endpoint: Option<&str>) {
+        self.has_native_calls = self.native.iter().any(|name| name.as_deref() == endpoint);
+    }
+
+    /// A native call was read: from here on no call is read out of the text of this endpoint.
+    pub(crate) fn had_native_call(&mut self, endpoint: Option<&str>) {
+        self.native.insert(endpoint.map(str::to_owned));
+        self.asks(endpoint);
     }
 
     pub(crate) fn has_native_calls(&self) -> bool {
         self.has_native_calls
+    }
+
+    /// Whether more was shown than is compared.
+    pub(super) fn is_full(&self) -> bool {
+        self.corpora().iter().any(|corpus| corpus.is_full)
+    }
+
+    fn corpora(&self) -> [&Corpus; 3] {
+        [&self.host, &self.task, &self.other]
+    }
+
+    /// How many calls of one reply are compared.
+    pub(super) fn max_compared(&self) -> usize {
+        let kept: usize = self.corpora().iter().map(|corpus| corpus.text.len()).sum();
+        (MAX_COMPARED_BYTES / kept.max(1)).max(MIN_COMPARED_CALLS)
     }
 
     /// Whether a call that was read out of prose is a quotation. `written`: its text, with its marks; `tool` and
@@ -96,15 +157,27 @@ impl Provenance {
         tool: &str,
         arguments: &Map<String, Value>,
     ) -> bool {
-        let as_written = CallText::new(written, tool);
-        if self.host.has(&as_written) || self.other.has(&as_written) {
+        let has = |call: &CallText| self.corpora().iter().any(|corpus| corpus.has(call));
+        if has(&CallText::new(written, tool)) {
             return true;
         }
         // One of several calls in one text.
         let arguments = parameters(arguments);
         let alone = json!({"name": tool, "arguments": arguments}).to_string();
-        let alone = CallText::new(&alone, tool);
-        !arguments.is_empty() && (self.host.has(&alone) || self.other.has(&alone))
+        if has(&CallText::new(&alone, tool)) {
+            return true;
+        }
+        // Another form of it.
+        match CallText::of_wording(tool, &arguments) {
+            Some(call) => call.is_in(&self.worded),
+            None => {
+                let name = plain(tool);
+                WITHOUT_ARGUMENTS.iter().any(|(before, after)| {
+                    let form = format!("{before}{name}{after}");
+                    self.other.text.contains(&form)
+                })
+            }
+        }
     }
 
     /// Whether a mark that ends a thought stands in text that the operator did not write, with the same words before or
@@ -138,6 +211,8 @@ impl Provenance {
             .unwrap_or_default();
         let mut arguments = parameters(object);
         let (own, written) = match contract {
+            // Without arguments their member may be missing.
+            Contract::Simple if arguments.is_empty() => (TOOL_NAME, json!({ TOOL_NAME: tool })),
             Contract::Simple => (TOOL_NAME, json!({TOOL_NAME: tool, ARGUMENTS: arguments})),
             _ => {
                 arguments.shift_insert(0, "_tool".into(), tool.into());
@@ -148,7 +223,7 @@ impl Provenance {
         let has = |corpus: &Corpus| {
             corpus.text.contains(own) && CallText::new(&written, tool).is_in(&corpus.text)
         };
-        has(&self.other) || (is_prose && (self.other.is_full || has(&self.host)))
+        has(&self.other) || (is_prose && (self.is_full() || has(&self.host) || has(&self.task)))
     }
 }
 
@@ -163,6 +238,11 @@ fn parameters(properties: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{RequestView, read_from};
+    use toolhold_protocol::completion::Completion;
+    use toolhold_protocol::compose::Composition;
+    use toolhold_protocol::settings::Settings;
+    use toolhold_protocol::tool::Tool;
 
     const WRITTEN: &str = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";
 
@@ -203,6 +283,43 @@ mod tests {
     }
 
     #[test]
+    fn a_call_in_another_form_is_the_same() {
+        let tags = "<function=echo>\n<parameter=of>\n7\n</parameter>\n</function>";
+        assert!(is_quoted(&shown(TextSource::Other, &[tags])));
+        // A person who says what to call asks for it.
+        assert!(!is_quoted(&shown(TextSource::Task, &["Call echo(of=7)."])));
+        assert!(is_quoted(&shown(TextSource::Task, &[WRITTEN])));
+    }
+
+    #[test]
+    fn a_call_without_arguments_is_found_beside_others() {
+        let both = "[TOOL_CALLS][{\"name\": \"own\", \"arguments\": {\"x\": 1}}, {\"name\": \"stop\", \"arguments\": {}}]";
+        for text in [
+            "{\"name\": \"stop\", \"arguments\": {}}",
+            "<function=stop></function>",
+            "<function=stop>\n</function>",
+            "```tool_code\nstop()\n```",
+            "<|channel|>commentary to=functions.stop <|message|>{}<|call|>",
+        ] {
+            let provenance = shown(TextSource::Other, &[text]);
+            assert!(provenance.is_quoted(both, "stop", &Map::new()), "{text}");
+        }
+        let provenance = shown(TextSource::Other, &["Then stop. {\"name\": \"other\"}"]);
+        assert!(!provenance.is_quoted(both, "stop", &Map::new()));
+    }
+
+    #[test]
+    fn native_calls_are_of_one_endpoint() {
+        let mut provenance = Provenance::default();
+        provenance.had_native_call(Some("spare"));
+        assert!(provenance.has_native_calls());
+        provenance.asks(None);
+        assert!(!provenance.has_native_calls());
+        provenance.asks(Some("spare"));
+        assert!(provenance.has_native_calls());
+    }
+
+    #[test]
     fn what_is_not_kept_counts_as_repeated() {
         let mut provenance = Provenance::default();
         for n in 0..9 {
@@ -216,9 +333,34 @@ mod tests {
     }
 
     #[test]
+    fn the_reason_says_that_more_was_shown_than_is_compared() {
+        let completion = Completion {
+            content: WRITTEN.to_owned(),
+            ..Completion::default()
+        };
+        let reason = |provenance: &Provenance| {
+            let view = RequestView {
+                model: "m",
+                instructions: "",
+                turns: &[],
+                composition: Composition::default(),
+                tools: &[Tool::new("echo")],
+                output_schema: None,
+                settings: &Settings::default(),
+            };
+            read_from(Contract::Tools, &completion, &view, provenance).unwrap_err()
+        };
+        let mut provenance = shown(TextSource::Other, &[WRITTEN]);
+        assert!(reason(&provenance).contains("only repeated"));
+        provenance.host.is_full = true;
+        assert!(reason(&provenance).contains("8 MiB"));
+    }
+
+    #[test]
     fn a_text_is_kept_once() {
         let provenance = shown(TextSource::Other, &["a text", "a text", "another"]);
         assert_eq!(provenance.other.text, "\0atext\0another");
+        assert_eq!(provenance.worded, "\0:atext:\0:another:");
     }
 
     #[test]

@@ -1,48 +1,235 @@
-//! The form in which texts are compared: a copy that was re-spaced, quoted, or escaped is the same text.
+//! The forms in which texts are compared: a copy that was re-spaced, quoted, encoded or given another form of calls is
+//! the same text.
 
+mod decoded;
+
+use decoded::decoded;
 use toolhold_policy::text;
+use unicode_normalization::UnicodeNormalization as _;
 
-/// Longest reference that is read, `&#x0003c;` and the like. Longer ones are text.
-const MAX_ENTITY: usize = 12;
-/// Most `amp;` in a row: text that was escaped several times.
-const MAX_AMPERSANDS: usize = 8;
+/// The mark between two words of a [`wording`].
+pub(super) const BETWEEN_WORDS: char = ':';
+/// Maximum letters of a line's number, of `cat -n` or `grep -n`.
+const MAX_NUMBER: usize = 9;
+/// Maximum bytes of a tool's name.
+const MAX_NAME: usize = 64;
+/// Names of functions that servers put before a tool's name.
+const NAMESPACES: [&str; 2] = ["functions_", "default_api_"];
 
-/// `text` without white space, quotation marks, backslashes and what is invisible, in lower case; escapes of JSON and
-/// references of HTML are what they stand for. The marks that are left are those that calls are built of. Time and
-/// space grow with the text.
+/// The attribute that says whether a value is a string or JSON.
+const TYPE: &str = "string";
+
+/// Words of the form of calls, and not of their content, in alphabetical order.
+const FORM: [&str; 60] = [
+    "_tool",
+    "action_end",
+    "analysis",
+    "analysisto",
+    "arg_key",
+    "arg_value",
+    "args",
+    "arguments",
+    "assistant",
+    "assistantto",
+    "call",
+    "call_id",
+    "calls",
+    "channel",
+    "commentary",
+    "commentaryto",
+    "constrain",
+    "default_api",
+    "end",
+    "end_action",
+    "end_function_call",
+    "escape",
+    "false",
+    "function",
+    "function_call",
+    "function_calls",
+    "function_name",
+    "functions",
+    "functools",
+    "id",
+    "index",
+    "input",
+    "invoke",
+    "invokename",
+    "json",
+    "message",
+    "name",
+    "null",
+    "output",
+    "parameter",
+    "parametername",
+    "parameters",
+    "plugin",
+    "print",
+    "python_tag",
+    "start",
+    "start_action",
+    "start_function_call",
+    "string",
+    "to",
+    "tool",
+    "tool_call",
+    "tool_call_id",
+    "tool_calls",
+    "tool_code",
+    "tool_input",
+    "tool_name",
+    "tools",
+    "true",
+    "type",
+];
+/// Beginnings of marks, whatever follows.
+const MARKS: [&str; 3] = ["tool_call", "tool_sep", "dsml"];
+
+/// `text` without white space, quotation marks, backslashes and what is invisible, in lower case and in Unicode's
+/// compatibility form (NFKC); encodings of characters are what they stand for. The marks that are left are those that
+/// calls are built of. Time and space grow with the text.
 pub(super) fn plain(text: &str) -> String {
+    folded(&decoded(text))
+}
+
+/// The lines of `text`, each [`plain`].
+pub(super) fn plain_lines(text: &str) -> Vec<String> {
+    decoded(text).split('\n').map(folded).collect()
+}
+
+/// The words of `text`, each behind [`BETWEEN_WORDS`], without all that differs between the forms of calls (marks, tags,
+/// names of members, fences) or between copies of lines (`> `, `+`, `// `, numbers).
+pub(super) fn wording(text: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    let text = decoded(text);
+    let mut lines = text.split('\n').map(without_prefix).peekable();
+    while let Some(line) = lines.next() {
+        if line.starts_with("```") {
+            // Its language stands for nothing.
+            whole.push(';');
+            continue;
+        }
+        // A name and its arguments on the next line are a form of calls.
+        if is_name(line) && lines.peek().is_some_and(|next| next.starts_with('{')) {
+            whole.push(';');
+        }
+        whole.push_str(&folded(line));
+    }
+    let mut out = String::with_capacity(whole.len());
+    let mut before = "";
+    for part in whole.split_inclusive(is_syntax) {
+        let word = part.strip_suffix(is_syntax).unwrap_or(part);
+        if word.is_empty() {
+            continue;
+        }
+        let bare = without_type(before, bare(word), part);
+        let name = NAMESPACES.iter().find_map(|space| bare.strip_prefix(space));
+        let is_placed = NAMESPACES.iter().any(|space| before.starts_with(space));
+        let is_index = is_placed && bare.chars().all(|c| c.is_ascii_digit());
+        let is_type = before.ends_with(TYPE) && matches!(bare, "true" | "false");
+        let is_value = matches!(bare, "true" | "false" | "null") && !is_type;
+        if !bare.is_empty() && !is_index && (!is_form(bare) || is_value) {
+            out.push(BETWEEN_WORDS);
+            let name = name.map(|name| match name.strip_suffix("json") {
+                Some(name) if part.ends_with(['{', '<']) && !name.is_empty() => name,
+                _ => name,
+            });
+            out.push_str(name.unwrap_or(bare));
+        }
+        before = self::bare(word);
+    }
+    out.push(BETWEEN_WORDS);
+    out
+}
+
+/// Whether calls are built of it.
+pub(super) fn is_syntax(c: char) -> bool {
+    matches!(
+        c,
+        '{' | '}' | '[' | ']' | '(' | ')' | '<' | '>' | ':' | '=' | ',' | ';' | '|'
+    )
+}
+
+/// Whether a plain word is one of a form of calls.
+pub(super) fn is_form(word: &str) -> bool {
+    MARKS.iter().any(|mark| word.starts_with(mark))
+        || FORM.binary_search(&word).is_ok()
+        || word.chars().all(|c| c == '_')
+}
+
+/// A plain word without the marks at its ends: `/` of a closing tag, `*` of a list.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|c: char| c.is_ascii_punctuation())
+}
+
+fn is_name(line: &str) -> bool {
+    let line = line.trim_end();
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    (1..=MAX_NAME).contains(&line.len()) && line.chars().all(is_letter)
+}
+
+/// A word without the attribute `string` behind it, which the form of DeepSeek has: `name="path" string="true"`.
+fn without_type<'w>(before: &str, word: &'w str, part: &str) -> &'w str {
+    match word.strip_suffix(TYPE) {
+        Some(name) if part.ends_with('=') && before == "parametername" => name,
+        _ => word,
+    }
+}
+
+/// A line without what quotations, changes, comments, lists and numbered listings put before it.
+fn without_prefix(line: &str) -> &str {
+    let is_mark = |c: char| {
+        c.is_whitespace()
+            || matches!(
+                c,
+                '>' | '+' | '-' | '#' | '*' | '/' | '%' | ';' | '|' | '!' | '"' | '\''
+            )
+    };
+    let line = line.trim_start_matches(is_mark);
+    without_number(line).trim_start_matches(is_mark)
+}
+
+/// `12:`, `12|`, `12)` and a tab or two spaces behind a number, perhaps with the name of a file and a colon before.
+fn without_number(line: &str) -> &str {
+    let counted = |text: &'_ str| {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let rest = &text[digits..];
+        let is_marked = rest.starts_with([':', '|', ')', '\t', '-'])
+            || rest.starts_with("  ")
+            || rest.starts_with(" |");
+        ((1..=MAX_NUMBER).contains(&digits) && is_marked).then(|| text.len() - rest.len())
+    };
+    if let Some(at) = counted(line) {
+        return line[at..].trim_start_matches([':', '|', ')', '-']);
+    }
+    let named = line.char_indices().take_while(|(_, c)| {
+        !c.is_whitespace() && !matches!(c, '{' | '<' | '[' | '(' | '"' | '=' | ',')
+    });
+    for (at, c) in named {
+        if matches!(c, ':' | '-')
+            && let Some(end) = counted(&line[at + 1..])
+        {
+            return line[at + 1 + end..].trim_start_matches([':', '|', ')', '-']);
+        }
+    }
+    line
+}
+
+fn folded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let after = &rest[c.len_utf8()..];
-        rest = match c {
-            '\\' => unescaped(after, &mut out),
-            '&' => match referenced(after) {
-                Some((c, after)) => {
-                    push(c, &mut out);
-                    after
-                }
-                None => {
-                    push(c, &mut out);
-                    after
-                }
-            },
-            c => {
-                push(c, &mut out);
-                after
-            }
-        };
+    if text.is_ascii() {
+        for c in text.chars() {
+            push(c, &mut out);
+        }
+    } else {
+        for c in text.nfkc() {
+            push(c, &mut out);
+        }
     }
     out
 }
 
 fn push(c: char, out: &mut String) {
-    let c = match c {
-        // The wide forms of ASCII, of which some marks are made.
-        '\u{FF01}'..='\u{FF5E}' => char::from_u32(c as u32 - 0xFEE0).unwrap_or(c),
-        '\u{2581}' | '\u{2010}'..='\u{2015}' => '_',
-        c => c,
-    };
     match c {
         '"'
         | '\''
@@ -53,9 +240,11 @@ fn push(c: char, out: &mut String) {
         | '\u{BB}'
         | '\u{2018}'..='\u{201F}'
         | '\u{2039}'
-        | '\u{203A}' => {}
+        | '\u{203A}'
+        // How white space is shown.
+        | '\u{B7}' | '\u{B6}' | '\u{2190}'..='\u{2193}' | '\u{21B2}'..='\u{21B5}' | '\u{23CE}' | '\u{2400}'..='\u{2426}' => {}
         // How functions are named differs in these.
-        '-' | '.' => out.push('_'),
+        '-' | '.' | '\u{2581}' | '\u{2010}'..='\u{2015}' => out.push('_'),
         c if c.is_ascii() => {
             if !c.is_ascii_whitespace() && !c.is_ascii_control() {
                 out.push(c.to_ascii_lowercase());
@@ -67,101 +256,16 @@ fn push(c: char, out: &mut String) {
     }
 }
 
-/// Reads behind a backslash, and perhaps more of them: text may be escaped several times.
-fn unescaped<'t>(text: &'t str, out: &mut String) -> &'t str {
-    let text = text.trim_start_matches('\\');
-    let Some(kind) = text.chars().next() else {
-        return text;
-    };
-    let after = &text[kind.len_utf8()..];
-    match kind {
-        'n' | 'r' | 't' | 'b' | 'f' => after,
-        'x' => match hex(after, 2) {
-            Some((code, after)) => {
-                out_of(code, out);
-                after
-            }
-            None => text,
-        },
-        'u' => match hex(after, 4) {
-            Some((high @ 0xD800..=0xDBFF, after)) => {
-                let low = after.trim_start_matches('\\').strip_prefix('u');
-                match low.and_then(|low| hex(low, 4)) {
-                    Some((low @ 0xDC00..=0xDFFF, after)) => {
-                        out_of(0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00), out);
-                        after
-                    }
-                    _ => after,
-                }
-            }
-            Some((code, after)) => {
-                out_of(code, out);
-                after
-            }
-            None => text,
-        },
-        _ => text,
-    }
-}
-
-fn out_of(code: u32, out: &mut String) {
-    if let Some(c) = char::from_u32(code) {
-        push(c, out);
-    }
-}
-
-fn hex(text: &str, digits: usize) -> Option<(u32, &str)> {
-    let (code, after) = text.split_at_checked(digits)?;
-    let is_hex = code.bytes().all(|c| c.is_ascii_hexdigit());
-    is_hex.then(|| Some((u32::from_str_radix(code, 16).ok()?, after)))?
-}
-
-/// The character that a reference of HTML stands for; `text` is what follows its `&`.
-fn referenced(text: &str) -> Option<(char, &str)> {
-    let mut text = text;
-    for _ in 0..MAX_AMPERSANDS {
-        match text.strip_prefix("amp;") {
-            Some(after) => text = after,
-            None => break,
-        }
-    }
-    let end = text.bytes().take(MAX_ENTITY).position(|c| c == b';')?;
-    let (name, after) = (text.get(..end)?, text.get(end + 1..)?);
-    let c = match name {
-        "lt" | "LT" => '<',
-        "gt" | "GT" => '>',
-        "quot" | "QUOT" => '"',
-        "apos" => '\'',
-        "nbsp" => ' ',
-        "lbrace" | "lcub" => '{',
-        "rbrace" | "rcub" => '}',
-        "lbrack" | "lsqb" => '[',
-        "rbrack" | "rsqb" => ']',
-        "lpar" => '(',
-        "rpar" => ')',
-        "vert" | "verbar" => '|',
-        "colon" => ':',
-        "comma" => ',',
-        "equals" => '=',
-        name => {
-            let number = name.strip_prefix('#')?;
-            let code = match number.strip_prefix(['x', 'X']) {
-                Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-                None => number.parse().ok()?,
-            };
-            char::from_u32(code)?
-        }
-    };
-    Some((c, after))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const CALL: &str =
+        "<tool_call>{\"name\": \"files.write\", \"arguments\": {\"path\": \"a b\"}}</tool_call>";
+
     #[test]
     fn copies_in_other_clothes_are_the_same_text() {
-        let call = "<tool_call>{\"name\": \"files.write\", \"arguments\": {\"path\": \"a b\"}}</tool_call>";
+        let call = CALL;
         let same = plain(call);
         assert_eq!(
             same,
@@ -171,9 +275,12 @@ mod tests {
         let twice = serde_json::to_string(&json).unwrap();
         for copy in [
             call.replace(' ', "\n\t "),
+            call.replace(' ', "\u{B7}"),
             call.replace('"', "'"),
             call.replace('"', "\u{201C}"),
             call.replace("files", "fi\u{200B}les\u{AD}"),
+            call.replace("files", "\u{1D41F}\u{1D422}\u{1D425}\u{1D41E}\u{1D42C}"),
+            call.replace("files", "\u{FB01}les"),
             call.to_uppercase(),
             call.replace('<', "&lt;")
                 .replace('>', "&gt;")
@@ -189,21 +296,60 @@ mod tests {
         ] {
             assert_eq!(plain(&copy), same, "{copy}");
         }
+        assert_eq!(plain("E\u{301}"), plain("\u{C9}"));
     }
 
     #[test]
-    fn escapes_are_what_they_stand_for() {
-        for (text, expect) in [
-            ("a\\nb", "ab"),
-            ("\\ud83d\\ude00", "\u{1F600}"),
-            ("\\ud83d x", "x"),
-            ("\\u00c9", "\u{E9}"),
-            ("\\u12", "u12"),
-            ("\\", ""),
-            ("a & b &c; &#99999999; &amp;", "a&b&c;&#99999999;&amp;"),
-            ("\\\\\\\"x", "x"),
+    fn forms_of_calls_have_the_same_words() {
+        let words =
+            ":files_write:path:ab:content:one,two;three:last:true:".replace([',', ';'], ":");
+        for call in [
+            "{\"name\": \"files.write\", \"arguments\": {\"path\": \"a b\", \"content\": \"one,\\ntwo;\\nthree\", \"last\": true}}",
+            "<tool_call>\n<function=files.write>\n<parameter=path>\na b\n</parameter>\n<parameter=content>\none,\ntwo;\nthree\n</parameter>\n<parameter=last>\ntrue\n</parameter>\n</function>\n</tool_call>",
+            "<tool_call>files.write<arg_key>path</arg_key><arg_value>a b</arg_value><arg_key>content</arg_key><arg_value>one,two;three</arg_value><arg_key>last</arg_key><arg_value>true</arg_value></tool_call>",
+            "<|tool_call_begin|>functions.files.write:0<|tool_call_argument_begin|>{\"path\": \"a b\", \"content\": \"one,\\ntwo;three\", \"last\": true}<|tool_call_end|>",
+            "<|channel|>commentary to=functions.files.write json<|message|>{\"path\": \"a b\", \"content\": \"one, two; three\", \"last\": true}<|call|>",
+            "<｜DSML｜invoke name=\"files.write\"><｜DSML｜parameter name=\"path\" string=\"true\">a b</｜DSML｜parameter><｜DSML｜parameter name=\"content\" string=\"true\">one,two;three</｜DSML｜parameter><｜DSML｜parameter name=\"last\" string=\"false\">true</｜DSML｜parameter></｜DSML｜invoke>",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>files.write\n```json\n{\"path\": \"a b\", \"content\": \"one,two;three\", \"last\": true}\n```<｜tool▁call▁end｜>",
+            "```tool_code\nprint(files.write(path=\"a b\", content=\"one,two;three\", last=true))\n```",
         ] {
-            assert_eq!(plain(text), expect, "{text}");
+            assert_eq!(wording(call), words, "{call}");
         }
+    }
+
+    type Numbered = fn(usize, &str) -> String;
+
+    #[test]
+    fn prefixes_of_lines_are_no_words() {
+        let lines = [
+            "<function=f>",
+            "<parameter=a>",
+            "one",
+            "two",
+            "</parameter>",
+        ];
+        let expect = wording(&lines.join("\n"));
+        assert_eq!(expect, ":f:a:onetwo:");
+        for prefix in ["+", "> ", ">> ", "| ", "// ", "# ", " * ", "-- "] {
+            let copy: Vec<String> = lines.iter().map(|line| format!("{prefix}{line}")).collect();
+            assert_eq!(wording(&copy.join("\n")), expect, "{prefix:?}");
+        }
+        let numbered: [Numbered; 6] = [
+            |n, line| format!("{n:6}\t{line}"),
+            |n, line| format!("{n}:{line}"),
+            |n, line| format!("src/a b.txt:{n}:{line}").replace(' ', "_"),
+            |n, line| format!("a.txt-{n}-{line}"),
+            |n, line| format!("{n:>4} | {line}"),
+            |n, line| format!("{n:>4}  {line}"),
+        ];
+        for (at, number) in numbered.iter().enumerate() {
+            let copy: Vec<String> = (98..).zip(lines).map(|(n, line)| number(n, line)).collect();
+            assert_eq!(wording(&copy.join("\n")), expect, "{at}");
+        }
+    }
+
+    #[test]
+    fn words_of_the_form_are_in_order() {
+        assert!(FORM.is_sorted());
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Material {
 impl Machine {
     /// Notes what a Request shows that none before showed.
     pub(super) fn note_shown(&mut self, instructions: &str) {
+        let endpoint = self.addressee().map(str::to_owned);
+        self.material.provenance.asks(endpoint.as_deref());
         self.material.provenance.add(TextSource::Host, instructions);
         self.note_tools();
         let view = self.context_view();
@@ -39,6 +41,11 @@ impl Machine {
                 self.request.depth > 0 || has_others(&self.context.messages);
         }
         for (source, text) in texts {
+            let source = match source {
+                // So far the run has nothing but its task.
+                TextSource::Other if !self.material.has_others => TextSource::Task,
+                source => source,
+            };
             let text = self.privacy.hide(&text);
             self.material.provenance.add(source, &text);
         }

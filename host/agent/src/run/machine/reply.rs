@@ -112,7 +112,10 @@ impl Machine {
         let read = contract::read_from(self.contract(), &completion, &view, provenance);
         let is_native = self.contract() == Contract::Tools && !completion.tool_calls.is_empty();
         if is_native && read.is_ok() {
-            self.material.provenance.had_native_call();
+            let endpoint = self.addressee().map(str::to_owned);
+            self.material
+                .provenance
+                .had_native_call(endpoint.as_deref());
         }
         let usable = read.and_then(|solution| self.check(&solution).map(|()| solution));
         match usable {

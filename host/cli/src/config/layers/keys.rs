@@ -12,6 +12,17 @@ use toml::Value;
 
 /// The variable of endpoints without a key of their own.
 pub const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
+/// The standard variable with the address of the collector, for which the standard variables with headers are.
+pub const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// What the environment has that is no setting.
+#[derive(Debug, Default)]
+pub struct KeyEnvironment {
+    /// [`USUAL_KEY`] is set.
+    pub has_usual_key: bool,
+    /// The value of [`COLLECTOR`].
+    pub collector: Option<String>,
+}
 
 /// The layers, the weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,8 +43,11 @@ const PAIRS: [(&str, &str, &str); 4] = [
     ("endpoints", "base_url", "api_key_env"),
     ("mcp", "url", "token_env"),
     ("mcp", "command", "secret_env"),
-    ("telemetry", "endpoint", "headers_env"),
+    (TELEMETRY, "endpoint", "headers_env"),
 ];
+const TELEMETRY: &str = "telemetry";
+/// Origin of what the exporter reads by itself.
+const ENVIRONMENT: &str = "the environment";
 
 /// A key that is not sent, because its address was replaced.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +70,11 @@ impl Withheld {
             origin: self.key_origin.clone(),
             reason: self.reason(),
         }
+    }
+
+    /// Whether nothing can be done without the key: it is no standard header of a collector.
+    pub fn is_demanded(&self) -> bool {
+        self.table != TELEMETRY || self.key_origin != ENVIRONMENT
     }
 
     /// The secret that is not sent, the address, and the remedy.
@@ -98,8 +117,8 @@ impl Merged {
         Layer::of(origin, self.is_named)
     }
 
-    /// Takes away the names of keys whose address was replaced. `has_usual_key`: the variable of the usual key is set.
-    pub(super) fn bind_keys(&mut self, has_usual_key: bool) {
+    /// Takes away the names of keys whose address was replaced.
+    pub(super) fn bind_keys(&mut self, environment: &KeyEnvironment) {
         let tables: Vec<(String, &'static str, &'static str)> = PAIRS
             .iter()
             .flat_map(|(kind, address, leaf)| {
@@ -112,7 +131,7 @@ impl Merged {
             })
             .collect();
         for (table, address, leaf) in tables {
-            if let Some(withheld) = self.withheld_of(&table, address, leaf, has_usual_key) {
+            if let Some(withheld) = self.withheld_of(&table, address, leaf, environment) {
                 let key = format!("{table}.{leaf}");
                 let none = match self.leaves.get(&key) {
                     Some((Value::Array(_), _)) => Value::Array(Vec::new()),
@@ -130,8 +149,9 @@ impl Merged {
         table: &str,
         address: &'static str,
         leaf: &'static str,
-        has_usual_key: bool,
+        environment: &KeyEnvironment,
     ) -> Option<Withheld> {
+        let has_usual_key = environment.has_usual_key;
         let (key, key_origin) = self.leaves.get(&format!("{table}.{leaf}"))?;
         let variables = names(key);
         let address_key = format!("{table}.{address}");
@@ -143,13 +163,21 @@ impl Merged {
         let is_usual = variables == [USUAL_KEY] && key_origin == "default";
         let none = BTreeMap::new();
         let history = self.given.get(&address_key).unwrap_or(&none);
+        if table == TELEMETRY && key_origin == "default" {
+            let is_theirs = is_of_standard_headers(history, environment, at);
+            return (!is_theirs).then(|| Withheld {
+                table: table.to_owned(),
+                leaf,
+                variables,
+                key_origin: ENVIRONMENT.to_owned(),
+                address_origin: address_origin.clone(),
+            });
+        }
         let is_placed = history.keys().any(|given| *given <= Layer::Files);
         let layer = match self.layer(key_origin) {
             // A stored secret belongs to the address in the user's files, where they have one.
             Layer::BuiltIn if is_usual && (has_usual_key || !is_placed) => Layer::Variables,
             Layer::BuiltIn if is_usual => Layer::Files,
-            // The exporter of telemetry reads its standard variable by itself.
-            Layer::BuiltIn => return None,
             layer => layer,
         };
         let preset = table.strip_prefix("endpoints.").and_then(presets::settings);
@@ -184,6 +212,26 @@ impl Merged {
             },
             address_origin: address_origin.clone(),
         })
+    }
+}
+
+/// Whether the headers of the standard variables are for the collector at `address`: the standard variable names it, or
+/// without that the user does, in a file of their own, a variable or a flag. A found file names its own headers.
+fn is_of_standard_headers(
+    history: &BTreeMap<Layer, Value>,
+    environment: &KeyEnvironment,
+    address: &Value,
+) -> bool {
+    if address.as_str() == Some("") {
+        // The standard variables name both.
+        return true;
+    }
+    match &environment.collector {
+        Some(collector) => is_same(&Value::String(collector.clone()), address),
+        None => {
+            let own = history.iter().rfind(|(given, _)| **given != Layer::Found);
+            own.is_some_and(|(_, own)| is_same(own, address))
+        }
     }
 }
 
