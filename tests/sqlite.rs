@@ -123,6 +123,16 @@ async fn a_script_is_one_transaction_and_says_so_when_nothing_of_it_is_kept() {
             "BEGIN; BEGIN; INSERT INTO t VALUES (1); COMMIT",
             "BEGIN stands within",
         ),
+        (
+            "SAVEPOINT s; BEGIN; INSERT INTO t VALUES (1); COMMIT",
+            "BEGIN stands within",
+        ),
+        (
+            "BEGIN; INSERT INTO t VALUES (1); ROLLBACK TO toolhold_begin; COMMIT",
+            "this tool's own savepoint",
+        ),
+        ("INSERT INTO t VALUES (1); RELEASE s", "no such savepoint"),
+        ("INSERT INTO t VALUES (1); VACUUM", "cannot VACUUM"),
     ] {
         let refused = query(&registry, script, true)
             .await
@@ -144,6 +154,30 @@ async fn a_script_is_one_transaction_and_says_so_when_nothing_of_it_is_kept() {
     assert_eq!(
         (&kept["rows"], &kept["changes"]),
         (&json!([[1], [4]]), &json!(2))
+    );
+    for (script, changes) in [
+        (
+            "SAVEPOINT s; INSERT INTO t VALUES (5); ROLLBACK TO s; INSERT INTO t VALUES (6); RELEASE S",
+            1,
+        ),
+        (
+            "BEGIN; INSERT INTO t VALUES (7); SAVEPOINT a; INSERT INTO t VALUES (8); SAVEPOINT b; \
+             INSERT INTO t VALUES (9); ROLLBACK TO a; INSERT INTO t VALUES (10); COMMIT",
+            2,
+        ),
+        (
+            "BEGIN; SAVEPOINT a; INSERT INTO t VALUES (11); RELEASE a; ROLLBACK; INSERT INTO t VALUES (12)",
+            1,
+        ),
+        ("EXPLAIN BEGIN; INSERT INTO t VALUES (13)", 1),
+    ] {
+        let changed = query(&registry, script, true).await.unwrap();
+        assert_eq!(changed["changes"], json!(changes), "{script}");
+    }
+    let left = query(&registry, "SELECT a FROM t ORDER BY a", false).await;
+    assert_eq!(
+        left.unwrap()["rows"],
+        json!([[1], [4], [6], [7], [10], [12], [13]])
     );
     assert!(!folder.path().join("a.db-journal").exists());
 }

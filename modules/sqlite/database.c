@@ -76,7 +76,11 @@ static bool is_for_writing;
 static int authorize(void *unused, int action, const char *first, const char *second, const char *database,
                      const char *trigger) {
   if (action == SQLITE_TRANSACTION)
-    compiled = !strcmp(first, "BEGIN") ? STEP_BEGIN : !strcmp(first, "COMMIT") ? STEP_COMMIT : STEP_ROLLBACK;
+    compiled.kind = !strcmp(first, "BEGIN") ? STEP_BEGIN : !strcmp(first, "COMMIT") ? STEP_COMMIT : STEP_ROLLBACK;
+  if (action == SQLITE_SAVEPOINT) {
+    compiled.kind = !strcmp(first, "BEGIN") ? STEP_SAVEPOINT : !strcmp(first, "RELEASE") ? STEP_RELEASE : STEP_ROLLBACK_TO;
+    compiled.name = strcpy(json_allocate(NULL, strlen(second) + 1), second);
+  }
   if (action == SQLITE_ATTACH || action == SQLITE_DETACH) return SQLITE_DENY;
   if (action == SQLITE_PRAGMA) return harmless_pragma(first) ? SQLITE_OK : SQLITE_DENY;
   return SQLITE_OK;
@@ -86,9 +90,10 @@ static int count_steps(void *steps) { return ++*(int *)steps > MAX_STEPS; }
 
 int database_prepare(sqlite3 *database, const char *sql, int length, sqlite3_stmt **statement, const char **rest,
                      transaction_step *step) {
-  compiled = STEP_NONE;
+  compiled = (transaction_step){STEP_NONE};
   int code = sqlite3_prepare_v2(database, sql, length, statement, rest);
-  *step = compiled;
+  // EXPLAIN shows a statement and does nothing.
+  *step = code == SQLITE_OK && sqlite3_stmt_isexplain(*statement) ? (transaction_step){STEP_NONE} : compiled;
   return code;
 }
 
@@ -202,7 +207,7 @@ bool database_failed(sqlite3 *database, int code, toolhold_result *result) {
                            "the database is open for reading: set `write` to true if it is to be changed");
     case SQLITE_AUTH:
       return toolhold_fail(result, TOOLHOLD_CORRECTABLE,
-                           "not allowed here: ATTACH, DETACH, VACUUM and PRAGMAs that change something; name another database in "
+                           "not allowed here: ATTACH, DETACH and PRAGMAs that change something; name another database in "
                            "`database` instead");
     case SQLITE_NOTADB:
       return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "that file is not an SQLite database");

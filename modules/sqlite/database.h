@@ -10,7 +10,13 @@
 sqlite3 *database_open(const json *arguments, bool write, toolhold_result *result);
 
 // What a statement does to the transaction.
-typedef enum { STEP_NONE, STEP_BEGIN, STEP_COMMIT, STEP_ROLLBACK } transaction_step;
+typedef enum { STEP_NONE, STEP_BEGIN, STEP_COMMIT, STEP_ROLLBACK, STEP_SAVEPOINT, STEP_RELEASE, STEP_ROLLBACK_TO } step_kind;
+
+typedef struct {
+  step_kind kind;
+  // Of a savepoint, from json_allocate.
+  char *name;
+} transaction_step;
 
 // Compiles the next statement of `sql`, and says what it does to the transaction.
 int database_prepare(sqlite3 *database, const char *sql, int length, sqlite3_stmt **statement, const char **rest,

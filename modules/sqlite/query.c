@@ -111,6 +111,14 @@ static int run(sqlite3_stmt *statement, table *to, int64_t max_rows) {
   return code;
 }
 
+// A savepoint that the script has set and not released. BEGIN is the outermost one, without a name.
+typedef struct savepoint {
+  const char *name;
+  // Rows that had been changed until then, without those that were rolled back.
+  int64_t kept;
+  struct savepoint *outer;
+} savepoint;
+
 // A script: one transaction. BEGIN and COMMIT in it are a savepoint of that transaction.
 typedef struct {
   sqlite3 *database;
@@ -119,29 +127,56 @@ typedef struct {
   table found;
   // Rows that were changed, and by a ROLLBACK of the script were not.
   int64_t undone;
-  // Whether a BEGIN has no COMMIT or ROLLBACK yet, and the rows that had been changed until then.
+  // The innermost one.
+  savepoint *open;
   bool has_begun;
-  int64_t changed_before;
 } script;
 
-#define SAVEPOINT "toolhold_begin"
+// The savepoint that BEGIN is.
+#define BEGUN "toolhold_begin"
 
-// What a statement of the script about transactions does.
-static int transact(script *of, transaction_step step, toolhold_result *result) {
-  if ((step == STEP_BEGIN) == of->has_begun) {
+static void push(script *of, const char *name) {
+  savepoint *inner = json_allocate(NULL, sizeof *inner);
+  *inner = (savepoint){name, sqlite3_total_changes64(of->database) - of->undone, of->open};
+  of->open = inner;
+}
+
+static void roll_back(script *of, const savepoint *to) {
+  of->undone = sqlite3_total_changes64(of->database) - to->kept;
+}
+
+// BEGIN, COMMIT and ROLLBACK in a script.
+static int transact(script *of, step_kind step, toolhold_result *result) {
+  if (step == STEP_BEGIN ? of->open != NULL : !of->has_begun) {
     toolhold_fail(result, TOOLHOLD_CORRECTABLE,
-                  of->has_begun ? "BEGIN stands within a transaction that the script has begun already"
-                                : "COMMIT and ROLLBACK need a BEGIN before them in the same script");
+                  step == STEP_BEGIN ? "BEGIN stands within a transaction that the script has begun already"
+                                     : "COMMIT and ROLLBACK need a BEGIN before them in the same script");
     return SQLITE_ERROR;
   }
   of->has_begun = step == STEP_BEGIN;
-  const char *sql = step == STEP_BEGIN    ? "SAVEPOINT " SAVEPOINT
-                    : step == STEP_COMMIT ? "RELEASE " SAVEPOINT
-                                          : "ROLLBACK TO " SAVEPOINT "; RELEASE " SAVEPOINT;
-  int64_t changed = sqlite3_total_changes64(of->database);
-  if (step == STEP_BEGIN) of->changed_before = changed;
-  if (step == STEP_ROLLBACK) of->undone += changed - of->changed_before;
-  return sqlite3_exec(of->database, sql, NULL, NULL, NULL);
+  if (step == STEP_BEGIN) {
+    push(of, NULL);
+    return sqlite3_exec(of->database, "SAVEPOINT " BEGUN, NULL, NULL, NULL);
+  }
+  const savepoint *begun = of->open;
+  while (begun->outer) begun = begun->outer;
+  if (step == STEP_ROLLBACK) roll_back(of, begun);
+  of->open = NULL;
+  return sqlite3_exec(of->database, step == STEP_COMMIT ? "RELEASE " BEGUN : "ROLLBACK TO " BEGUN "; RELEASE " BEGUN, NULL,
+                      NULL, NULL);
+}
+
+// Keeps count of a SAVEPOINT, RELEASE or ROLLBACK TO that was done.
+static void count_savepoint(script *of, const transaction_step *step) {
+  if (step->kind == STEP_SAVEPOINT) {
+    push(of, step->name);
+    return;
+  }
+  savepoint *named = of->open;
+  while (named && (!named->name || sqlite3_stricmp(named->name, step->name))) named = named->outer;
+  if (!named) return;
+  if (step->kind == STEP_ROLLBACK_TO) roll_back(of, named);
+  of->open = step->kind == STEP_RELEASE ? named->outer : named;
 }
 
 // Runs the statements from the first to the last. False: one failed, and `result` says why.
@@ -154,8 +189,11 @@ static bool run_all(script *of, const json *sql, toolhold_result *result) {
     int code = database_prepare(database, rest, (int)(end - rest), &statement, &rest, &step);
     if (code != SQLITE_OK) return database_failed(database, code, result);
     if (!statement) continue;  // white space, a comment
-    if (step != STEP_NONE) {
-      code = transact(of, step, result);
+    if (step.name && !sqlite3_stricmp(step.name, BEGUN))
+      return toolhold_fail(result, TOOLHOLD_CORRECTABLE, "`%s` is the name of this tool's own savepoint: take another one",
+                           BEGUN);
+    if (step.kind != STEP_NONE && !step.name) {
+      code = transact(of, step.kind, result);
       if (code != SQLITE_OK) return result->message ? false : database_failed(database, code, result);
     } else {
       if (!bind(database, statement, of->parameters, result)) return false;
@@ -163,6 +201,7 @@ static bool run_all(script *of, const json *sql, toolhold_result *result) {
       code = run(statement, &rows, of->max_rows);
       if (code != SQLITE_DONE) return database_failed(database, code, result);
       if (sqlite3_column_count(statement)) of->found = rows;
+      if (step.name) count_savepoint(of, &step);
     }
     sqlite3_finalize(statement);
   }

@@ -341,7 +341,7 @@ fn ways(call: &str) -> Vec<ShownTexts> {
     ]
 }
 
-/// What is tried with one format.
+/// The calls that are tried in one format.
 struct Round {
     format: &'static str,
     /// The call that the texts have.
@@ -416,7 +416,7 @@ fn calls_in_repeated_text(lab: &Lab) -> Result<String, AttackFailure> {
     ))
 }
 
-/// What stands before a line, by the number of the line.
+/// Name of a prefix, and its text by the number of the line.
 type LinePrefix = (&'static str, fn(usize) -> String);
 
 const PREFIXES: [LinePrefix; 9] = [
@@ -482,7 +482,7 @@ const NAMED: [(char, &str); 8] = [
     ('è', "egrave"),
     ('à', "agrave"),
 ];
-/// Those that few people know.
+/// Names of references that few people know.
 const NAMED_RARELY: [(char, &str); 13] = [
     ('{', "lcub"),
     ('}', "rcub"),

@@ -126,7 +126,9 @@ impl Roots {
             )),
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Error::fatal(format!(
                 "cannot {action} `{shown}`: the grant does not allow it; writing needs a \
-                 read-write grant from the operator, and links must not lead out of the directory"
+                 read-write grant from the operator, links must not lead out of the directory, and \
+                 files from which the host takes decisions (its configuration, saved Requests, \
+                 modules) are written by no tool"
             )),
             ErrorKind::Interrupted | ErrorKind::TimedOut | ErrorKind::ResourceBusy => {
                 Error::retryable(format!("cannot {action} `{shown}` now: {error}; try again"))

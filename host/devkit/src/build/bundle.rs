@@ -28,6 +28,7 @@ pub fn bundle(
     source: &Path,
     advice: &'static str,
 ) -> Result<PathBuf, BuildError> {
+    job.may_run_natively()?;
     let directory = &job.manifest.directory;
     let has_packages = directory.join(npm::PACKAGE).is_file();
     if has_packages {

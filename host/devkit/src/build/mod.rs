@@ -119,25 +119,24 @@ pub fn build(
     progress: &dyn Fn(BuildStep),
 ) -> Result<FinishedBuild, BuildError> {
     let manifest = BuildManifest::read(module_dir)?;
-    if let Some(writer) = control.unread()
-        && !manifest.language.builds_in_sandbox(&manifest.directory)
-    {
-        return Err(BuildError::Unread {
-            writer: writer.to_owned(),
-            language: manifest.language,
-            path: manifest.directory,
-        });
-    }
     // The tools run in other working directories than ours.
     let toolchains = &toolchain::prepare(toolchains)?;
     let job = Job {
         log: Log::create(toolchains, &manifest.name, control.clone())?,
         manifest,
+        control,
         toolchains,
         progress,
         dev,
         is_dev: Cell::new(false),
     };
+    if !job
+        .manifest
+        .language
+        .builds_in_sandbox(&job.manifest.directory)
+    {
+        job.may_run_natively()?;
+    }
     match job.manifest.language {
         Language::Rust => rust::build(&job)?,
         Language::C => c::build(&job)?,
@@ -160,6 +159,7 @@ pub fn build(
 /// One build under way, as the languages see it.
 struct Job<'a> {
     manifest: BuildManifest,
+    control: &'a BuildControl,
     /// Absolute.
     toolchains: &'a Path,
     log: Log,
@@ -170,6 +170,22 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Called right before whatever takes orders from the author's folder outside of a sandbox: what lies there may have
+    /// changed since it was looked at.
+    ///
+    /// # Errors
+    /// A module may write the folder, and no person has read what it holds now.
+    fn may_run_natively(&self) -> Result<(), BuildError> {
+        match self.control.unread() {
+            Some(writer) => Err(BuildError::Unread {
+                writer: writer.to_owned(),
+                language: self.manifest.language,
+                path: self.manifest.directory.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     fn installing(&self, tool: &str) {
         let tool = tool.to_owned();
         (self.progress)(BuildStep::Install { tool });

@@ -52,6 +52,7 @@ pub fn tools(job: &Job<'_>, requirements: &[(&str, &str)]) -> Result<PathBuf, Bu
 
 /// Installs the packages of the module's own `package.json`, exactly as its lock says if it has one.
 pub fn packages(job: &Job<'_>) -> Result<(), BuildError> {
+    job.may_run_natively()?;
     let directory = &job.manifest.directory;
     let lock = directory.join("package-lock.json");
     // npm writes this file last. It is as new as the installation.

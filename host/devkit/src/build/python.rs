@@ -133,6 +133,7 @@ fn packages(job: &Job<'_>, venv: &Path, scratch: &Scratch) -> Result<Option<Path
     if !path.is_file() {
         return Ok(None);
     }
+    job.may_run_natively()?;
     let text = read_text(&path)?;
     let wanted = requirements(&text).map_err(|refused| BuildError::Requirement {
         path: path.clone(),

@@ -4,6 +4,7 @@
 use super::RegistryState;
 use crate::module::{Module, blocking};
 use crate::policy::{EffectivePolicy, Policy, Trust};
+use std::path::Path;
 use std::sync::Arc;
 use toolhold_policy::{Approval, ApprovedBy, Grant, GrantChange, Standing};
 
@@ -112,7 +113,8 @@ impl RegistryState {
             None if *first_sight
                 && is_given_nothing
                 && shipped.is_none()
-                && !approvals.knows(&module.name) =>
+                && !approvals.knows(&module.name)
+                && !may_be_written(&policy, module) =>
             {
                 match approvals.put(&pin()) {
                     Ok(()) => Standing::Approved,
@@ -141,6 +143,13 @@ fn foreign(policy: &Policy, module: &Module, then: &Approval) -> Option<GrantCha
         before: Some(format!("{shipped:?}").into()),
         after: Some(format!("{:?}", module.digest).into()),
     })
+}
+
+/// Whether the component lies where a module may write, and so may be of that module. Blocks on the file system.
+fn may_be_written(policy: &Policy, module: &Module) -> bool {
+    policy
+        .writer_within(Path::new(module.origin.raw()))
+        .is_some()
 }
 
 /// The record of `slot` under `name`, whatever the component is now. Blocks on the file system.

@@ -9,7 +9,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
-use toolhold_policy::{Approval, ApprovalStore, Digest, Grant, KeyValueGrant, LimitsRequest};
+use toolhold_policy::{
+    Access, Approval, ApprovalStore, Digest, DirectoryGrant, Grant, KeyValueGrant, LimitsRequest,
+};
 
 fn parse(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
@@ -176,6 +178,27 @@ async fn spinning(registry: &Registry) -> tokio::task::JoinHandle<&'static str> 
 async fn ended(running: tokio::task::JoinHandle<&'static str>) -> &'static str {
     let ended = timeout(Duration::from_secs(5), running).await;
     ended.expect("it goes on").unwrap()
+}
+
+/// A component that another module may have written is not approved at first sight.
+#[tokio::test]
+async fn a_new_component_where_a_module_may_write_waits() {
+    let host = Host::new();
+    for (access, runs) in [(Access::ReadWrite, "not_approved"), (Access::Read, "ok")] {
+        let mut policy = host.policy(true);
+        let directory = DirectoryGrant {
+            host: host.path("modules"),
+            guest: "/m".into(),
+            access,
+            quota_bytes: None,
+        };
+        let writer = policy.modules.entry("writer".to_owned()).or_default();
+        writer.grant.directories.push(directory);
+        let registry = Registry::new(engine(), None, policy);
+        host.write("dropped.wasm", &typed(7));
+        host.load(&registry).await;
+        assert_eq!(kind(&registry, "dropped.which").await, runs, "{access:?}");
+    }
 }
 
 /// Good modules serve, and revocations hold, while modules that never list their tools are loaded.

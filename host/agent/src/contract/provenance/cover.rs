@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(found("", &["abc"]), [0; 0]);
     }
 
-    /// As many letters as there are in a text of Chinese, each once.
+    /// A text of Chinese has as many different letters.
     #[test]
     fn many_letters_take_space_in_proportion() {
         let letters: Vec<char> = ('\u{4E00}'..).take(16_000).collect();

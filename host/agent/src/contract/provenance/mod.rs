@@ -97,7 +97,7 @@ impl Corpus {
 }
 
 impl Provenance {
-    /// Of a run whose model was shown these texts of others.
+    /// The provenance of a run whose model was shown these texts of others.
     pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut provenance = Self::default();
         for text in texts {
@@ -119,7 +119,7 @@ impl Provenance {
         }
     }
 
-    /// Who replies from here on; `None` is the endpoint of the run's own model.
+    /// Sets the endpoint that replies from here on; `None` is the one of the run's own model.
     pub(crate) fn asks(&mut self, endpoint: Option<&str>) {
         self.has_native_calls = self.native.iter().any(|name| name.as_deref() == endpoint);
     }

@@ -82,7 +82,7 @@ const FORM: [&str; 60] = [
     "true",
     "type",
 ];
-/// Beginnings of marks, whatever follows.
+/// Beginnings of words that are marks of calls, such as `tool_call_begin`.
 const MARKS: [&str; 3] = ["tool_call", "tool_sep", "dsml"];
 
 /// `text` without white space, quotation marks, backslashes and what is invisible, in lower case and in Unicode's

@@ -116,7 +116,7 @@ impl CallText {
         }
     }
 
-    /// What is called, whatever its form: to compare with [`wording`]s. The name stands before each argument and behind
+    /// The [`wording`] of a call, to compare with those of other texts. The name stands before each argument and behind
     /// the last one, because their order may differ. `None`: it has no arguments.
     pub(super) fn of_wording(tool: &str, arguments: &Map<String, Value>) -> Option<Self> {
         let name = wording(tool).trim_matches(BETWEEN_WORDS).to_owned();
@@ -306,7 +306,7 @@ impl<'t> Search<'t> {
         self.left == 0
     }
 
-    /// Where `text` ends.
+    /// The ends of `text` in the texts, in bytes.
     fn ends(&mut self, text: &str) -> Vec<usize> {
         self.left = self.left.saturating_sub(self.texts.len());
         if self.is_over() {
@@ -316,7 +316,7 @@ impl<'t> Search<'t> {
         found.map(|(at, text)| at + text.len()).collect()
     }
 
-    /// Where `text` ends behind one of these places, which are in order, and in the same text.
+    /// The ends of `text` behind one of these places, which are in order, and in the same text.
     fn behind(&mut self, places: &[usize], text: &str) -> Vec<usize> {
         let reach = NEAR + text.len();
         let mut ends: Vec<usize> = Vec::new();
@@ -349,7 +349,7 @@ impl<'t> Search<'t> {
     }
 }
 
-/// The beginning of `text`: so many bytes, and up to three more that end a letter.
+/// Cuts `text` to so many bytes, and up to three more, to end with a letter.
 fn cut(text: &str, bytes: usize) -> &str {
     let end = (bytes..bytes.saturating_add(4)).find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)

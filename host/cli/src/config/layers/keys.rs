@@ -15,7 +15,7 @@ pub const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
 /// The standard variable with the address of the collector, for which the standard variables with headers are.
 pub const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// What the environment has that is no setting.
+/// Variables of the environment that keys are bound by, and that are no settings.
 #[derive(Debug, Default)]
 pub struct KeyEnvironment {
     /// [`USUAL_KEY`] is set.
