@@ -1,9 +1,10 @@
 //! `toolhold build --dev`: an edit of a module in Python is put into a base, and behaves as after a whole build.
 
-use crate::new_module::{answered, is_installed, skipped};
+use crate::new_module::answered;
 use serde_json::Value;
 use std::fs;
 use support::host::Host;
+use toolhold_needs::has_program;
 
 const MODULE: &str = r#"
 from helper import GREETING
@@ -70,8 +71,7 @@ impl Author {
 
 #[test]
 fn an_edit_is_put_into_a_base_and_behaves_as_after_a_whole_build() {
-    if !is_installed("python3") {
-        skipped("python3 is not installed, so no dev build is made");
+    if !has_program("python3", "no dev build is made") {
         return;
     }
     let author = Author(Host::new());

@@ -3,14 +3,14 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
+use toolhold_needs::is_built;
 use toolhold_policy::Output;
 use toolhold_sandbox::{ModuleKind, Policy, Registry};
 
 /// None, said aloud, if the component is one that is not committed and was not built.
 async fn foreign(name: &str) -> Option<Registry> {
     let folder = repository().join("tests/components");
-    if !folder.join(name).join(format!("{name}.wasm")).exists() {
-        eprintln!("SKIPPED: tests/components/{name} is not built; `cargo xtask test` builds it");
+    if !is_built(&repository(), &format!("tests/components/{name}")) {
         return None;
     }
     let registry = registry(Policy::default());

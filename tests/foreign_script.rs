@@ -3,16 +3,14 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{cached_registry, call, kind, repository};
+use toolhold_needs::is_built;
 use toolhold_policy::{Access, DirectoryGrant, Grant, Output};
 use toolhold_sandbox::{ModuleKind, ModulePolicy, Policy, Registry};
 
 /// The component with a grant; nothing where it is not built.
 async fn foreign(name: &str, grant: Grant) -> Option<Registry> {
     let folder = repository().join("tests/components");
-    if !folder.join(format!("{name}/{name}.wasm")).exists() {
-        eprintln!(
-            "SKIPPED: tests/components/{name} is not built (toolhold build tests/components/{name}); `cargo xtask test` builds it"
-        );
+    if !is_built(&repository(), &format!("tests/components/{name}")) {
         return None;
     }
     let mut policy = Policy::default();

@@ -21,6 +21,7 @@ use support::host::{Finished, Host};
 use support::sandbox::{cached_registry, call, repository};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
+use toolhold_needs::{Need, has_program, is_built, leave_out};
 use toolhold_policy::{CallError, Grant, Output};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
@@ -110,19 +111,11 @@ async fn serve() -> String {
     origin
 }
 
-/// Not through the harness, which keeps to itself what a test printed that passed.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "!!! SKIPPED: {why}");
-}
-
 /// The module of this language with a grant of the origin; nothing where it is not built.
 async fn module(language: &str, origin: &str) -> Option<(Registry, String)> {
     let name = format!("fetch_{language}");
     let folder = repository().join("modules/examples");
-    if !folder.join(&name).join(format!("{name}.wasm")).exists() {
-        skipped(&format!(
-            "modules/examples/{name} is not built; `cargo xtask test` builds it"
-        ));
+    if !is_built(&repository(), &format!("modules/examples/{name}")) {
         return None;
     }
     let http = json!({"origin": origin, "methods": ["GET", "POST"], "private": true});
@@ -260,16 +253,16 @@ const value = (found) => ({ tag: "value", val: JSON.stringify(found) });
 /// Whether the build ended well; nothing where JavaScript cannot be built here.
 fn built(host: &Host) -> Option<Finished> {
     for program in ["node", "npm"] {
-        if Command::new(program).arg("--version").output().is_err() {
-            skipped(&format!(
-                "{program} is not installed, so no JavaScript is built"
-            ));
+        if !has_program(program, "no JavaScript is built") {
             return None;
         }
     }
     let built = host.run(&["build", "waits"]);
     if built.code != Some(0) && built.stderr.contains("reaches its registry") {
-        skipped("npm does not reach its registry, so no JavaScript is built");
+        leave_out(
+            Need::Registry,
+            "npm does not reach its registry, so no JavaScript is built",
+        );
         return None;
     }
     Some(built)

@@ -4,16 +4,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 use support::sandbox::{cached_registry, call, kind, repository};
+use toolhold_needs::is_built;
 use toolhold_policy::{Access, CallReport, DirectoryGrant, Grant, LimitsRequest, Output};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
 
 /// One of the interpreters with a policy of its own; nothing where it is not built.
 async fn interpreter(language: &str, policy: ModulePolicy) -> Option<Registry> {
-    let component = format!("modules/{language}/{language}.wasm");
-    if !repository().join(component).exists() {
-        eprintln!(
-            "SKIPPED: modules/{language} is not built (toolhold build modules/{language}); `cargo xtask test` builds it"
-        );
+    if !is_built(&repository(), &format!("modules/{language}")) {
         return None;
     }
     let mut all = Policy::default();

@@ -2,7 +2,6 @@
 
 mod service;
 
-use crate::new_module::skipped;
 use crate::secrets::{KEY, endpoint, run, set_with};
 use crate::terminal::at_terminal;
 use serde_json::{Value, json};
@@ -13,6 +12,7 @@ use support::host::{Finished, Host, finish};
 use support::sandbox::repository;
 use support::server::Server;
 use support::until;
+use toolhold_needs::{Need, leave_out};
 
 /// What a question to a keyring that does not answer may take, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -27,7 +27,10 @@ impl User {
     /// `None` where no bus can be started.
     fn new() -> Option<Self> {
         let Some(bus) = Bus::start() else {
-            skipped("dbus-daemon is not installed, so no keyring is asked");
+            leave_out(
+                Need::Dbus,
+                "dbus-daemon is not installed, so no keyring is asked",
+            );
             return None;
         };
         let host = Host::new();

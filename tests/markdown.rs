@@ -2,14 +2,12 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{cached_registry, call, kind, repository};
+use toolhold_needs::is_built;
 use toolhold_policy::Output;
 use toolhold_sandbox::{Policy, Registry};
 
 async fn markdown() -> Option<Registry> {
-    if !repository().join("modules/markdown/markdown.wasm").exists() {
-        eprintln!(
-            "SKIPPED: modules/markdown is not built (toolhold build modules/markdown); `cargo xtask test` builds it"
-        );
+    if !is_built(&repository(), "modules/markdown") {
         return None;
     }
     let registry = cached_registry(Policy::default());

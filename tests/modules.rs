@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
+use toolhold_needs::is_built;
 use toolhold_policy::{Access, DirectoryGrant, Grant, Output};
 use toolhold_sandbox::{ModuleKind, ModulePolicy, Policy, Registry};
 
@@ -286,8 +287,7 @@ async fn sqlite_stops_an_endless_query_and_bounds_its_rows() {
 
 #[tokio::test]
 async fn jq_filters_json() {
-    if !repository().join("modules/jq/jq.wasm").exists() {
-        eprintln!("SKIPPED: modules/jq is not built; `cargo xtask test` builds it");
+    if !is_built(&repository(), "modules/jq") {
         return;
     }
     let registry = shipped("jq", Policy::default()).await;
@@ -348,8 +348,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 #[tokio::test]
 async fn zip_reads_entries_and_warns_of_traps() {
-    if !repository().join("modules/zip/zip.wasm").exists() {
-        eprintln!("SKIPPED: modules/zip is not built; `cargo xtask test` builds it");
+    if !is_built(&repository(), "modules/zip") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -393,10 +392,7 @@ async fn zip_reads_entries_and_warns_of_traps() {
 
 #[tokio::test]
 async fn python_runs_programs() {
-    if !repository().join("modules/python/python.wasm").exists() {
-        eprintln!(
-            "SKIPPED: modules/python is not built (toolhold build modules/python); `cargo xtask test` builds it"
-        );
+    if !is_built(&repository(), "modules/python") {
         return;
     }
     let registry = shipped("python", Policy::default()).await;

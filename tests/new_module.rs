@@ -4,10 +4,10 @@ mod changes;
 mod types;
 
 use serde_json::{Value, json};
-use std::io::Write as _;
 use std::process::{Command, Stdio};
 use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, binary, finish};
+use toolhold_needs::{Need, has_program, leave_out};
 
 /// What a build advises where a step failed that only fetches: nothing of the template was read yet.
 const FETCHING: [&str; 3] = [
@@ -17,7 +17,7 @@ const FETCHING: [&str; 3] = [
 ];
 /// Messages of cargo, rustup, pip and npm when a server does not answer or fails. They differ from those about
 /// something that does not exist.
-const UNREACHED: [&str; 31] = [
+const UNREACHED: [&str; 34] = [
     "could not resolve host",
     "couldn't resolve host",
     "name resolution",
@@ -33,7 +33,10 @@ const UNREACHED: [&str; 31] = [
     "econnrefused",
     "network is unreachable",
     "enetunreach",
-    "timed out",
+    "connection timed out",
+    "connect timed out",
+    "read timed out",
+    "operation timed out",
     "timeout was reached",
     "etimedout",
     "err_socket_timeout",
@@ -67,20 +70,11 @@ pub fn answered(what: &str, run: impl Fn() -> Finished) -> Option<Finished> {
     if !is_unreached(&second) {
         return Some(second);
     }
-    skipped(&format!(
-        "{what}: a registry does not answer: {}",
-        second.stderr
-    ));
+    leave_out(
+        Need::Registry,
+        format_args!("{what}: a registry does not answer: {}", second.stderr),
+    );
     None
-}
-
-/// Not through the harness, which keeps to itself what a test printed that passed.
-pub fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "!!! SKIPPED: {why}");
-}
-
-pub fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
 }
 
 /// The README of `modules/words`.
@@ -118,10 +112,7 @@ fn followed(host: &Host) -> Option<Vec<(String, Finished)>> {
 
 fn readme_is_followed(language: &str, needs: &[&str]) {
     for program in needs {
-        if !is_installed(program) {
-            skipped(&format!(
-                "{program} is not installed, so the {language} template is not built"
-            ));
+        if !has_program(program, &format!("the {language} template is not built")) {
             return;
         }
     }
@@ -190,8 +181,7 @@ fn the_readme_is_followed_in_typescript() {
 /// A wrong type ends the build and names its place, before any call.
 #[test]
 fn typescript_is_type_checked() {
-    if !is_installed("npm") {
-        skipped("npm is not installed, so no TypeScript is built");
+    if !has_program("npm", "no TypeScript is built") {
         return;
     }
     let host = Host::new();
@@ -218,10 +208,7 @@ fn edited(
     source: &str,
     edits: &[(&str, &str)],
 ) -> Option<Finished> {
-    if !is_installed(needs) {
-        skipped(&format!(
-            "{needs} is not installed, so the {language} template is not built"
-        ));
+    if !has_program(needs, &format!("the {language} template is not built")) {
         return None;
     }
     let made = host.run(&["new-module", "words", "--lang", language]);
@@ -239,8 +226,7 @@ fn edited(
 /// The template of a shield, in use: it blocks the configured text.
 #[test]
 fn the_readme_of_a_shield_is_followed_in_rust() {
-    if !is_installed("cargo") {
-        skipped("cargo is not installed, so the template of a shield is not built");
+    if !has_program("cargo", "the template of a shield is not built") {
         return;
     }
     let host = Host::new();
@@ -316,8 +302,7 @@ fn a_shield_without_a_template_is_refused() {
 /// `new-module --build` makes and builds in one step.
 #[test]
 fn a_template_is_built_at_once() {
-    if !is_installed("python3") {
-        skipped("python3 is not installed, so the c template is not built");
+    if !has_program("python3", "the c template is not built") {
         return;
     }
     let host = Host::new();
@@ -335,8 +320,7 @@ fn a_template_is_built_at_once() {
 /// The component has no debug information: the build kept it for where its author works.
 #[test]
 fn a_crash_in_c_names_its_lines() {
-    if !is_installed("python3") {
-        skipped("python3 is not installed, so no module in C is built");
+    if !has_program("python3", "no module in C is built") {
         return;
     }
     let host = Host::new();

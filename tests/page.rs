@@ -10,6 +10,7 @@ use support::host::Host;
 use support::sandbox::{component, repository};
 use support::server::Server;
 use support::transcript::{answers, calls, told};
+use toolhold_needs::{Need, leave_out};
 
 const PLAYWRIGHT: &str = "playwright-core@1.65.1";
 const CAREFUL: &str = "[agents.careful]\napproval = { always = [\"calculator\"] }\n";
@@ -56,7 +57,10 @@ fn browser() -> Option<(PathBuf, PathBuf)> {
                 .is_ok_and(|it| it.status.success())
         });
     let Some(chromium) = places.next() else {
-        eprintln!("SKIPPED: there is no Chromium to click through the page with");
+        leave_out(
+            Need::Chromium,
+            "there is no Chromium to click through the page with",
+        );
         return None;
     };
     let folder = PLAYWRIGHT.replace('@', "-");
@@ -152,7 +156,10 @@ fn scripts_of_the_page_compute_correctly() {
         .current_dir(folder.path())
         .output();
     let Ok(done) = done else {
-        eprintln!("SKIPPED: there is no Node to run the page's modules with");
+        leave_out(
+            Need::Program,
+            "there is no Node to run the page's modules with",
+        );
         return;
     };
     let errors = String::from_utf8_lossy(&done.stderr);

@@ -3,12 +3,14 @@
 
 use serde_json::Value;
 use support::host::Host;
+use toolhold_needs::{Need, leave_out};
 
 #[test]
 fn a_real_model_solves_a_task_with_two_components() {
     let Ok(url) = std::env::var("TOOLHOLD_E2E_BASE_URL") else {
-        eprintln!(
-            "SKIPPED: no real model (TOOLHOLD_E2E_BASE_URL is not set; `cargo xtask test` starts one)"
+        leave_out(
+            Need::Model,
+            "no real model (TOOLHOLD_E2E_BASE_URL is not set; `cargo xtask test` starts one)",
         );
         return;
     };

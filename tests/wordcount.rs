@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
+use toolhold_needs::is_built;
 use toolhold_policy::Output;
 use toolhold_sandbox::Policy;
 
@@ -60,8 +61,7 @@ fn cases() -> Vec<(String, u64, u64, u64, String)> {
 async fn counts_as_agreed(language: &str) {
     let name = format!("wordcount_{language}");
     let folder = repository().join("modules/examples");
-    if !folder.join(&name).join(format!("{name}.wasm")).exists() {
-        eprintln!("SKIPPED: modules/examples/{name} is not built; `cargo xtask test` builds it");
+    if !is_built(&repository(), &format!("modules/examples/{name}")) {
         return;
     }
     let registry = registry(Policy::default());
@@ -113,10 +113,7 @@ async fn every_language_describes_itself_alike() {
         .expect("the folder is there");
     for language in LANGUAGES {
         let name = format!("wordcount_{language}");
-        if !folder.join(&name).join(format!("{name}.wasm")).exists() {
-            eprintln!(
-                "SKIPPED: modules/examples/{name} is not built; `cargo xtask test` builds it"
-            );
+        if !is_built(&repository(), &format!("modules/examples/{name}")) {
             continue;
         }
         let tool = registry.tool(&format!("{name}.count"));

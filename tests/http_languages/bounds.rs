@@ -1,12 +1,13 @@
 //! What a request without a response is told as: the same class and the same words in every language
 //! (docs/modules.md, "HTTP"). Retryable is only what can succeed when it is tried again.
 
-use super::{LANGUAGES, granted, serve, skipped};
+use super::{LANGUAGES, granted, serve};
 use serde_json::{Value, json};
 use std::time::Duration;
 use support::sandbox::{call, repository};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
+use toolhold_needs::is_built;
 use toolhold_policy::{CallError, ErrorClass, HttpLimit};
 
 struct Row {
@@ -169,10 +170,7 @@ async fn a_request_that_fails_is_told_alike_in_every_language() {
     let mut wrong = Vec::new();
     for language in LANGUAGES {
         let name = format!("fetch_{language}");
-        if !folder.join(&name).join(format!("{name}.wasm")).exists() {
-            skipped(&format!(
-                "modules/examples/{name} is not built; `cargo xtask test` builds it"
-            ));
+        if !is_built(&repository(), &format!("modules/examples/{name}")) {
             continue;
         }
         for row in table() {

@@ -2,13 +2,14 @@
 //! mistakes. A request holds one of few places of its call (`http_concurrent`) until its last handle is gone.
 
 use super::{SLOW, granted, serve};
-use crate::new_module::{answered, is_installed, skipped};
+use crate::new_module::answered;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Instant;
 use support::host::Host;
 use support::sandbox::call;
+use toolhold_needs::has_program;
 use toolhold_policy::{CallError, ErrorClass, Output};
 
 enum Outcome {
@@ -40,10 +41,7 @@ fn limits(how: &str) -> Value {
 /// Builds the source in the place of a template's, and holds each way of it against what it should come to, in a time
 /// in which no server that is waited for has answered.
 async fn hold(language: &str, needs: &str, file: &str, source: &str, table: Vec<(&str, Outcome)>) {
-    if !is_installed(needs) {
-        skipped(&format!(
-            "{needs} is not installed, so the {language} trial is not built"
-        ));
+    if !has_program(needs, &format!("the {language} trial is not built")) {
         return;
     }
     let host = Host::new();

@@ -1,10 +1,11 @@
 //! What a build fetches and shares, and a module that is built whenever it changes.
 
-use super::{answered, edited, is_installed, skipped};
+use super::{answered, edited};
 use std::path::Path;
 use std::process::Command;
 use support::host::{Host, finish, signal};
 use support::until;
+use toolhold_needs::has_program;
 
 /// Makes a zip archive of these files, as wheels and Go's modules are.
 fn zip(path: &Path, files: &[(&str, &str)]) {
@@ -186,8 +187,7 @@ fn modules_of_go_are_fetched_by_the_build() {
 /// What two modules depend on is compiled once, and crates of one name are not mistaken for each other.
 #[test]
 fn modules_in_rust_share_what_they_depend_on() {
-    if !is_installed("cargo") {
-        skipped("cargo is not installed, so the rust template is not built");
+    if !has_program("cargo", "the rust template is not built") {
         return;
     }
     let host = Host::new();

@@ -1,8 +1,9 @@
 //! The templates' schemas follow the types of their source, and a failure names its place.
 
-use super::{answered, edited, is_installed, skipped};
+use super::{answered, edited};
 use serde_json::{Value, json};
 use support::host::Host;
+use toolhold_needs::has_program;
 
 /// One more parameter in the source, and no word of a schema: the tool has it. With that parameter it fails on
 /// purpose, and `failure` is in what the caller is told: the place.
@@ -136,10 +137,7 @@ fn a_schema_follows_the_types_in_typescript() {
 
 /// A module of types that are less usual than a template's (`unusual/`): its schemas, and a call that goes through them.
 fn schemas_of_unusual_types(language: &str, needs: &str, sources: &[(&str, &str)], expected: &str) {
-    if !is_installed(needs) {
-        skipped(&format!(
-            "{needs} is not installed, so no {language} is built"
-        ));
+    if !has_program(needs, &format!("no {language} is built")) {
         return;
     }
     let host = Host::new();

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use toolhold_needs::{Need, leave_out};
 
 /// Where pinned tools are kept between runs.
 fn tools() -> Option<PathBuf> {
@@ -65,12 +66,13 @@ pub fn node(folder: &str, packages: &[&str]) -> Option<PathBuf> {
     missing(folder, packages)
 }
 
-/// It must be seen that a test was left out.
-#[expect(clippy::print_stderr, reason = "for readers of the test's output")]
 fn missing(found: Option<PathBuf>, packages: &[&str]) -> Option<PathBuf> {
     if found.is_none() {
         let what = packages.join(", ");
-        eprintln!("SKIPPED: {what} could not be installed (is there a way to its registry?)");
+        leave_out(
+            Need::Registry,
+            format_args!("{what} could not be installed (is there a way to its registry?)"),
+        );
     }
     found
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use toolhold_needs::{Need, leave_out};
 
 /// A cluster that is gone when this is dropped.
 #[derive(Debug)]
@@ -20,13 +21,9 @@ impl Cluster {
     ///
     /// # Panics
     /// If there is one that does not start.
-    #[expect(
-        clippy::print_stderr,
-        reason = "it must be seen that a test was left out"
-    )]
     pub fn start() -> Option<Self> {
         let Some(binaries) = installed() else {
-            eprintln!("!!! SKIPPED: no PostgreSQL is installed");
+            leave_out(Need::PostgreSql, "no PostgreSQL is installed");
             return None;
         };
         let folder = tempfile::tempdir().expect("a folder");
@@ -54,7 +51,7 @@ impl Cluster {
             ],
         );
         if !made {
-            eprintln!("!!! SKIPPED: PostgreSQL's initdb makes no cluster");
+            leave_out(Need::PostgreSql, "PostgreSQL's initdb makes no cluster");
             return None;
         }
         cluster.go_on();

@@ -23,8 +23,8 @@ pub struct LinesArguments {
     against: Option<String>,
 }
 
-/// Crates that are not the product: the hostile suite, fuzzing, and developer commands.
-const NO_PRODUCT: [&str; 3] = ["fuzz", "hostile", "xtask"];
+/// Crates that are not the product: the hostile suite, fuzzing, needs of tests, and developer commands.
+const NO_PRODUCT: [&str; 4] = ["fuzz", "hostile", "needs", "xtask"];
 
 /// Files of more lines than this are listed.
 const LONG_FILE_LINES: usize = 500;

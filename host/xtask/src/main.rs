@@ -12,6 +12,7 @@ mod fuzz;
 mod interrupt;
 mod lines;
 mod local_model;
+mod long_tests;
 mod modules;
 mod narrate;
 mod nextest;

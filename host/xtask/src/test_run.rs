@@ -4,17 +4,19 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use toolhold_needs::Need;
 
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::ModuleFolder;
 use crate::project::{self, Beside, Profile};
-use crate::{interrupt, modules, narrate, nextest};
+use crate::{interrupt, long_tests, modules, narrate, nextest};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
 const MODEL: &str = "TOOLHOLD_E2E_MODEL";
@@ -33,9 +35,12 @@ const TESTS_MIB: u64 = 1500;
     after_help = "  cargo xtask test                          all of them\n  \
     cargo xtask test -- approval              those whose name has approval in it\n  \
     cargo xtask test -- -p toolhold-agent     those of a crate\n  \
-    cargo xtask test -- --test hostile        those of a binary of tests/\n\n\
+    cargo xtask test -- --test hostile        those of a binary of tests/\n  \
+    cargo xtask test --long                   what takes most of an hour\n\n\
     Environment: TOOLHOLD_E2E=off leaves the real model out; \
-    TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours."
+    TOOLHOLD_E2E_BASE_URL and TOOLHOLD_E2E_MODEL test against an endpoint of yours; \
+    TOOLHOLD_REQUIRED=chromium,dbus,model,modules,postgresql,programs,registries fails tests that would be left out \
+    for want of these."
 )]
 pub struct TestArguments {
     /// Passed on to `cargo nextest run`, after `--`; leaves the modules' tests and the documentation's out
@@ -44,9 +49,15 @@ pub struct TestArguments {
     /// Run them with `cargo test` even where nextest is there
     #[arg(long)]
     without_nextest: bool,
+    /// In place of them, what takes longer: the soak, fuzzing, the whole selftest of a release build, more cases
+    #[arg(long, conflicts_with_all = ["chosen", "without_nextest"])]
+    long: bool,
 }
 
 pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
+    if arguments.long {
+        return long_tests::run();
+    }
     // A named test is one of the host's.
     let is_all = arguments.chosen.is_empty();
     let modules_pass = !is_all || modules_pass()?;
@@ -70,7 +81,10 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     if let Some(local) = &local {
         test.env(BASE_URL, &local.base_url).env(MODEL, local.name);
     }
+    let left_out = LeftOutFolder::create()?;
+    test.env(toolhold_needs::FOLDER, &left_out.0);
     let status = project::run(&mut test)?;
+    left_out.tell()?;
     if status.success() && !modules_pass {
         bail!("the host's tests pass, but those of the modules do not: see above");
     }
@@ -78,6 +92,50 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
         bail!("the host's tests pass, but examples of its documentation do not: see above");
     }
     Ok(project::exit_code(status))
+}
+
+/// Where tests write why they, or parts of them, did not run.
+struct LeftOutFolder(PathBuf);
+
+impl LeftOutFolder {
+    fn create() -> Result<Self> {
+        let folder = project::target_folder()?.join("left-out");
+        let at = |what: &str| format!("could not {what} {}", folder.display());
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| at("empty"));
+            }
+            _ => {}
+        }
+        fs::create_dir_all(&folder).with_context(|| at("make"))?;
+        Ok(Self(folder))
+    }
+
+    /// Prints each reason with its tests.
+    fn tell(&self) -> Result<()> {
+        let all = toolhold_needs::read(&self.0)
+            .with_context(|| format!("could not read {}", self.0.display()))?;
+        if all.is_empty() {
+            narrate::line("no test was left out");
+            return Ok(());
+        }
+        narrate::line(&format!(
+            "{} tests or parts of tests were LEFT OUT:",
+            all.len()
+        ));
+        for alike in all.chunk_by(|one, two| (&one.need, &one.why) == (&two.need, &two.why)) {
+            let tests: Vec<_> = alike.iter().map(|it| it.test.as_str()).collect();
+            if let Some(first) = alike.first() {
+                narrate::line(&format!(
+                    "  {}: {} ({})",
+                    first.need,
+                    first.why,
+                    tests.join(", ")
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn cargo_test() -> Command {
@@ -179,7 +237,7 @@ fn real_model() -> Result<Option<LocalModel>> {
         Ok(other) => bail!("{SWITCH} is {other:?}: set it to on or off"),
     };
     match started {
-        Err(error) if interrupt::happened() => Err(error),
+        Err(error) if interrupt::happened() || Need::Model.is_required() => Err(error),
         Err(error) => {
             narrate::line(&format!("SKIPPED: tests with a real model: {error:#}"));
             Ok(None)

@@ -170,8 +170,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Called right before whatever takes orders from the author's folder outside of a sandbox: what lies there may have
-    /// changed since it was looked at.
+    /// Refuses a native program that takes orders from the author's folder, where nobody has read that. A build asks
+    /// right before each one, because the folder may have changed since.
     ///
     /// # Errors
     /// A module may write the folder, and no person has read what it holds now.

@@ -13,6 +13,7 @@ use serde_json::json;
 use sqlx::Connection as _;
 use std::slice::from_ref;
 use std::time::Duration;
+use toolhold_needs::{Need, leave_out};
 use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::context::Message;
 use toolhold_protocol::event::Seal;
@@ -36,10 +37,6 @@ pub struct TestDatabase {
 }
 
 /// One of each kind.
-#[expect(
-    clippy::print_stderr,
-    reason = "it must be seen that a test was left out"
-)]
 pub async fn databases() -> Vec<TestDatabase> {
     let folder = tempfile::tempdir().unwrap();
     let mut databases = vec![TestDatabase {
@@ -47,7 +44,10 @@ pub async fn databases() -> Vec<TestDatabase> {
         _folder: Some(folder),
     }];
     let Ok(server) = std::env::var(SERVER) else {
-        eprintln!("!!! SKIPPED: {SERVER} names no PostgreSQL server; tested with SQLite only");
+        leave_out(
+            Need::PostgreSql,
+            format_args!("{SERVER} names no PostgreSQL server; tested with SQLite only"),
+        );
         return databases;
     };
     let name = format!("toolhold_{}", Uuid::now_v7().simple());

@@ -7,7 +7,8 @@ use crate::project;
 use crate::workspace::{self, Crate};
 
 /// From the bottom to the binary, by folder under `host/`.
-pub const ORDER: [&str; 20] = [
+pub const ORDER: [&str; 21] = [
+    "needs",
     "json",
     "admission",
     "files",

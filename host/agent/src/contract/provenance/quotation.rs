@@ -349,7 +349,7 @@ impl<'t> Search<'t> {
     }
 }
 
-/// Cuts `text` to so many bytes, and up to three more, to end with a letter.
+/// Cuts `text` to a number of bytes, and up to three more, to end with a letter.
 fn cut(text: &str, bytes: usize) -> &str {
     let end = (bytes..bytes.saturating_add(4)).find(|end| text.is_char_boundary(*end));
     text.get(..end.unwrap_or(text.len())).unwrap_or(text)

@@ -1,0 +1,133 @@
+//! `cargo xtask test --long`: what takes too long for each change, and of which `.ci/run` has a short form. Run by hand,
+//! before something is called done; have the machine do nothing else meanwhile.
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::project::{self, Beside, Profile};
+use crate::{interrupt, narrate};
+
+/// Minutes of the soak, and seconds of each fuzz target.
+const SOAK_MINUTES: &str = "10";
+const FUZZ_SECONDS: &str = "60";
+/// Seconds for which writers of two processes write one SQLite database.
+const SQLITE_SECONDS: &str = "60";
+/// Cases of each property test; proptest's own number is 256.
+const CASES: &str = "5000";
+/// The crates with property tests of parsers and resolvers.
+const PARSERS: [&str; 6] = ["json", "policy", "protocol", "model", "knowledge", "agent"];
+
+/// A part, in the words of the summary.
+struct LongPart {
+    name: &'static str,
+    command: fn() -> Result<Command>,
+}
+
+const PARTS: [LongPart; 5] = [
+    LongPart {
+        name: "selftest of a release build, at full scale",
+        command: selftest,
+    },
+    LongPart {
+        name: "writers of SQLite in two processes, 60 s",
+        command: || Ok(sqlite()),
+    },
+    LongPart {
+        name: "property tests, 5000 cases each",
+        command: || Ok(properties()),
+    },
+    LongPart {
+        name: "fuzz targets, 60 s each",
+        command: || Ok(xtask(&["fuzz", "--seconds", FUZZ_SECONDS])),
+    },
+    LongPart {
+        name: "soak, 10 min",
+        command: || Ok(xtask(&["soak", "--minutes", SOAK_MINUTES])),
+    },
+];
+
+/// Runs all parts, also after one that fails, and prints a line for each in the end.
+pub fn run() -> Result<ExitCode> {
+    let mut lines = Vec::new();
+    let mut is_good = true;
+    for part in &PARTS {
+        narrate::line(part.name);
+        let begun = Instant::now();
+        let ended = (part.command)().and_then(|mut command| project::run(&mut command));
+        let verdict = match ended {
+            Err(error) if interrupt::happened() => return Err(error),
+            Err(error) => format!("FAILED ({error:#})"),
+            Ok(status) if status.success() => "passed".to_owned(),
+            Ok(status) => format!("FAILED ({status})"),
+        };
+        is_good &= verdict == "passed";
+        lines.push(format!(
+            "{} {}: {verdict}",
+            minutes(begun.elapsed()),
+            part.name
+        ));
+    }
+    narrate::block(&lines.join("\n"));
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn selftest() -> Result<Command> {
+    let toolhold = project::build_toolhold(Profile::Release, Beside::Nothing)?;
+    let mut command = Command::new(toolhold);
+    command.arg("selftest");
+    Ok(command)
+}
+
+fn sqlite() -> Command {
+    let mut command = xtask(&["test", "--", "-E", "test(/^sqlite::/)"]);
+    command.env("TOOLHOLD_SQLITE_SECONDS", SQLITE_SECONDS);
+    command
+}
+
+fn properties() -> Command {
+    let mut command = xtask(&["test", "--"]);
+    for name in PARSERS {
+        command.args(["-p", &format!("toolhold-{name}")]);
+    }
+    command.env("PROPTEST_CASES", CASES);
+    command
+}
+
+/// A command of this program, built anew where its sources changed.
+fn xtask(arguments: &[&str]) -> Command {
+    let mut command = project::cargo();
+    command.arg("xtask").args(arguments);
+    command
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{:>3}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_the_numbers() {
+        let all: String = PARTS.iter().map(|part| part.name).collect();
+        for number in [SOAK_MINUTES, FUZZ_SECONDS, SQLITE_SECONDS, CASES] {
+            assert!(all.contains(number), "{number}");
+        }
+        assert_eq!(minutes(Duration::from_secs(125)), "  2:05");
+    }
+
+    #[test]
+    fn crates_with_property_tests_are_there() {
+        for name in PARSERS {
+            assert!(project::root().join("host").join(name).is_dir(), "{name}");
+        }
+    }
+}
