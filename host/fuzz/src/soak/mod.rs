@@ -35,6 +35,10 @@ const SLOTS: usize = 6;
 const HOSTILE_CALLERS: usize = 6;
 /// Tasks that call the benign module.
 const BENIGN_CALLERS: usize = 2;
+/// Hostile calls and loads after which the process holds what it keeps, and the most warm-ups that may take.
+const WARM_CALLS: u64 = 400;
+const WARM_LOADS: u64 = 30;
+const MAX_WARM_UPS: usize = 20;
 /// The deadline of a benign call.
 const BENIGN_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -87,10 +91,15 @@ pub async fn run(plan: &SoakPlan, on_sample: impl FnMut(&Sample)) -> Result<Verd
 
     let mut random = StdRng::seed_from_u64(plan.seed);
     // What the engine and the runtime keep on purpose (slots of the pool, idle threads) is there after some
-    // seconds of the same, and belongs to the start.
+    // seconds of the same, and belongs to the start. On a busy machine a second is few calls, so they are counted.
     let warm_up = (plan.duration / 10).min(Duration::from_secs(30));
     let mut watch = Watch::new(plan.every, on_sample);
-    phase(plan, &registry, &ground, &mut random, warm_up, &mut watch).await?;
+    for _ in 0..MAX_WARM_UPS {
+        phase(plan, &registry, &ground, &mut random, warm_up, &mut watch).await?;
+        if watch.counts().have_reached(WARM_CALLS, WARM_LOADS) {
+            break;
+        }
+    }
     clear(&registry, &ground, plan.settle).await?;
     let start = resources();
     watch.begin();

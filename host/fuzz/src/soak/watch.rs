@@ -47,6 +47,12 @@ impl Counts {
         self.hostile.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether so many hostile calls and loads were made.
+    pub fn have_reached(&self, hostile: u64, loads: u64) -> bool {
+        self.hostile.load(Ordering::Relaxed) >= hostile
+            && self.loads.load(Ordering::Relaxed) >= loads
+    }
+
     pub fn loaded(&self, worked: bool) {
         self.loads.fetch_add(1, Ordering::Relaxed);
         if !worked {
