@@ -22,6 +22,7 @@ mod record;
 mod rooms;
 mod soak;
 mod source;
+mod test_budget;
 mod test_run;
 mod wheels;
 mod workspace;

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -16,7 +16,7 @@ use toolhold_needs::Need;
 use crate::local_model::{Choice, LocalModel, Model};
 use crate::modules::ModuleFolder;
 use crate::project::{self, Beside, Profile};
-use crate::{interrupt, long_tests, modules, narrate, nextest};
+use crate::{interrupt, long_tests, modules, narrate, nextest, test_budget};
 
 const BASE_URL: &str = "TOOLHOLD_E2E_BASE_URL";
 const MODEL: &str = "TOOLHOLD_E2E_MODEL";
@@ -49,6 +49,9 @@ pub struct TestArguments {
     /// Run them with `cargo test` even where nextest is there
     #[arg(long)]
     without_nextest: bool,
+    /// Fail where a test takes longer than its class may, and print the slowest
+    #[arg(long, conflicts_with_all = ["chosen", "without_nextest", "long"])]
+    budget: bool,
     /// In place of them, what takes longer: the soak, fuzzing, the whole selftest of a release build, more cases
     #[arg(long, conflicts_with_all = ["chosen", "without_nextest"])]
     long: bool,
@@ -83,8 +86,13 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     }
     let left_out = LeftOutFolder::create()?;
     test.env(toolhold_needs::FOLDER, &left_out.0);
+    let begun = Instant::now();
     let status = project::run(&mut test)?;
+    let took = begun.elapsed();
     left_out.tell()?;
+    if arguments.budget && status.success() {
+        test_budget::check(&project::root(), took)?;
+    }
     if status.success() && !modules_pass {
         bail!("the host's tests pass, but those of the modules do not: see above");
     }
