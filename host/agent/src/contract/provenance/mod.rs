@@ -82,12 +82,15 @@ impl Corpus {
         if self.is_full || text.is_empty() || !self.seen.insert(Sha256::digest(text).into()) {
             return false;
         }
-        if self.text.len().saturating_add(text.len()) > MAX_KEPT_BYTES {
+        let has_room = |bytes: usize| self.text.len().saturating_add(bytes) <= MAX_KEPT_BYTES;
+        // A plain form may be eleven times as long.
+        let plain = has_room(text.len()).then(|| plain(text));
+        let Some(plain) = plain.filter(|plain| has_room(plain.len())) else {
             self.is_full = true;
             return false;
-        }
+        };
         self.text.push(BETWEEN);
-        self.text.push_str(&plain(text));
+        self.text.push_str(&plain);
         true
     }
 
@@ -114,8 +117,13 @@ impl Provenance {
             TextSource::Other => &mut self.other,
         };
         if corpus.add(text) && source == TextSource::Other {
+            let worded = wording(text);
+            if self.worded.len().saturating_add(worded.len()) > MAX_KEPT_BYTES {
+                self.other.is_full = true;
+                return;
+            }
             self.worded.push(BETWEEN);
-            self.worded.push_str(&wording(text));
+            self.worded.push_str(&worded);
         }
     }
 
@@ -354,6 +362,12 @@ mod tests {
         assert!(reason(&provenance).contains("only repeated"));
         provenance.host.is_full = true;
         assert!(reason(&provenance).contains("8 MiB"));
+    }
+
+    #[test]
+    fn letters_that_stand_for_many_are_bounded() {
+        let provenance = shown(TextSource::Other, &[&"\u{FDFA}".repeat(1 << 20)]);
+        assert!(provenance.is_full() && provenance.other.text.is_empty());
     }
 
     #[test]
