@@ -18,7 +18,7 @@ pub const REQUIRED: &str = "TOOLHOLD_REQUIRED";
 /// The variable with which nextest names the test.
 const TEST: &str = "NEXTEST_TEST_NAME";
 
-/// What a test needs of the machine.
+/// Something of the machine that a test cannot run without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// A browser.
@@ -48,7 +48,7 @@ impl Need {
         Self::Registry,
     ];
 
-    /// As [`REQUIRED`] names it.
+    /// The name in [`REQUIRED`].
     pub fn name(self) -> &'static str {
         match self {
             Self::Chromium => "chromium",
@@ -137,7 +137,7 @@ pub struct LeftOut {
     pub test: String,
 }
 
-/// What was left out, in the order of the reasons.
+/// Reads the records of a folder, in the order of their reasons.
 ///
 /// # Errors
 /// The folder or a file in it cannot be read.

@@ -1,5 +1,5 @@
-//! What tests may take: `cargo xtask test --budget`, as `.ci/run` calls it. A test has the limit of its class, and the whole
-//! run has one. Limits are several times what was seen on two quiet processors, because other work may run beside them:
+//! Limits of the time of tests: `cargo xtask test --budget`, as `.ci/run` calls it. A test has the limit of its class, and
+//! the whole run has one. Limits are several times what was seen on two quiet processors, because other work may run beside them:
 //! they find a test that waits or grew, not a machine that is slow.
 
 use std::fs;
@@ -11,7 +11,7 @@ use roxmltree::Document;
 
 use crate::narrate;
 
-/// Where nextest writes how long each test took, from the root of the repository (`.config/nextest.toml`).
+/// The report of nextest with the time of each test, from the root of the repository (`.config/nextest.toml`).
 pub const REPORT: &str = "target/nextest/default/junit.xml";
 
 /// Seconds that a test may take that is in no class.

@@ -102,7 +102,7 @@ pub fn run(arguments: &TestArguments) -> Result<ExitCode> {
     Ok(project::exit_code(status))
 }
 
-/// Where tests write why they, or parts of them, did not run.
+/// The folder into which tests write why they, or parts of them, did not run.
 struct LeftOutFolder(PathBuf);
 
 impl LeftOutFolder {

@@ -170,8 +170,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Refuses a native program that takes orders from the author's folder, where nobody has read that. A build asks
-    /// right before each one, because the folder may have changed since.
+    /// Refuses to start a native program that takes orders from the author's folder, if no person has read the folder. A
+    /// build asks right before each such program, because the folder may have changed.
     ///
     /// # Errors
     /// A module may write the folder, and no person has read what it holds now.

@@ -47,7 +47,7 @@ impl Counts {
         self.hostile.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether so many hostile calls and loads were made.
+    /// Whether at least `hostile` calls of hostile modules and `loads` loads were made.
     pub fn have_reached(&self, hostile: u64, loads: u64) -> bool {
         self.hostile.load(Ordering::Relaxed) >= hostile
             && self.loads.load(Ordering::Relaxed) >= loads

@@ -179,7 +179,7 @@ fn byte(text: &str, digits: usize, radix: u32) -> Option<(u8, &str)> {
     Some((u8::try_from(code).ok()?, after))
 }
 
-/// Reads a number of exactly so many digits, and gives the text behind it.
+/// Reads a number of `digits` digits, and gives the text behind it.
 fn number(text: &str, digits: usize, radix: u32) -> Option<(u32, &str)> {
     let (code, after) = text.split_at_checked(digits)?;
     let is_number = code.chars().all(|c| c.is_digit(radix));
