@@ -3,13 +3,15 @@
 //! All commands are the variants of [`Command`], and `cargo xtask help` lists them. To read: `quickstart` (a task
 //! solved by a real model) and `test_run` (everything that must pass) stand on `project` (cargo, the `toolhold`
 //! binary) and `local_model` (a small real model served on this machine); `rooms` (the walls) and `lines` stand
-//! on `workspace` (crates) and `source` (their files); `bench`, `fuzz` and `soak` run what lies beside the crates.
+//! on `workspace` (crates) and `source` (their files); `licences` writes the third-party notices; `bench`, `fuzz`
+//! and `soak` run what lies beside the crates.
 //! Narration goes to standard error, so that standard output carries only what a command answers.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod fuzz;
 mod interrupt;
+mod licences;
 mod lines;
 mod local_model;
 mod long_tests;
@@ -57,6 +59,8 @@ enum Command {
     Fuzz(fuzz::FuzzArguments),
     /// Run random hostile components beside benign callers, and compare what the process holds before and after
     Soak(soak::SoakArguments),
+    /// Write the notices of what is in Toolhold by others, docs/third-party-notices.txt, or check them
+    Licences(licences::LicencesArguments),
     /// Build the components under modules/ from their sources
     Modules(modules::ModulesArguments),
     /// Serve a small real model on this machine's CPU, OpenAI-compatible
@@ -126,6 +130,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
             LocalModel::Status { model } => commands::status(model),
         },
         Command::Modules(arguments) => modules::run(&arguments),
+        Command::Licences(arguments) => licences::run(&arguments),
         Command::Test(arguments) => test_run::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
