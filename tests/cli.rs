@@ -487,7 +487,13 @@ fn left_while_it_waits(host: &Host, arguments: &[&str]) -> String {
 #[test]
 fn a_reader_that_goes_away_is_no_crash() {
     let host = Host::new();
-    for arguments in [&["config"][..], &["config", "--json"], &["--help"]] {
+    for arguments in [
+        &["config"][..],
+        &["config", "--json"],
+        &["--help"],
+        &["licences"],
+        &["licences", "--list"],
+    ] {
         let mut child = host
             .command(arguments)
             .stdout(Stdio::piped())
@@ -501,6 +507,28 @@ fn a_reader_that_goes_away_is_no_crash() {
             matches!(done.code, Some(0 | 141)),
             "{arguments:?}: {done:?}"
         );
+    }
+}
+
+/// The notices are in the binary: neither a configuration nor a folder is read for them.
+#[test]
+fn licences_are_told_whatever_the_configuration_says() {
+    let host = Host::new();
+    host.write_untrusted("toolhold.toml", "no configuration");
+    let whole = host.run(&["licences"]);
+    assert_eq!(whole.code, Some(0), "{}", whole.stderr);
+    let list = host.run(&["licences", "--list"]);
+    assert_eq!(list.code, Some(0), "{}", list.stderr);
+    for (name, licence) in [
+        ("wasmtime", "Apache-2.0 WITH LLVM-exception"),
+        ("SQLite", "blessing"),
+        ("QuickJS-ng", "MIT"),
+    ] {
+        assert!(whole.stdout.contains(&format!("\n{name} ")), "{name}");
+        let mut lines = list.stdout.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{name} ")));
+        let line = line.unwrap_or_else(|| panic!("{name} in {}", list.stdout));
+        assert!(line.ends_with(licence), "{line}");
     }
 }
 

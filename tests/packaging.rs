@@ -128,6 +128,11 @@ fn the_container_starts_a_server() {
             assert!(repository().join(path).is_file(), "{path}");
         }
     }
+    // The licence, and the notices of what is in the binary by others.
+    let documents = after(&file, "COPY LICENSE ");
+    let (notices, folder) = documents.split_once(' ').unwrap();
+    assert!(repository().join(notices).is_file(), "{notices}");
+    assert_eq!(folder, "/usr/share/doc/toolhold/");
     // What is built elsewhere does not get into the build.
     let ignored = std::fs::read_to_string(repository().join(".dockerignore")).unwrap();
     assert!(ignored.lines().any(|line| line == "**/target"), "{ignored}");

@@ -2,8 +2,9 @@
 
 use crate::commands::module_flags::ModuleArgs;
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, eval, generate, keys, knowledge, mcp, memory,
-    modules, plan, plan_capacity, policy, probe, run, runs, secrets, selftest, serve, stats, trust,
+    approvals, audit, build, cache, chat, demo, eval, generate, keys, knowledge, licences, mcp,
+    memory, modules, plan, plan_capacity, policy, probe, run, runs, secrets, selftest, serve,
+    stats, trust,
 };
 use crate::config::secrets::Needs;
 use crate::config::{self, COMPILER_COMMAND, ConfigError, Flags, Loaded};
@@ -79,6 +80,9 @@ pub enum Command {
     /// Generate shell completions, manual pages and the configuration reference.
     #[command(subcommand)]
     Generate(generate::GenerateCommand),
+    /// Print the licences of what is in this program by others.
+    #[command(alias = "licenses")]
+    Licences(licences::LicencesArgs),
     /// Serve the agents over HTTP: as an OpenAI-compatible API, with sessions, events and approvals.
     Serve(Box<serve::ServeArgs>),
     /// Create, list and revoke the API keys of the server.
@@ -231,6 +235,7 @@ impl Command {
             | Self::NewModule { .. }
             | Self::Cache(_)
             | Self::Selftest(_)
+            | Self::Licences(_)
             | Self::Config { .. } => Needs::None,
             Self::Request(RequestCommand::List)
             | Self::Show { .. }

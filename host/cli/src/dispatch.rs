@@ -2,8 +2,8 @@
 
 use crate::args::{Cli, Command, RequestCommand};
 use crate::commands::{
-    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, knowledge, mcp,
-    memory, modules, plan, plan_capacity, policy, probe, record, run, runs, secrets, selftest,
+    approvals, audit, build, cache, chat, demo, doctor, eval, generate, keys, knowledge, licences,
+    mcp, memory, modules, plan, plan_capacity, policy, probe, record, run, runs, secrets, selftest,
     serve, show_config, stats, trust,
 };
 use crate::config::{self, ConfigError, Flags};
@@ -127,6 +127,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Audit(command) => audit::audit(&load(&flags)?.configuration, command).await,
         Command::Chat(args) => Box::pin(chat::chat(&load(&flags)?.configuration, *args)).await,
         Command::Generate(command) => generate::generate(&command, usage::command()),
+        Command::Licences(args) => Ok(licences::licences(&args)),
         Command::Serve(_) => serve::serve(&load(&flags)?).await,
         Command::Keys(command) => keys::keys(&load(&flags)?.configuration, command).await,
         Command::Knowledge(command) => {

@@ -21,7 +21,9 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Configuration",
-        &["config", "secrets", "policy", "trust", "cache", "generate"],
+        &[
+            "config", "secrets", "policy", "trust", "cache", "generate", "licences",
+        ],
     ),
 ];
 

@@ -12,6 +12,7 @@ pub mod eval;
 pub mod generate;
 pub mod keys;
 pub mod knowledge;
+pub mod licences;
 pub mod loaded;
 pub mod mcp;
 pub mod memory;
