@@ -12,9 +12,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The variable with the folder that reasons are written into.
-pub const FOLDER: &str = "TOOLHOLD_LEFT_OUT";
+pub const FOLDER: &str = "TOOLHOLD_TEST_LEFT_OUT";
 /// The variable with the names of needs that must be met, with commas between them.
-pub const REQUIRED: &str = "TOOLHOLD_REQUIRED";
+pub const REQUIRED: &str = "TOOLHOLD_TEST_REQUIRED";
 /// The variable with which nextest names the test.
 const TEST: &str = "NEXTEST_TEST_NAME";
 
