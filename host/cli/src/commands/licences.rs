@@ -11,7 +11,7 @@ pub struct LicencesArgs {
     list: bool,
 }
 
-/// As `cargo xtask licences` writes them.
+/// The text that `cargo xtask licences` writes.
 const NOTICES: &str = include_str!("../../../../docs/third-party-notices.txt");
 
 /// Spaces between the columns of the list.
