@@ -16,8 +16,10 @@ pub const REPORT: &str = "target/nextest/default/junit.xml";
 
 /// Seconds that a test may take that is in no class.
 const LIMIT: f64 = 10.0;
-/// Seconds that the run of all tests may take.
+/// Seconds that the run of all tests may take, and that it takes on two quiet processors. Where it takes longer than the
+/// latter, the machine has other work, and each test gets more time in proportion.
 const WHOLE_LIMIT: f64 = 1_800.0;
+const WHOLE_QUIET: f64 = 720.0;
 /// Tests that are printed, the slowest first.
 const SHOWN: usize = 20;
 
@@ -39,12 +41,12 @@ const fn class(tests: &'static str, limit: f64, why: &'static str) -> TestClass 
 const CLASSES: &[TestClass] = &[
     class(
         "toolhold-tests::hostile ",
-        90.0,
+        240.0,
         "attacks reach bounds of time and memory",
     ),
     class(
         "toolhold-tests::integration dev_build::",
-        300.0,
+        360.0,
         "compiles in several languages",
     ),
     class(
@@ -54,85 +56,52 @@ const CLASSES: &[TestClass] = &[
     ),
     class(
         "toolhold-tests::integration module_test::",
-        240.0,
+        360.0,
         "compiles and tests every shipped module",
     ),
     class(
-        "toolhold-tests::integration http_languages::",
-        120.0,
-        "compiles modules and waits for servers that do not answer",
-    ),
-    class(
-        "toolhold-tests::integration wordcount::",
-        120.0,
-        "compiles interpreters to native code",
-    ),
-    class(
-        "toolhold-tests::integration interpreters::",
-        120.0,
-        "compiles interpreters to native code",
-    ),
-    class(
-        "toolhold-tests::integration foreign",
-        120.0,
-        "compiles interpreters to native code",
-    ),
-    class(
-        "toolhold-tests::integration markdown::",
-        60.0,
-        "compiles a large component to native code",
-    ),
-    class(
-        "toolhold-tests::integration modules::",
-        60.0,
-        "compiles a large component to native code",
-    ),
-    class(
-        "toolhold-tests::integration page::",
-        120.0,
-        "a browser clicks through the page",
-    ),
-    class(
-        "toolhold-tests::integration docs::",
-        120.0,
-        "runs every command of a document",
-    ),
-    class(
-        "toolhold-tests::integration typed",
-        60.0,
-        "compiles modules",
-    ),
-    class(
         "toolhold-tests::integration real_model::",
-        180.0,
+        240.0,
         "a model on the CPU",
     ),
     class(
-        "toolhold-tests::integration serve::",
-        60.0,
-        "starts clusters of PostgreSQL, waits for leases",
-    ),
-    class(
-        "toolhold-tests::integration mcp",
-        60.0,
-        "installs clients that others wrote, waits for their deadlines",
-    ),
-    class(
-        "toolhold-tests::integration many_runs::",
-        60.0,
-        "200 runs at once",
+        "toolhold-tests::integration wordcount::",
+        180.0,
+        "compiles interpreters to native code",
     ),
     class(
         "toolhold-tests::integration ",
-        40.0,
-        "starts processes and waits for their deadlines",
+        120.0,
+        "starts processes, waits for their deadlines, compiles components",
     ),
     class(
         "toolhold-agent::protocol quoted::",
-        120.0,
+        180.0,
         "4 500 runs, one for each form, place and copy",
     ),
-    class("toolhold-fuzz", 60.0, "random inputs for seconds"),
+    class(
+        "toolhold-agent::protocol ",
+        30.0,
+        "runs that are killed after each of their events",
+    ),
+    class(
+        "toolhold-agent run::machine::random_tests::",
+        30.0,
+        "random runs",
+    ),
+    class("toolhold-agent contract::provenance::", 30.0, "MiB of text"),
+    class(
+        "toolhold-connections websocket::",
+        30.0,
+        "waits for a client that answers no ping",
+    ),
+    class(
+        "toolhold-knowledge::knowledge ",
+        40.0,
+        "thousands of documents",
+    ),
+    class("toolhold-sandbox disk::", 60.0, "trees of 200 000 folders"),
+    class("toolhold-fuzz", 90.0, "random inputs for seconds"),
 ];
 
 /// How long a test took.
@@ -172,11 +141,12 @@ pub fn check(root: &Path, whole: Duration) -> Result<()> {
 }
 
 fn faults(times: &[TestTime], whole: f64) -> Vec<String> {
+    let load = (whole / WHOLE_QUIET).max(1.0);
     let slow = times.iter().filter_map(|test| {
-        let limit = limit(&test.name);
+        let limit = limit(&test.name) * load;
         (test.seconds > limit).then(|| {
             format!(
-                "{} took {:.1} s, and its class has {limit} s",
+                "{} took {:.1} s, and its class has {limit:.0} s",
                 test.name, test.seconds
             )
         })
@@ -234,6 +204,7 @@ mod tests {
         assert_eq!(times.len(), 3);
         let expect = "toolhold-json repair::b took 11.5 s, and its class has 10 s";
         assert_eq!(faults(&times, 60.0), [expect]);
+        assert_eq!(faults(&times, 900.0), [] as [&str; 0], "it was busy");
         assert_eq!(faults(&times[..1], 1_801.0).len(), 1);
         assert!(super::times("<a><testcase name=\"x\"/></a>").is_err());
     }

@@ -50,7 +50,7 @@ pub struct TestArguments {
     #[arg(long)]
     without_nextest: bool,
     /// Fail where a test takes longer than its class may, and print the slowest
-    #[arg(long, conflicts_with_all = ["chosen", "without_nextest", "long"])]
+    #[arg(long, conflicts_with_all = ["without_nextest", "long"])]
     budget: bool,
     /// In place of them, what takes longer: the soak, fuzzing, the whole selftest of a release build, more cases
     #[arg(long, conflicts_with_all = ["chosen", "without_nextest"])]
