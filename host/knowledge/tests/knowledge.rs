@@ -505,10 +505,16 @@ async fn a_question_is_within_its_bounds() {
         ..Settings::default()
     };
     let hurried = Knowledge::new(ground.store.clone(), settings, None);
-    let late = hurried
-        .search("k", &[notes], &ask("alpha", By::Words))
-        .await;
-    assert!(matches!(late, Err(SearchError::Late { .. })), "{late:?}");
+    let question = ask("alpha", By::Words);
+    let mut is_late = false;
+    // The runtime counts in milliseconds, and a search may take less.
+    for _ in 0..200 {
+        let found = hurried
+            .search("k", std::slice::from_ref(&notes), &question)
+            .await;
+        is_late |= matches!(found, Err(SearchError::Late { .. }));
+    }
+    assert!(is_late);
 }
 
 /// Whoever may not read a collection finds nothing in it, though it knows its id.
