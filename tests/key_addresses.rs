@@ -174,12 +174,17 @@ fn a_key_that_is_named_beside_the_address_is_sent_there() {
 #[test]
 fn headers_of_the_standard_variables_go_to_their_own_collector() {
     let headers = format!("authorization={KEY}");
-    for (has_found, has_variable, has_standard, is_told) in [
-        (true, false, false, false),
-        (true, false, true, false),
-        (false, true, true, false),
-        (false, true, false, true),
-        (false, false, true, true),
+    let (all, traces) = (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    );
+    for (has_found, has_variable, standard, is_told) in [
+        (true, false, None, false),
+        (true, false, Some(all), false),
+        (false, true, Some(all), false),
+        (false, true, Some(traces), false),
+        (false, true, None, true),
+        (false, false, Some(all), true),
     ] {
         let (bench, theirs, own) = (Bench::new(), Collector::start(), Collector::start());
         let mut variables = vec![("OTEL_EXPORTER_OTLP_HEADERS", headers.as_str())];
@@ -191,8 +196,8 @@ fn headers_of_the_standard_variables_go_to_their_own_collector() {
         if has_variable {
             variables.push(("TOOLHOLD_TELEMETRY__ENDPOINT", theirs_url));
         }
-        if has_standard {
-            variables.push(("OTEL_EXPORTER_OTLP_ENDPOINT", own_url));
+        if let Some(standard) = standard {
+            variables.push((standard, own_url));
         }
         let done = bench.run(&[], &variables);
         assert_eq!(done.code, Some(0), "{done:?}");

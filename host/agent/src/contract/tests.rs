@@ -1,6 +1,6 @@
 //! What the tests of all contracts share.
 
-use super::RequestView;
+use super::{Provenance, RequestView};
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::compose::Composition;
 use toolhold_protocol::contract::Contract;
@@ -22,6 +22,15 @@ pub(super) fn read_completion(
     completion: &Completion,
     tools: &[Tool],
 ) -> Result<Solution, String> {
+    read_completion_from(contract, completion, tools, &Provenance::default())
+}
+
+pub(super) fn read_completion_from(
+    contract: Contract,
+    completion: &Completion,
+    tools: &[Tool],
+    provenance: &Provenance,
+) -> Result<Solution, String> {
     let view = RequestView {
         model: "",
         instructions: "",
@@ -31,5 +40,5 @@ pub(super) fn read_completion(
         settings: &Settings::default(),
         composition: Composition::default(),
     };
-    crate::contract::read(contract, completion, &view)
+    crate::contract::read_from(contract, completion, &view, provenance)
 }

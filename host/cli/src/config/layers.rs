@@ -415,8 +415,8 @@ pub fn merge(
         }
     }
     merged.complete_endpoints();
-    let is_collector = |name: &str| name == keys::COLLECTOR;
-    let (collector, mut variables): (Vec<_>, Vec<_>) = variables
+    let is_collector = |name: &str| keys::COLLECTORS.contains(&name);
+    let (collectors, mut variables): (Vec<_>, Vec<_>) = variables
         .filter(|(name, _)| name.starts_with(PREFIX) || is_collector(name))
         .partition(|(name, _)| is_collector(name));
     variables.sort();
@@ -441,12 +441,15 @@ pub fn merge(
         has_model = false;
     }
     merged.add_preset();
-    let set = |(name, text): (String, String)| (!text.trim().is_empty()).then_some((name, text));
     let environment = keys::KeyEnvironment {
         has_usual_key: variables
             .iter()
             .any(|(name, text)| name == keys::USUAL_KEY && !text.trim().is_empty()),
-        collector: collector.into_iter().find_map(set).map(|(_, text)| text),
+        collectors: collectors
+            .into_iter()
+            .map(|(_, text)| text)
+            .filter(|text| !text.trim().is_empty())
+            .collect(),
     };
     for (name, text) in variables {
         let short = &name[PREFIX.len()..];

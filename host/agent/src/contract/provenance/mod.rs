@@ -7,7 +7,7 @@ mod quotation;
 
 use super::simple::{ARGUMENTS, TOOL_NAME};
 use super::thought::EndMark;
-use plain::{plain, wording};
+use plain::{DecodedText, plain};
 use quotation::CallText;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -77,21 +77,22 @@ struct Corpus {
 }
 
 impl Corpus {
-    /// Whether the text is new, and kept.
-    fn add(&mut self, text: &str) -> bool {
+    /// Keeps the text, and gives it back if it is new.
+    fn add<'t>(&mut self, text: &'t str) -> Option<DecodedText<'t>> {
         if self.is_full || text.is_empty() || !self.seen.insert(Sha256::digest(text).into()) {
-            return false;
+            return None;
         }
         let has_room = |bytes: usize| self.text.len().saturating_add(bytes) <= MAX_KEPT_BYTES;
         // A plain form may be eleven times as long.
-        let plain = has_room(text.len()).then(|| plain(text));
-        let Some(plain) = plain.filter(|plain| has_room(plain.len())) else {
+        let decoded = has_room(text.len()).then(|| DecodedText::of(text));
+        let forms = decoded.map(|text| (text.plain(), text));
+        let Some((plain, decoded)) = forms.filter(|(plain, _)| has_room(plain.len())) else {
             self.is_full = true;
-            return false;
+            return None;
         };
         self.text.push(BETWEEN);
         self.text.push_str(&plain);
-        true
+        Some(decoded)
     }
 
     fn has(&self, call: &CallText) -> bool {
@@ -116,8 +117,9 @@ impl Provenance {
             TextSource::Task => &mut self.task,
             TextSource::Other => &mut self.other,
         };
-        if corpus.add(text) && source == TextSource::Other {
-            let worded = wording(text);
+        let added = corpus.add(text);
+        if let Some(text) = added.filter(|_| source == TextSource::Other) {
+            let worded = text.wording();
             if self.worded.len().saturating_add(worded.len()) > MAX_KEPT_BYTES {
                 self.other.is_full = true;
                 return;
@@ -246,10 +248,8 @@ fn parameters(properties: &Map<String, Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{RequestView, read_from};
+    use crate::contract::tests::read_completion_from;
     use toolhold_protocol::completion::Completion;
-    use toolhold_protocol::compose::Composition;
-    use toolhold_protocol::settings::Settings;
     use toolhold_protocol::tool::Tool;
 
     const WRITTEN: &str = "<tool_call>{\"name\": \"echo\", \"arguments\": {\"of\": 7}}</tool_call>";
@@ -346,17 +346,9 @@ mod tests {
             content: WRITTEN.to_owned(),
             ..Completion::default()
         };
+        let tools = [Tool::new("echo")];
         let reason = |provenance: &Provenance| {
-            let view = RequestView {
-                model: "m",
-                instructions: "",
-                turns: &[],
-                composition: Composition::default(),
-                tools: &[Tool::new("echo")],
-                output_schema: None,
-                settings: &Settings::default(),
-            };
-            read_from(Contract::Tools, &completion, &view, provenance).unwrap_err()
+            read_completion_from(Contract::Tools, &completion, &tools, provenance).unwrap_err()
         };
         let mut provenance = shown(TextSource::Other, &[WRITTEN]);
         assert!(reason(&provenance).contains("only repeated"));

@@ -4,6 +4,7 @@
 mod decoded;
 
 use decoded::decoded;
+use std::borrow::Cow;
 use toolhold_policy::text;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -89,7 +90,7 @@ const MARKS: [&str; 3] = ["tool_call", "tool_sep", "dsml"];
 /// compatibility form (NFKC); encodings of characters are what they stand for. The marks that are left are those that
 /// calls are built of. Time and space grow with the text.
 pub(super) fn plain(text: &str) -> String {
-    folded(&decoded(text))
+    DecodedText::of(text).plain()
 }
 
 /// The lines of `text`, each [`plain`].
@@ -100,8 +101,32 @@ pub(super) fn plain_lines(text: &str) -> Vec<String> {
 /// The words of `text`, each behind [`BETWEEN_WORDS`], without all that differs between the forms of calls (marks, tags,
 /// names of members, fences) or between copies of lines (`> `, `+`, `// `, numbers).
 pub(super) fn wording(text: &str) -> String {
+    DecodedText::of(text).wording()
+}
+
+/// A text without encodings, from which both of its forms are made.
+#[derive(Debug)]
+pub(super) struct DecodedText<'t>(Cow<'t, str>);
+
+impl<'t> DecodedText<'t> {
+    pub fn of(text: &'t str) -> Self {
+        Self(decoded(text))
+    }
+
+    /// As [`plain`].
+    pub fn plain(&self) -> String {
+        folded(&self.0)
+    }
+
+    /// As [`wording`].
+    pub fn wording(&self) -> String {
+        words(&without_prefixes(&self.0))
+    }
+}
+
+/// The plain text of the lines, without what stands before them.
+fn without_prefixes(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
-    let text = decoded(text);
     let mut lines = text.split('\n').map(without_prefix).peekable();
     while let Some(line) = lines.next() {
         if line.starts_with("```") {
@@ -115,9 +140,14 @@ pub(super) fn wording(text: &str) -> String {
         }
         whole.push_str(&folded(line));
     }
-    let mut out = String::with_capacity(whole.len());
+    whole
+}
+
+/// The words of a plain text that are none of a form.
+fn words(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
     let mut before = "";
-    for part in whole.split_inclusive(is_syntax) {
+    for part in text.split_inclusive(is_syntax) {
         let word = part.strip_suffix(is_syntax).unwrap_or(part);
         if word.is_empty() {
             continue;

@@ -12,16 +12,21 @@ use toml::Value;
 
 /// The variable of endpoints without a key of their own.
 pub const USUAL_KEY: &str = "TOOLHOLD_API_KEY";
-/// The standard variable with the address of the collector, for which the standard variables with headers are.
-pub const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// The standard variables with the address of the collector, or with the URL of one signal there. The standard variables
+/// with headers are for these.
+pub const COLLECTORS: [&str; 3] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+];
 
 /// Variables of the environment that keys are bound by, and that are no settings.
 #[derive(Debug, Default)]
 pub struct KeyEnvironment {
     /// [`USUAL_KEY`] is set.
     pub has_usual_key: bool,
-    /// The value of [`COLLECTOR`].
-    pub collector: Option<String>,
+    /// The values of [`COLLECTORS`].
+    pub collectors: Vec<String>,
 }
 
 /// The layers, the weakest first.
@@ -215,8 +220,9 @@ impl Merged {
     }
 }
 
-/// Whether the headers of the standard variables are for the collector at `address`: the standard variable names it, or
-/// without that the user does, in a file of their own, a variable or a flag. A found file names its own headers.
+/// Whether the headers of the standard variables are for the collector at `address`: each of the standard variables that
+/// is set names it, or without any the user does, in a file of their own, a variable or a flag. A found file names its own
+/// headers.
 fn is_of_standard_headers(
     history: &BTreeMap<Layer, Value>,
     environment: &KeyEnvironment,
@@ -226,13 +232,18 @@ fn is_of_standard_headers(
         // The standard variables name both.
         return true;
     }
-    match &environment.collector {
-        Some(collector) => is_same(&Value::String(collector.clone()), address),
-        None => {
-            let own = history.iter().rfind(|(given, _)| **given != Layer::Found);
-            own.is_some_and(|(_, own)| is_same(own, address))
-        }
+    if environment.collectors.is_empty() {
+        let own = history.iter().rfind(|(given, _)| **given != Layer::Found);
+        return own.is_some_and(|(_, own)| is_same(own, address));
     }
+    let mut collectors = environment.collectors.iter();
+    collectors.all(|collector| {
+        let signal = collector.rsplit_once("/v1/").map(|(base, _)| base);
+        is_same(
+            &Value::String(signal.unwrap_or(collector).to_owned()),
+            address,
+        )
+    })
 }
 
 /// The address that a key of `layer` was configured with: the one that held there, or else the first that was given

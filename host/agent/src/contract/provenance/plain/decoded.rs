@@ -97,7 +97,8 @@ fn braced<'t>(text: &'t str, out: &mut String) -> Option<&'t str> {
     text.get(end + 1..)
 }
 
-/// The digits of `\uXXXX`, perhaps with a second half, and what follows. Half of a pair stands for nothing.
+/// Reads the four digits behind `\u`, with those of a second half where the first needs one, and gives the text behind
+/// them. Half of a pair stands for nothing.
 fn unicode<'t>(text: &'t str, out: &mut String) -> Option<&'t str> {
     let (code, after) = number(text, 4, 16)?;
     let low = || {
