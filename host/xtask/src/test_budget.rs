@@ -29,7 +29,7 @@ struct TestClass {
     tests: &'static str,
     /// Seconds.
     limit: f64,
-    /// What they do, for who reads that one took longer still.
+    /// The reason of the limit.
     why: &'static str,
 }
 

@@ -113,12 +113,12 @@ impl<'t> DecodedText<'t> {
         Self(decoded(text))
     }
 
-    /// As [`plain`].
+    /// The plain text; see the function [`plain`].
     pub fn plain(&self) -> String {
         folded(&self.0)
     }
 
-    /// As [`wording`].
+    /// The wording; see the function [`wording`].
     pub fn wording(&self) -> String {
         words(&without_prefixes(&self.0))
     }
