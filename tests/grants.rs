@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::nested::UncheckedCalls;
 use support::sandbox::{call, call_as, kind, registry, repository};
 use toolhold_policy::{
     Access, Caller, Clocks, DirectoryGrant, Grant, GrantRestrictions, Invocation, Keep,
@@ -468,7 +469,7 @@ async fn a_call_may_use_less_than_its_module_was_granted() {
         let bounds = GrantRestrictions::default().with("this key", Restriction::Permits(permits));
         let invocation = Invocation {
             restrictions: Some(Arc::new(bounds)),
-            nested: Some(registry.nested_calls()),
+            nested: Some(UncheckedCalls::of(&registry)),
             ..Invocation::new("c", tool, &arguments)
         };
         let report = registry.call(&invocation).await;

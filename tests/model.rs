@@ -1,5 +1,6 @@
 //! The model client over real HTTP, against an endpoint that misbehaves as servers do.
 
+use std::io::{Read as _, Seek as _};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use serde_json::json;
 use support::endpoint::raw::{RawEndpoint, RawStep};
 use support::endpoint::{Endpoint, Expect, Reply, ReplyOrder, Scenario, TokenForm};
 use support::host::{Finished, Host, finish, peak_bytes, signal};
-use toolhold_model::record::MemorySink;
+use support::rechunk::RechunkedTransport;
 use toolhold_model::{
     ChatMessage, ChatRequest, Delivery, Health, HttpTransport, Model, ModelError, OpenAiModel,
     RecordingTransport, ReplayTransport, TimeoutPhase, Timeouts, Transport,
@@ -54,9 +55,8 @@ async fn complete(model: &OpenAiModel) -> Result<Completion, ModelError> {
     model.complete(&request(), &mut |_| {}).await
 }
 
-/// Whether the server is left alone soon. Sleeps without blocking: the client's side of a connection
-/// is a task of this very thread.
-/// Whether `condition` holds soon.
+/// Whether `condition` holds soon. Sleeps without blocking: the client's side of a connection is a task of this very
+/// thread.
 async fn soon(condition: impl Fn() -> bool) -> bool {
     let end = Instant::now() + SOON;
     while !condition() && Instant::now() < end {
@@ -65,6 +65,7 @@ async fn soon(condition: impl Fn() -> bool) -> bool {
     condition()
 }
 
+/// Whether the server is left alone soon.
 async fn is_freed(endpoint: &Endpoint) -> bool {
     soon(|| endpoint.open_connections() == 0 && endpoint.open_streams() == 0).await
 }
@@ -331,23 +332,26 @@ async fn the_key_is_sent_and_its_refusal_names_the_variable() {
 
 #[tokio::test]
 async fn a_recorded_run_replays_without_the_endpoint_however_it_is_cut() {
-    let sink = MemorySink::default();
+    let mut sink = tempfile::tempfile().unwrap();
     let recorded = {
         let mut reply = Reply::tool_calls([("add", json!({"a": 1}))]);
         reply.content = Some("grüße 😀".into());
         let endpoint = Endpoint::start(Scenario::new([reply]).with_key("sk-secret"));
         let live = transport(&endpoint, Some("sk-secret"));
-        let recorder = Arc::new(RecordingTransport::new(live, sink.clone()));
+        let recorder = Arc::new(RecordingTransport::new(live, sink.try_clone().unwrap()));
         complete(&OpenAiModel::new(recorder, "small", timeouts()))
             .await
             .unwrap()
     };
-    let text = sink.text();
+    let mut text = String::new();
+    sink.rewind().unwrap();
+    sink.read_to_string(&mut text).unwrap();
     assert!(!text.contains("sk-secret"));
     assert!(!text.contains("\"cut\""), "{text}");
     for seed in 0..20 {
-        let replay = ReplayTransport::parse(&text).unwrap().with_rechunking(seed);
-        let model = OpenAiModel::new(Arc::new(replay), "small", timeouts());
+        let replay = Arc::new(ReplayTransport::parse(&text).unwrap());
+        let rechunked = Arc::new(RechunkedTransport::new(replay, seed));
+        let model = OpenAiModel::new(rechunked, "small", timeouts());
         let replayed = complete(&model).await.unwrap();
         assert_eq!(replayed.content, recorded.content);
         assert_eq!(replayed.tool_calls, recorded.tool_calls);

@@ -1,22 +1,15 @@
 //! A registry with components made from WAT, for tests of the sandbox through its public door.
 
+use crate::nested::UncheckedCalls;
 use serde_json::Value;
 use std::path::PathBuf;
 use toolhold_policy::{CallReport, Caller, Invocation};
 use toolhold_sandbox::compile::cache::Cache;
 use toolhold_sandbox::{Engine, EngineConfig, LoadError, Policy, Registry};
 
-/// An empty registry with its own small engine: places and clocks are not shared between tests.
+/// An empty registry with its own small engine: places and clocks are not shared between tests. Compiled code is, also
+/// with the tests of the next run: compiling is not what they test.
 pub fn registry(policy: Policy) -> Registry {
-    let config = EngineConfig {
-        concurrent_calls: 8,
-        ..EngineConfig::default()
-    };
-    Registry::new(Engine::new(config).expect("an engine"), None, policy)
-}
-
-/// The same with compiled code kept between tests: for components that take seconds to compile.
-pub fn cached_registry(policy: Policy) -> Registry {
     // target/PROFILE/deps/integration-… → target/PROFILE
     let test = std::env::current_exe().expect("a path");
     let profile = test.ancestors().nth(2).expect("a target folder");
@@ -54,7 +47,7 @@ pub async fn call_as(
 ) -> CallReport {
     let invocation = Invocation {
         caller,
-        nested: Some(registry.nested_calls()),
+        nested: Some(UncheckedCalls::of(registry)),
         ..Invocation::new("test", tool, &arguments)
     };
     registry.call(&invocation).await

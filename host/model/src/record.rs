@@ -160,27 +160,3 @@ impl Drop for RecordedBody {
         }
     }
 }
-
-/// A sink in memory, for tests and for callers that store recordings elsewhere.
-#[derive(Clone, Debug, Default)]
-pub struct MemorySink(Arc<Mutex<Vec<u8>>>);
-
-impl MemorySink {
-    /// The recording so far.
-    pub fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl Write for MemorySink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}

@@ -17,8 +17,6 @@ use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
 const MAX_DIFFERENCES: usize = 8;
 /// Characters of a value that are shown on each side of a difference.
 const MAX_VALUE_CHARS: usize = 60;
-/// Maximum piece size of re-chunking, in bytes: short enough that every event is cut.
-const MAX_PIECE_BYTES: usize = 24;
 
 /// Answers each request with the recorded one for it: the first time with the first recording, the
 /// second time with the second, and after the last with an error. It never invents an answer.
@@ -29,7 +27,6 @@ pub struct ReplayTransport {
     /// How often each request was made.
     asked: Mutex<HashMap<RequestKey, usize>>,
     pace: f64,
-    rechunk_seed: Option<u64>,
 }
 
 impl ReplayTransport {
@@ -45,7 +42,6 @@ impl ReplayTransport {
             by_key,
             asked: Mutex::default(),
             pace: 0.0,
-            rechunk_seed: None,
         })
     }
 
@@ -53,14 +49,6 @@ impl ReplayTransport {
     #[must_use]
     pub fn with_pace(mut self, pace: f64) -> Self {
         self.pace = pace;
-        self
-    }
-
-    /// Cuts the same bytes into other pieces: inside characters, inside field names. The same seed
-    /// cuts the same way.
-    #[must_use]
-    pub fn with_rechunking(mut self, seed: u64) -> Self {
-        self.rechunk_seed = Some(seed);
         self
     }
 
@@ -120,10 +108,7 @@ impl ReplayTransport {
     }
 
     fn pieces(&self, exchange: &Exchange) -> Vec<BodyChunk> {
-        let mut pieces = match self.rechunk_seed {
-            Some(seed) => rechunk(&exchange.body, seed),
-            None => exchange.body.clone(),
-        };
+        let mut pieces = exchange.body.clone();
         for piece in &mut pieces {
             piece.delay_ms = (piece.delay_ms as f64 * self.pace) as u64;
         }
@@ -163,38 +148,6 @@ impl Transport for ReplayTransport {
         }
         .boxed()
     }
-}
-
-/// Cuts the bytes anew; a delay stays where it was among the bytes.
-fn rechunk(pieces: &[BodyChunk], seed: u64) -> Vec<BodyChunk> {
-    let bytes: Bytes = pieces
-        .iter()
-        .flat_map(|piece| piece.bytes.clone())
-        .collect();
-    let mut delays = pieces
-        .iter()
-        .scan(0, |start, piece| {
-            let place = *start;
-            *start += piece.bytes.len();
-            Some((place, piece.delay_ms))
-        })
-        .peekable();
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut start = 0;
-    let mut cut = Vec::new();
-    while start < bytes.len() {
-        let end = bytes.len().min(start + random.usize(1..=MAX_PIECE_BYTES));
-        let mut delay_ms = 0;
-        while let Some((_, delay)) = delays.next_if(|&(place, _)| place < end) {
-            delay_ms += delay;
-        }
-        cut.push(BodyChunk {
-            delay_ms,
-            bytes: bytes.slice(start..end),
-        });
-        start = end;
-    }
-    cut
 }
 
 /// Lists the leaves in which two values differ, as `path: recorded … / now …`.

@@ -9,7 +9,7 @@
 //!
 //! This file holds what is loaded and calls it; `folder` finds modules, `candidates` orders them, `load` loads
 //! them and `change` puts them into a `snapshot`; `standing` decides whether a module may run, `govern` changes
-//! the policy, `nested` executes nested calls, `scratch` keeps sessions' files.
+//! the policy, `scratch` keeps sessions' files.
 
 mod candidates;
 mod change;
@@ -20,7 +20,6 @@ mod limit_tests;
 mod load;
 #[cfg(test)]
 mod memory_tests;
-mod nested;
 mod scratch;
 pub(crate) mod snapshot;
 mod standing;

@@ -1,19 +1,23 @@
-//! Nested calls without a pipeline: straight to the registry. For programs that embed the sandbox alone.
+//! Nested calls for tests of the sandbox alone.
 
-use super::{Registry, RegistryState};
-use futures_util::future::BoxFuture;
 use std::sync::Arc;
-use toolhold_policy::{Invocation, NestedCall, NestedCalls, NestedResult};
 
-impl Registry {
-    /// Executes the calls that modules make of each other's tools straight in this registry, without approval,
-    /// shields, events or budgets. An [`Invocation`] that carries nothing makes no such calls.
-    pub fn nested_calls(&self) -> Arc<dyn NestedCalls> {
-        self.shared.clone()
+use futures_util::future::BoxFuture;
+use toolhold_policy::{Invocation, NestedCall, NestedCalls, NestedResult};
+use toolhold_sandbox::Registry;
+
+/// Executes the calls that modules make of each other's tools straight in a registry, without the decisions, shields,
+/// events and budgets of a run.
+#[derive(Debug)]
+pub struct UncheckedCalls(Registry);
+
+impl UncheckedCalls {
+    pub fn of(registry: &Registry) -> Arc<dyn NestedCalls> {
+        Arc::new(Self(registry.clone()))
     }
 }
 
-impl NestedCalls for RegistryState {
+impl NestedCalls for UncheckedCalls {
     fn call(self: Arc<Self>, call: NestedCall) -> BoxFuture<'static, NestedResult> {
         Box::pin(async move {
             let invocation = Invocation {
@@ -24,7 +28,7 @@ impl NestedCalls for RegistryState {
                 nested: Some(self.clone()),
                 ..Invocation::new(&call.parent, &call.tool, &call.arguments)
             };
-            self.invoke(&invocation).await.result
+            self.0.call(&invocation).await.result
         })
     }
 }
