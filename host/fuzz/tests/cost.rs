@@ -248,6 +248,13 @@ const ELSEWHERE: &[(&str, Proof)] = &[
             ],
         ),
     ),
+    (
+        "tables on a terminal",
+        Proof::Tests(
+            "host/cli/src/terminal/columns.rs",
+            &["a_long_cell_adds_its_own_length_only"],
+        ),
+    ),
     ("random numbers", Proof::Attack("loop_through_host_calls")),
 ];
 

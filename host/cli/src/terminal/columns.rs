@@ -1,12 +1,14 @@
 //! Tables on a terminal, with correct widths of characters that take two cells.
 
 use crate::terminal::style;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Table, Width};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Spaces before each column.
 const GAP_CHARS: u16 = 2;
+/// Cells of the widest text that its column is made as wide as. A longer one stands out, instead of filling all other
+/// rows with as many spaces.
+const MAX_ALIGNED_CELLS: usize = 160;
 
 /// A column: its least width in cells, and where its texts begin.
 #[derive(Debug, Clone, Copy)]
@@ -37,44 +39,76 @@ pub fn columns<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Str
 }
 
 /// A line for each row, with `gap` spaces between columns. No cell is cut or wrapped.
-pub fn aligned(
+pub fn aligned<T: AsRef<str>>(
     layout: &[Column],
     gap: u16,
-    rows: impl IntoIterator<Item = impl Into<Row>>,
+    rows: impl IntoIterator<Item = impl AsRef<[T]>>,
 ) -> Vec<String> {
-    let mut table = Table::new();
-    table.load_style(NOTHING).add_rows(rows);
-    laid_out(table, layout, gap, ColumnConstraint::LowerBoundary)
+    let rows: Vec<_> = rows.into_iter().collect();
+    let widths = layout.iter().enumerate().map(|(at, column)| {
+        let (Column::Left(least) | Column::Right(least)) = *column;
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(at));
+        let widths = cells.map(|cell| cell.as_ref().width());
+        let aligned = widths.filter(|width| *width <= MAX_ALIGNED_CELLS).max();
+        aligned.unwrap_or(0).max(least.into())
+    });
+    let widths: Vec<usize> = widths.collect();
+    let row = |row: &[T]| laid_out(layout, &widths, gap, row.iter().map(AsRef::as_ref));
+    rows.iter().map(|cells| row(cells.as_ref())).collect()
 }
 
 /// One row with cells of exactly these widths, wrapped between words; `gap` spaces between columns.
 pub fn wrapped_row<const N: usize>(layout: [Column; N], gap: u16, cells: [&str; N]) -> Vec<String> {
-    let mut table = Table::new();
-    table
-        .load_style(NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .add_row(cells.map(one_line));
-    laid_out(table, &layout, gap, ColumnConstraint::Absolute)
+    let widths = layout.map(|column| {
+        let (Column::Left(width) | Column::Right(width)) = column;
+        usize::from(width)
+    });
+    let cells = cells.map(one_line);
+    let wrapped: Vec<_> = cells
+        .iter()
+        .zip(widths)
+        .map(|(cell, width)| {
+            let options = Options::new(width)
+                .word_separator(WordSeparator::AsciiSpace)
+                .word_splitter(WordSplitter::NoHyphenation)
+                .wrap_algorithm(WrapAlgorithm::FirstFit);
+            textwrap::wrap(cell, options)
+        })
+        .collect();
+    let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |at: usize| {
+        let parts = wrapped.iter().map(|cell| cell.get(at).map_or("", |it| it));
+        laid_out(&layout, &widths, gap, parts)
+    };
+    (0..height).map(line).collect()
 }
 
-/// The lines of a table whose columns are laid out so.
-fn laid_out(
-    mut table: Table,
+/// A line of cells in columns of these widths, without spaces at its end.
+fn laid_out<'t>(
     layout: &[Column],
+    widths: &[usize],
     gap: u16,
-    constraint: fn(Width) -> ColumnConstraint,
-) -> Vec<String> {
-    for (at, (column, wanted)) in table.column_iter_mut().zip(layout).enumerate() {
-        let gap = if at == 0 { 0 } else { gap };
-        column.set_padding((gap, 0));
-        let (Column::Left(width) | Column::Right(width)) = *wanted;
-        column.set_constraint(constraint(Width::Fixed(width + gap)));
-        if let Column::Right(_) = wanted {
-            column.set_cell_alignment(CellAlignment::Right);
+    cells: impl Iterator<Item = &'t str>,
+) -> String {
+    let mut line = String::new();
+    for (at, ((cell, column), width)) in cells.zip(layout).zip(widths).enumerate() {
+        if at > 0 {
+            line.extend(std::iter::repeat_n(' ', gap.into()));
+        }
+        let padding = std::iter::repeat_n(' ', width.saturating_sub(cell.width()));
+        match column {
+            Column::Left(_) => {
+                line.push_str(cell);
+                line.extend(padding);
+            }
+            Column::Right(_) => {
+                line.extend(padding);
+                line.push_str(cell);
+            }
         }
     }
-    let line = |line: String| line.trim_end().to_owned();
-    table.lines().map(line).collect()
+    line.truncate(line.trim_end().len());
+    line
 }
 
 /// Lines of at most `width` cells, broken between words where there are any.
@@ -148,6 +182,24 @@ mod tests {
         assert_eq!(wrapped("abcdefghij k", 4), ["abcd", "efgh", "ij k"]);
         assert_eq!(wrapped("日本 日本", 5), ["日本", "日本"]);
         assert_eq!(wrapped("", 4), [""]);
+    }
+
+    /// Texts of others are among the cells: values and keys of a file that was found.
+    #[test]
+    fn a_long_cell_adds_its_own_length_only() {
+        let long = "x".repeat(1 << 20);
+        let layout = [Column::Left(0); 2];
+        for place in 0..2 {
+            let mut rows = vec![["key", "value"]; 1_000];
+            rows[500][place] = &long;
+            let lines = aligned(&layout, 1, &rows);
+            let bytes: usize = lines.iter().map(String::len).sum();
+            assert!(bytes < long.len() + 1_000 * 20, "{place}: {bytes}");
+            assert_eq!(lines[0], lines[999]);
+        }
+        let lines = wrapped(&long, 80);
+        assert_eq!(lines.len(), (1_usize << 20).div_ceil(80));
+        assert_eq!(cut(&long, 80).width(), 80);
     }
 
     #[test]
