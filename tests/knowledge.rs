@@ -132,9 +132,11 @@ fn weights() -> Vec<u8> {
     file
 }
 
-const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],
+const TOKENIZER: &str = r###"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":0,"content":"?",
+    "single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],
     "normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,
-    "model":{"type":"WordLevel","vocab":{"?":0,"car":1,"automobile":2,"tax":3},"unk_token":"?"}}"#;
+    "model":{"type":"WordPiece","vocab":{"?":0,"car":1,"automobile":2,"tax":3},"unk_token":"?",
+    "continuing_subword_prefix":"##","max_input_chars_per_word":100}}"###;
 
 #[test]
 fn with_a_static_model_a_passage_is_found_by_what_it_means() {

@@ -7,10 +7,11 @@
 use crate::embed::{EmbedError, Embedder, Embedding};
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
+use kitoken::convert::ConversionError;
+use kitoken::{Definition, EncodeError, Kitoken};
 use safetensors::{Dtype, SafeTensors};
 use std::fmt;
 use std::sync::Arc;
-use tokenizers::Tokenizer;
 use toolhold_json::hex::sha256;
 
 /// Most numbers of a vector: what models of this kind have, several times over.
@@ -29,9 +30,9 @@ pub enum StaticModelError {
     )]
     Form { shape: Vec<usize>, dtype: Dtype },
     #[error("the tokenizer cannot be read: {0}")]
-    Tokenizer(#[source] tokenizers::Error),
-    #[error("the tokenizer has {tokens} tokens, and the weights have {rows} rows")]
-    Tokens { tokens: usize, rows: usize },
+    Tokenizer(#[source] ConversionError),
+    #[error("the tokenizer has a token of the number {id}, and the weights have {rows} rows")]
+    Tokens { id: u32, rows: usize },
 }
 
 /// A model whose vectors are means of rows of a table.
@@ -40,7 +41,7 @@ pub struct StaticModel(Arc<WeightTable>);
 
 struct WeightTable {
     name: String,
-    tokenizer: Tokenizer,
+    tokenizer: Kitoken,
     dimensions: usize,
     /// A row for each token.
     rows: Vec<f16>,
@@ -68,18 +69,16 @@ impl StaticModel {
             return Err(form());
         }
         let rows = numbers(tensor.dtype(), tensor.data()).ok_or_else(form)?;
-        let mut read = Tokenizer::from_bytes(tokenizer).map_err(StaticModelError::Tokenizer)?;
-        // A text counts as a whole, and nothing is added to it.
-        read.with_padding(None);
-        read.with_truncation(None)
-            .map_err(StaticModelError::Tokenizer)?;
-        let tokens = read.get_vocab_size(true);
-        if tokens > count {
-            return Err(StaticModelError::Tokens {
-                tokens,
-                rows: count,
-            });
+        let definition =
+            Definition::from_tokenizers_slice(tokenizer).map_err(StaticModelError::Tokenizer)?;
+        let ids = definition.model.vocab().iter().map(|token| token.id);
+        let special = definition.specials.iter().map(|token| token.id);
+        let largest = ids.chain(special).max();
+        if let Some(id) = largest.filter(|id| *id as usize >= count) {
+            return Err(StaticModelError::Tokens { id, rows: count });
         }
+        let read = Kitoken::from_definition(definition)
+            .map_err(|error| StaticModelError::Tokenizer(error.into()))?;
         Ok(Self(Arc::new(WeightTable {
             name: format!(
                 "static {} {}",
@@ -99,13 +98,13 @@ impl StaticModel {
 }
 
 impl WeightTable {
-    fn vector(&self, text: &str) -> Result<Vec<f32>, tokenizers::Error> {
-        let encoded = self.tokenizer.encode_fast(text, false)?;
+    fn vector(&self, text: &str) -> Result<Vec<f32>, EncodeError> {
+        // A text counts as a whole, and what looks like a special token in it is text.
+        let ids = self.tokenizer.encode(text, false)?;
         let mut sums = vec![0.0; self.dimensions];
         let mut row = vec![0.0; self.dimensions];
-        for id in encoded.get_ids() {
-            let from = *id as usize * self.dimensions;
-            // Ids of added tokens may lie behind the table.
+        for id in ids {
+            let from = id as usize * self.dimensions;
             if let Some(numbers) = self.rows.get(from..from + self.dimensions) {
                 numbers.convert_to_f32_slice(&mut row);
                 for (sum, number) in sums.iter_mut().zip(&row) {
@@ -157,7 +156,7 @@ impl Embedder for StaticModel {
             };
             match tokio::task::spawn_blocking(work).await {
                 Ok(Ok(vectors)) => Ok(vectors),
-                Ok(Err(error)) => Err(failed(error.into())),
+                Ok(Err(error)) => Err(failed(Arc::new(error))),
                 Err(error) => Err(failed(Arc::new(error))),
             }
         })
@@ -178,9 +177,11 @@ mod tests {
     use super::*;
     use safetensors::tensor::TensorView;
 
-    const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+    const TOKENIZER: &str = r###"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":0,"content":"?",
+    "single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],"normalizer":null,
         "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,
-        "model":{"type":"WordLevel","vocab":{"?":0,"cat":1,"dog":2,"tax":3},"unk_token":"?"}}"#;
+        "model":{"type":"WordPiece","vocab":{"?":0,"cat":1,"dog":2,"tax":3},"unk_token":"?",
+        "continuing_subword_prefix":"##","max_input_chars_per_word":100}}"###;
 
     fn weights(dtype: Dtype, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
         let tensor = TensorView::new(dtype, shape.to_vec(), bytes).unwrap();

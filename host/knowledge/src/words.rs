@@ -1,6 +1,6 @@
 //! The words of a text, as passages are found by them: the same for a passage and for what is looked for.
 
-use rust_stemmers::{Algorithm, Stemmer};
+use frostem::{Algorithm, Stemmer};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use toolhold_storage::QuestionWord;
@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization as _;
 use unicode_segmentation::UnicodeSegmentation as _;
 
 /// Changes when the same text gives other words: what is stored is then made anew.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longer words are no words of a language, and nobody looks for them by typing: encoded data, for example.
 const MAX_WORD_BYTES: usize = 64;
@@ -55,7 +55,7 @@ impl WordSplitter {
             Language::Spanish => Some(Algorithm::Spanish),
         };
         Self {
-            stemmer: algorithm.map(Stemmer::create),
+            stemmer: algorithm.map(Stemmer::new),
             language,
         }
     }

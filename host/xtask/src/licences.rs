@@ -57,7 +57,8 @@ fn made(root: &Path) -> Result<String> {
     parts.check_pins(root)?;
     let mut notices = Notices::default();
     let packages = packages::linked(root)?;
-    notices.add_packages(&packages, &parts)?;
-    notices.add_parts(&packages, &parts, &folder.join("texts"))?;
+    let texts = folder.join("texts");
+    notices.add_packages(&packages, &parts, &texts)?;
+    notices.add_parts(&packages, &parts, &texts)?;
     Ok(notices.text())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
 use super::packages::{LinkedPackage, LinkedPackages};
 use super::parts::{ForeignPart, ForeignParts, TextPlace};
@@ -77,7 +77,13 @@ const RULE: &str =
     "--------------------------------------------------------------------------------";
 
 impl Notices {
-    pub fn add_packages(&mut self, packages: &LinkedPackages, parts: &ForeignParts) -> Result<()> {
+    /// `folder` has the texts that no package has.
+    pub fn add_packages(
+        &mut self,
+        packages: &LinkedPackages,
+        parts: &ForeignParts,
+        folder: &Path,
+    ) -> Result<()> {
         parts.check_linked(packages)?;
         let mut left_out = BTreeSet::new();
         let mut without = Vec::new();
@@ -106,7 +112,7 @@ impl Notices {
         }
         parts.check_left_out(&left_out)?;
         for package in without {
-            self.add_without_text(package, packages, parts)?;
+            self.add_without_text(package, packages, parts, folder)?;
         }
         Ok(())
     }
@@ -120,10 +126,7 @@ impl Notices {
         for part in &parts.part {
             self.list(&part.name, &part.version, &part.licence, &part.used_in);
             for text in &part.texts {
-                let licence = match text {
-                    TextPlace::File(name) => texts::read(&folder.join(name))?,
-                    other => self.found(other, packages)?,
-                };
+                let licence = self.found(text, packages, folder)?;
                 let is_standard = matches!(text, TextPlace::Standard(_));
                 self.add_text(
                     licence.clone(),
@@ -141,6 +144,7 @@ impl Notices {
         package: &LinkedPackage,
         packages: &LinkedPackages,
         parts: &ForeignParts,
+        folder: &Path,
     ) -> Result<()> {
         let mut lines = vec!["No licence lies in the package.".to_owned()];
         let by_hand = parts
@@ -167,7 +171,7 @@ impl Notices {
             })?],
         };
         for source in sources {
-            let licence = self.found(&source, packages)?;
+            let licence = self.found(&source, packages, folder)?;
             self.add_text(licence, package.label(), lines.clone());
         }
         Ok(())
@@ -181,8 +185,13 @@ impl Notices {
         Some(TextPlace::Standard(chosen.to_owned()))
     }
 
-    /// A text that is in the notices, or in a package, already.
-    fn found(&self, source: &TextPlace, packages: &LinkedPackages) -> Result<Licence> {
+    /// The text at a place: in the notices already, in a package, or in `folder`.
+    fn found(
+        &self,
+        source: &TextPlace,
+        packages: &LinkedPackages,
+        folder: &Path,
+    ) -> Result<Licence> {
         match source {
             TextPlace::Standard(name) => {
                 let texts = self.standard.get(name);
@@ -202,7 +211,7 @@ impl Notices {
                     .with_context(|| format!("no {package} is linked"))?;
                 texts::read(&package.folder.join(path))
             }
-            TextPlace::File(name) => bail!("{name}: only a [[part]] has a file of its own"),
+            TextPlace::File(name) => texts::read(&folder.join(name)),
         }
     }
 
@@ -350,7 +359,7 @@ mod tests {
         ]);
         let mut notices = Notices::default();
         notices
-            .add_packages(&all, &ForeignParts::default())
+            .add_packages(&all, &ForeignParts::default(), root.path())
             .unwrap();
         let text = notices.text();
         assert!(
@@ -367,7 +376,7 @@ mod tests {
     fn a_package_without_any_text_is_an_error_that_names_it() {
         let root = tempfile::tempdir().unwrap();
         let all = packages([package(root.path(), "cy", "GPL-9", &[])]);
-        let refused = Notices::default().add_packages(&all, &ForeignParts::default());
+        let refused = Notices::default().add_packages(&all, &ForeignParts::default(), root.path());
         let error = refused.unwrap_err().to_string();
         assert!(
             error.contains("cy 1.0.0") && error.contains("\"GPL-9\""),
@@ -384,7 +393,7 @@ mod tests {
             "[[without_text]]\npackage = \"ada_sys\"\ntexts = [\"standard:MIT\"]\n",
         ] {
             let parts: ForeignParts = toml::from_str(by_hand).unwrap();
-            let refused = Notices::default().add_packages(&all, &parts);
+            let refused = Notices::default().add_packages(&all, &parts, root.path());
             let error = refused.unwrap_err().to_string();
             assert!(error.contains("is linked"), "{error}");
         }
