@@ -250,7 +250,7 @@ async fn module_becomes_a_fifo(lab: &Lab) -> Result<String, AttackFailure> {
     let (mut slowest, loads) = (Duration::ZERO, lab.times(4_000, 20_000));
     let mut outcome = Ok(());
     for _ in 0..loads {
-        let registry = Registry::new(arena.engine.clone(), None, Policy::default());
+        let registry = Registry::new(arena.engine.clone(), lab.cache(), Policy::default());
         let started = Instant::now();
         let loading = registry.load_folder(folder.path(), None, &|_| ());
         if tokio::time::timeout(Duration::from_secs(5), loading)

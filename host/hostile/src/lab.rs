@@ -69,6 +69,11 @@ impl Lab {
         lab
     }
 
+    /// The cache of compiled code, for attacks on something else than the compiler.
+    pub(crate) fn cache(&self) -> Option<Cache> {
+        self.cache.clone()
+    }
+
     /// How long after its deadline a call may still return.
     pub fn grace(&self) -> Duration {
         self.grace
@@ -182,7 +187,7 @@ impl Lab {
         policy.limits.timeout_ms = 5_000;
         change(&mut policy);
         Arena {
-            registry: Registry::new(engine.clone(), self.cache.clone(), policy),
+            registry: Registry::new(engine.clone(), self.cache(), policy),
             engine,
             places: places as usize,
             grace: self.grace,
