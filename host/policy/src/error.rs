@@ -154,6 +154,9 @@ pub enum TakenPlaces {
         "too many calls waited already for the {0} places for running calls that this host has (modules.concurrent_calls)"
     )]
     Queue(usize),
+    /// The pool of instances, though the call had a place: a fault of the host's, that of no tool.
+    #[error("other calls held all that the host's pool of instances has")]
+    Pool,
     /// A directory that calls of the module have to themselves, one at a time.
     #[error(
         "the module has the directory {guest} for one call at a time (exclusive), and {by} had it"

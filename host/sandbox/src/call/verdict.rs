@@ -7,9 +7,9 @@ use super::meter::{
 use super::{CallState, lifted_bytes};
 use std::time::Duration;
 use toolhold_policy::limits::Limits;
-use toolhold_policy::{CallError, ErrorClass, HttpLimit};
+use toolhold_policy::{CallError, ErrorClass, HttpLimit, TakenPlaces};
 use wasmtime::component::ResourceTableError;
-use wasmtime::{Trap, WasmBacktrace};
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 use wasmtime_wasi_http::FieldMapError;
 
@@ -41,6 +41,12 @@ pub(crate) fn classify(
             };
         }
         _ => {}
+    }
+    if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {
+        return CallError::Busy {
+            places: TakenPlaces::Pool,
+            waited: Duration::ZERO,
+        };
     }
     // With another code it is how the runtimes of languages end after a panic.
     if let Some(I32Exit(0)) = error.downcast_ref() {

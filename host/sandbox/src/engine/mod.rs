@@ -202,22 +202,24 @@ impl Engine {
 /// calls that hold all of theirs keep no module from being loaded, and the other way round.
 const LISTING_PLACES: u32 = 4;
 
-/// The pool of instances. Each number was measured.
+/// The pool of instances. It has for each place the most that a component may have. So a call in a place finds its
+/// instances, memories and tables, and other calls cannot take them. An unused slot costs addresses and no memory.
 fn pool(config: &EngineConfig) -> InstanceAllocationStrategy {
     // A module that is asked has two instances.
     let n = config.concurrent_calls + 2 * LISTING_PLACES;
     let most = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
+    let (instances, memories) = (most(MAX_INSTANCES), most(MAX_MEMORIES));
+    let tables = most(MAX_TABLES);
     let mut pool = PoolingAllocationConfig::new();
-    // CPython alone brings 14 core modules, hence the factors.
     pool.total_component_instances(n)
         .total_stacks(n)
-        .total_core_instances(20 * n)
-        .total_memories(2 * n)
-        .total_tables(4 * n)
+        .total_core_instances(n.saturating_mul(instances))
+        .total_memories(n.saturating_mul(memories))
+        .total_tables(n.saturating_mul(tables))
         .max_component_instance_size(4 << 20)
-        .max_core_instances_per_component(most(MAX_INSTANCES))
-        .max_memories_per_component(most(MAX_MEMORIES))
-        .max_tables_per_component(most(MAX_TABLES))
+        .max_core_instances_per_component(instances)
+        .max_memories_per_component(memories)
+        .max_tables_per_component(tables)
         .max_memory_size(config.max_memory_bytes)
         .table_elements(20_000)
         // Pages kept resident and cleaned by PAGEMAP_SCAN: one system call and no page fault a call.

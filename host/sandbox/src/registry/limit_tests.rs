@@ -158,3 +158,68 @@ async fn a_busy_module_says_whose_places_are_taken() {
         }
     }
 }
+
+/// A component of as many core instances, tables and memories as one may have, which spins.
+fn greedy() -> Vec<u8> {
+    use toolhold_policy::limits::{MAX_INSTANCES, MAX_MEMORIES, MAX_TABLES};
+    let instances = (1..MAX_INSTANCES).map(|n| {
+        let memory = if n <= MAX_MEMORIES { "(memory 1)" } else { "" };
+        let table = if n <= MAX_TABLES {
+            "(table 1 funcref)"
+        } else {
+            ""
+        };
+        format!("(core module $m{n} {memory} {table}) (core instance (instantiate $m{n}))")
+    });
+    let component = format!(
+        r#"(component
+          {instances}
+          (core module $m (func (export "spin") (loop (br 0))))
+          (core instance $i (instantiate $m))
+          (func (export "spin") (canon lift (core func $i "spin"))))"#,
+        instances = instances.collect::<String>()
+    );
+    wat::parse_str(component).unwrap()
+}
+
+/// Calls in all places, of modules that take all that a module may take: each runs to its own end, and no other module
+/// is told that it crashed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_in_all_places_find_what_they_are_made_of() {
+    use std::time::Duration;
+    const PLACES: u32 = 24;
+    let engine = Engine::new(EngineConfig {
+        concurrent_calls: PLACES,
+        ..EngineConfig::default()
+    });
+    let mut policy = Policy::default();
+    policy.limits.fuel = 0;
+    policy.limits.timeout_ms = 60_000;
+    policy.limits.concurrent_calls = u64::from(PLACES);
+    let registry = Registry::new(engine.unwrap(), None, policy);
+    registry.load_bytes("greedy", greedy()).await.unwrap();
+    registry
+        .load_bytes("asker", wat::parse_str(ASKER).unwrap())
+        .await
+        .unwrap();
+    let arguments = json!({});
+    let calls = (0..PLACES - 1).map(|_| {
+        let registry = registry.clone();
+        let arguments = arguments.clone();
+        tokio::spawn(async move {
+            let invocation = Invocation {
+                timeout: Some(Duration::from_secs(5)),
+                ..Invocation::new("call-1", "greedy.spin", &arguments)
+            };
+            registry.call(&invocation).await.result.map(drop)
+        })
+    });
+    let calls: Vec<_> = calls.collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let other = call(&registry, "asker.random", 1).await;
+    assert!(other.is_ok(), "{other:?}");
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), "deadline", "{error}");
+    }
+}
