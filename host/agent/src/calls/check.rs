@@ -14,7 +14,7 @@ use toolhold_policy::ErrorClass;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::failure::ToolFailure;
 use toolhold_protocol::solution::Call;
-use toolhold_protocol::tool::Tool;
+use toolhold_protocol::tool::{Annotations, Tool};
 
 /// What calls of one tool and their results must satisfy. Compiled once, used for every call.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub struct ToolCheck {
     arguments: Arc<Validator>,
     output: Option<Arc<Validator>>,
     place: PlaceCheck,
+    annotations: Annotations,
 }
 
 /// A tool's schema is no valid JSON Schema.
@@ -54,6 +55,7 @@ impl ToolCheck {
                 which: "output path",
                 reason,
             })?,
+            annotations: tool.annotations,
         })
     }
 
@@ -277,7 +279,7 @@ impl CallChecks {
             Some(earlier) => Err(ToolFailure::correctable(
                 "repeated",
                 format!(
-                    "this very call was made before and its result will not change: {earlier}. \
+                    "this very call was not made again; it gave the same result each time before: {earlier}. \
                      Use that result, or do something else"
                 ),
             )),
@@ -370,7 +372,9 @@ impl CallChecks {
 
     /// Remembers the text that the model is given for a call that ran.
     pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
-        self.repeats.record(call, arguments, text);
+        let annotations = self.of(&call.tool).map(|check| check.annotations);
+        let annotations = annotations.unwrap_or_default();
+        self.repeats.record(call, arguments, text, annotations);
     }
 }
 

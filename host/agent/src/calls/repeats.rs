@@ -1,6 +1,7 @@
 //! The guard against repetition: weak models make the same call again and again. The third
 //! identical call with an identical result is not made, and the model receives the earlier result
-//! (docs/security.md, row 28). A call that was refused, and is made again in the same way, is remembered with
+//! (docs/security.md, row 28). After a call that may have changed something, other calls may have other results, so their
+//! counts begin anew; and what lies outside (open world) changes by itself, so calls about it are not counted. A call that was refused, and is made again in the same way, is remembered with
 //! its reason: a run does not go on with it without end (docs/protocol.md, 7.8).
 //!
 //! Of arguments only a digest is kept: a reply may hold many calls, and each may be long.
@@ -10,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use toolhold_protocol::solution::Call;
+use toolhold_protocol::tool::Annotations;
 
 /// Number of times a call is made with the same result before it is intercepted.
 const MAX_IDENTICAL_CALLS: u32 = 2;
@@ -33,15 +35,20 @@ impl Repeats {
         (seen.times >= MAX_IDENTICAL_CALLS).then_some(seen.text.as_str())
     }
 
-    /// Remembers the text the model was given for a call. A different result starts a new count.
-    pub fn record(&mut self, call: &Call, arguments: &Value, text: &str) {
-        let seen = self
-            .seen
-            .entry(key(call, arguments))
-            .or_insert_with(|| SeenCall {
-                text: text.to_owned(),
-                times: 0,
-            });
+    /// Remembers the text the model was given for a call of a tool with these annotations. A different result starts a new
+    /// count.
+    pub fn record(&mut self, call: &Call, arguments: &Value, text: &str, of_tool: Annotations) {
+        let key = key(call, arguments);
+        if !of_tool.read_only {
+            self.seen.retain(|known, _| *known == key);
+        }
+        if of_tool.open_world {
+            return;
+        }
+        let seen = self.seen.entry(key).or_insert_with(|| SeenCall {
+            text: text.to_owned(),
+            times: 0,
+        });
         if seen.text != text {
             *seen = SeenCall {
                 text: text.to_owned(),
@@ -140,12 +147,24 @@ mod tests {
         }
     }
 
+    const READS: Annotations = Annotations {
+        read_only: true,
+        idempotent: true,
+        destructive: false,
+        open_world: false,
+        fire_and_forget: false,
+    };
+    const CHANGES: Annotations = Annotations {
+        read_only: false,
+        ..READS
+    };
+
     #[test]
     fn the_third_identical_call_is_intercepted() {
         let mut repeats = Repeats::default();
-        repeats.record(&call(), &json!({"a": 1, "b": 2}), "7");
+        repeats.record(&call(), &json!({"a": 1, "b": 2}), "7", READS);
         assert_eq!(repeats.intercept(&call(), &json!({"a": 1, "b": 2})), None);
-        repeats.record(&call(), &json!({"b": 2, "a": 1}), "7");
+        repeats.record(&call(), &json!({"b": 2, "a": 1}), "7", READS);
         assert_eq!(
             repeats.intercept(&call(), &json!({"a": 1, "b": 2})),
             Some("7")
@@ -157,7 +176,7 @@ mod tests {
     fn for_another_instance_or_place_it_is_another_call() {
         let mut repeats = Repeats::default();
         for _ in 0..2 {
-            repeats.record(&call(), &json!({}), "7");
+            repeats.record(&call(), &json!({}), "7", READS);
         }
         let elsewhere = [
             Call {
@@ -176,10 +195,36 @@ mod tests {
     }
 
     #[test]
+    fn after_a_change_and_in_an_open_world_nothing_is_known() {
+        let mut repeats = Repeats::default();
+        let write = Call {
+            tool: "write".into(),
+            ..call()
+        };
+        for _ in 0..2 {
+            repeats.record(&call(), &json!({}), "7", READS);
+        }
+        repeats.record(&write, &json!({}), "done", CHANGES);
+        assert_eq!(repeats.intercept(&call(), &json!({})), None);
+        // A change that is made again and again, and nothing between, is a repetition itself.
+        repeats.record(&call(), &json!({}), "7", READS);
+        repeats.record(&write, &json!({}), "done", CHANGES);
+        assert_eq!(repeats.intercept(&write, &json!({})), Some("done"));
+        let open = Annotations {
+            open_world: true,
+            ..READS
+        };
+        for _ in 0..9 {
+            repeats.record(&call(), &json!({"page": 1}), "busy", open);
+            assert_eq!(repeats.intercept(&call(), &json!({"page": 1})), None);
+        }
+    }
+
+    #[test]
     fn a_changing_result_is_polling_and_allowed() {
         let mut repeats = Repeats::default();
         for text in ["1", "2", "3", "4"] {
-            repeats.record(&call(), &json!({}), text);
+            repeats.record(&call(), &json!({}), text, READS);
             assert_eq!(repeats.intercept(&call(), &json!({})), None);
         }
     }

@@ -222,7 +222,38 @@ async fn the_same_call_is_not_made_without_end() {
     .await;
     assert_eq!(echo.count(), 3);
     assert_eq!(results(&events)[2].1["error"]["kind"], "repeated");
-    assert!(script.told(3).contains("made before"), "{}", script.told(3));
+    let told = script.told(3);
+    assert!(told.contains("was not made again"), "{told}");
+}
+
+/// What was read may have changed, and what is outside changes by itself.
+#[tokio::test]
+async fn the_same_call_is_made_again_after_a_change_and_in_an_open_world() {
+    let call = |tool: &str| Reply::calls(&[json!({"_tool": tool, "of": 1})]);
+    let order = ["reads", "reads", "writes", "reads", "reads", "reads"];
+    let asks = ["asks"; 4];
+    let mut replies: Vec<_> = order.into_iter().chain(asks).map(call).collect();
+    replies.push(Reply::output("done"));
+    let script = Script::new(replies);
+    let echo = Echo::default();
+    let mut activities = Activities::default();
+    for name in ["reads", "writes", "asks"] {
+        activities = activities.with(name, echo.activity());
+    }
+    let offered = tools(&[
+        ("reads", json!({"readOnly": true})),
+        ("writes", json!({})),
+        ("asks", json!({"readOnly": true, "openWorld": true})),
+    ]);
+    let events = run(&driver(&script, activities), request([offered])).await;
+    let repeated: Vec<_> = results(&events)
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, result))| result["error"]["kind"] == "repeated")
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!(repeated, [5], "the third of a row without a change");
+    assert_eq!(echo.count(), 9);
 }
 
 /// docs/security.md, row 24. A result stays inside of its fence, whose id no tool can know, in a message of the
