@@ -2,7 +2,7 @@
 //! exports, nothing of Toolhold in them. They run unchanged, with what was granted and nothing else.
 
 use serde_json::{Value, json};
-use support::sandbox::{cached_registry, call, kind, repository};
+use support::sandbox::{call, kind, registry, repository};
 use toolhold_needs::is_built;
 use toolhold_policy::{Access, DirectoryGrant, Grant, Output};
 use toolhold_sandbox::{ModuleKind, ModulePolicy, Policy, Registry};
@@ -19,7 +19,7 @@ async fn foreign(name: &str, grant: Grant) -> Option<Registry> {
         ..ModulePolicy::default()
     };
     policy.modules.insert(name.to_owned(), module);
-    let registry = cached_registry(policy);
+    let registry = registry(policy);
     registry
         .load_folder(&folder, Some(&[name.to_owned()]), &|_| ())
         .await

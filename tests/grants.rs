@@ -184,7 +184,12 @@ async fn host_calls_move_no_more_than_their_limit() {
         scratch: Some(ScratchGrant::default()),
         ..Grant::default()
     };
-    let registry = probe(state.path(), grant).await;
+    // On a busy machine as much takes longer than a call has by default.
+    let limits = LimitsRequest {
+        timeout_ms: Some(180_000),
+        ..LimitsRequest::default()
+    };
+    let registry = probe_within(state.path(), grant, limits).await;
     let churn = json!({"path": "/scratch/a", "bytes": 8 << 20, "times": 100});
     let report = call(&registry, "probe.churn", churn).await;
     assert_eq!(kind(&report), "host_bytes", "{:?}", report.result);

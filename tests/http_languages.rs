@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::host::{Finished, Host};
-use support::sandbox::{cached_registry, call, repository};
+use support::sandbox::{call, registry, repository};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use toolhold_needs::{Need, has_program, is_built, leave_out};
@@ -135,7 +135,7 @@ async fn granted(folder: &Path, name: &str, http: Value, limits: Value) -> Regis
     };
     let mut policy = Policy::default();
     policy.modules.insert(name.to_owned(), module);
-    let registry = cached_registry(policy);
+    let registry = registry(policy);
     registry
         .load_folder(folder, Some(&[name.to_owned()]), &|_| ())
         .await

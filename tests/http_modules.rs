@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
-use support::sandbox::{cached_registry, call, repository};
+use support::sandbox::{call, registry, repository};
 use tokio::net::TcpListener;
 use toolhold_hostile::liar::{self, Claim, LiarReply};
 use toolhold_policy::{CallError, Grant, HttpGrant, Output, SecretGrant, SecretPlace, SecretSlot};
@@ -81,7 +81,7 @@ async fn module(name: &str, grant: Grant) -> Registry {
     };
     let mut policy = Policy::default();
     policy.modules.insert(name.to_owned(), module);
-    let registry = cached_registry(policy);
+    let registry = registry(policy);
     registry
         .load_folder(
             &repository().join("modules"),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
-use support::sandbox::{cached_registry, call, kind, repository};
+use support::sandbox::{call, kind, registry, repository};
 use toolhold_needs::is_built;
 use toolhold_policy::{Access, CallReport, DirectoryGrant, Grant, LimitsRequest, Output};
 use toolhold_sandbox::{ModulePolicy, Policy, Registry};
@@ -15,7 +15,7 @@ async fn interpreter(language: &str, policy: ModulePolicy) -> Option<Registry> {
     }
     let mut all = Policy::default();
     all.modules.insert(language.to_owned(), policy);
-    let registry = cached_registry(all);
+    let registry = registry(all);
     registry
         .load_folder(
             &repository().join("modules"),

@@ -1,7 +1,7 @@
 //! `modules/markdown`: pages as Markdown, hostile pages included.
 
 use serde_json::{Value, json};
-use support::sandbox::{cached_registry, call, kind, repository};
+use support::sandbox::{call, kind, registry, repository};
 use toolhold_needs::is_built;
 use toolhold_policy::Output;
 use toolhold_sandbox::{Policy, Registry};
@@ -10,7 +10,7 @@ async fn markdown() -> Option<Registry> {
     if !is_built(&repository(), "modules/markdown") {
         return None;
     }
-    let registry = cached_registry(Policy::default());
+    let registry = registry(Policy::default());
     registry
         .load_folder(
             &repository().join("modules"),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use support::sandbox::{call, kind, registry, repository};
 use toolhold_needs::is_built;
-use toolhold_policy::{Access, DirectoryGrant, Grant, Output};
+use toolhold_policy::{Access, DirectoryGrant, Grant, LimitsRequest, Output};
 use toolhold_sandbox::{ModuleKind, ModulePolicy, Policy, Registry};
 
 async fn shipped(only: &str, policy: Policy) -> Registry {
@@ -15,6 +15,21 @@ async fn shipped(only: &str, policy: Policy) -> Registry {
         .expect("the folder is there");
     assert!(registry.failures().is_empty(), "{:?}", registry.failures());
     registry
+}
+
+/// A policy with a deadline that no other limit waits for, on any machine.
+fn patient(module: &str) -> Policy {
+    let limits = LimitsRequest {
+        timeout_ms: Some(180_000),
+        ..LimitsRequest::default()
+    };
+    let module_policy = ModulePolicy {
+        limits,
+        ..ModulePolicy::default()
+    };
+    let mut policy = Policy::default();
+    policy.modules.insert(module.into(), module_policy);
+    policy
 }
 
 async fn value(registry: &Registry, tool: &str, arguments: Value) -> Value {
@@ -267,7 +282,7 @@ async fn sqlite_computes_in_memory_and_changes_files_only_if_told() {
 
 #[tokio::test]
 async fn sqlite_stops_an_endless_query_and_bounds_its_rows() {
-    let registry = shipped("sqlite", Policy::default()).await;
+    let registry = shipped("sqlite", patient("sqlite")).await;
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT ";
     let count = json!({"sql": format!("{endless} count(*) FROM n")});
     // By the module itself, before the host has to.
@@ -290,7 +305,7 @@ async fn jq_filters_json() {
     if !is_built(&repository(), "modules/jq") {
         return;
     }
-    let registry = shipped("jq", Policy::default()).await;
+    let registry = shipped("jq", patient("jq")).await;
     let found = value(
         &registry,
         "jq.query",

@@ -1,7 +1,7 @@
 //! Templates: what `new-module` makes builds, and its README can be followed as it is printed.
 
 mod changes;
-mod types;
+mod languages;
 
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
@@ -110,18 +110,22 @@ fn followed(host: &Host) -> Option<Vec<(String, Finished)>> {
     Some(done)
 }
 
-fn readme_is_followed(language: &str, needs: &[&str]) {
+/// The template in `language`, of which the programs that it needs are there. None where one is not.
+fn template(language: &str, needs: &[&str]) -> Option<Host> {
     for program in needs {
         if !has_program(program, &format!("the {language} template is not built")) {
-            return;
+            return None;
         }
     }
     let host = Host::new();
     let made = host.run(&["new-module", "words", "--lang", language]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    let Some(done) = followed(&host) else {
-        return;
-    };
+    Some(host)
+}
+
+/// None where a registry does not answer.
+fn readme_is_followed(host: &Host, language: &str) -> Option<()> {
+    let done = followed(host)?;
     let [(build, _), (test, tested), (call, called)] = done.as_slice() else {
         panic!("three commands: {done:?}");
     };
@@ -146,36 +150,14 @@ fn readme_is_followed(language: &str, needs: &[&str]) {
     let again = host.run(&["new-module", "words", "--lang", language]);
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stderr.contains("exists already"), "{again:?}");
+    Some(())
 }
 
 #[test]
 fn the_readme_is_followed_in_rust() {
-    readme_is_followed("rust", &["cargo"]);
-}
-
-#[test]
-fn the_readme_is_followed_in_c() {
-    readme_is_followed("c", &["python3"]);
-}
-
-#[test]
-fn the_readme_is_followed_in_go() {
-    readme_is_followed("go", &["python3"]);
-}
-
-#[test]
-fn the_readme_is_followed_in_python() {
-    readme_is_followed("python", &["python3"]);
-}
-
-#[test]
-fn the_readme_is_followed_in_javascript() {
-    readme_is_followed("js", &["node", "npm"]);
-}
-
-#[test]
-fn the_readme_is_followed_in_typescript() {
-    readme_is_followed("typescript", &["node", "npm"]);
+    if let Some(host) = template("rust", &["cargo"]) {
+        readme_is_followed(&host, "rust");
+    }
 }
 
 /// A wrong type ends the build and names its place, before any call.
@@ -200,19 +182,8 @@ fn typescript_is_type_checked() {
     );
 }
 
-/// The module `words` from its template, with each text of its source replaced, and built. None where that cannot be.
-fn edited(
-    host: &Host,
-    language: &str,
-    needs: &str,
-    source: &str,
-    edits: &[(&str, &str)],
-) -> Option<Finished> {
-    if !has_program(needs, &format!("the {language} template is not built")) {
-        return None;
-    }
-    let made = host.run(&["new-module", "words", "--lang", language]);
-    assert_eq!(made.code, Some(0), "{made:?}");
+/// Replaces each of these texts of a source of `modules/words`, and builds it. None where a registry does not answer.
+fn edited(host: &Host, source: &str, edits: &[(&str, &str)]) -> Option<Finished> {
     let path = host.path().join("modules/words").join(source);
     let mut text = std::fs::read_to_string(&path).expect("the template");
     for (from, to) in edits {

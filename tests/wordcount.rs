@@ -1,6 +1,6 @@
 //! One tool in six languages (`modules/examples/README.md`): the same cases for all.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use support::sandbox::{call, kind, registry, repository};
 use toolhold_needs::is_built;
 use toolhold_policy::Output;
@@ -58,7 +58,8 @@ fn cases() -> Vec<(String, u64, u64, u64, String)> {
     ]
 }
 
-async fn counts_as_agreed(language: &str) {
+/// Counts as agreed, and describes itself as agreed: a model chooses by these texts.
+async fn is_like_the_others(language: &str) {
     let name = format!("wordcount_{language}");
     let folder = repository().join("modules/examples");
     if !is_built(&repository(), &format!("modules/examples/{name}")) {
@@ -82,6 +83,18 @@ async fn counts_as_agreed(language: &str) {
         }
     }
     let told = registry.tool(&tool).expect("it has the tool");
+    assert_eq!(
+        told.description,
+        "Counts the words, lines and characters of a text and finds its longest word. Use it instead of counting by \
+         eye."
+            .into(),
+        "{name}"
+    );
+    assert_eq!(
+        told.input_schema.pointer("/properties/text/description"),
+        Some(&json!("The text to count in.")),
+        "{name}"
+    );
     let example = &told.examples[0];
     let answered = call(&registry, &tool, example.arguments.clone()).await;
     assert_eq!(
@@ -96,41 +109,8 @@ async fn counts_as_agreed(language: &str) {
 }
 
 #[tokio::test]
-async fn every_language_counts_alike() {
+async fn every_language_counts_and_describes_itself_alike() {
     for language in LANGUAGES {
-        counts_as_agreed(language).await;
-    }
-}
-
-/// A model chooses by these texts, so they must not differ either.
-#[tokio::test]
-async fn every_language_describes_itself_alike() {
-    let registry = registry(Policy::default());
-    let folder = repository().join("modules/examples");
-    registry
-        .load_folder(&folder, None, &|_| ())
-        .await
-        .expect("the folder is there");
-    for language in LANGUAGES {
-        let name = format!("wordcount_{language}");
-        if !is_built(&repository(), &format!("modules/examples/{name}")) {
-            continue;
-        }
-        let tool = registry.tool(&format!("{name}.count"));
-        let tool =
-            tool.unwrap_or_else(|| panic!("{name} is not loaded: {:?}", registry.failures()));
-        assert_eq!(
-            tool.description,
-            "Counts the words, lines and characters of a text and finds its longest word. Use it instead of \
-             counting by eye."
-                .into(),
-            "{name}"
-        );
-        let text = |schema: &Value| schema.pointer("/properties/text/description").cloned();
-        assert_eq!(
-            text(&tool.input_schema),
-            Some(json!("The text to count in.")),
-            "{name}"
-        );
+        is_like_the_others(language).await;
     }
 }

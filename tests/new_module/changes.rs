@@ -1,6 +1,6 @@
 //! What a build fetches and shares, and a module that is built whenever it changes.
 
-use super::{answered, edited};
+use super::{answered, edited, template};
 use std::path::Path;
 use std::process::Command;
 use support::host::{Host, finish, signal};
@@ -25,12 +25,14 @@ fn zip(path: &Path, files: &[(&str, &str)]) {
 /// words.
 #[test]
 fn requirements_of_python_are_installed_by_the_build() {
-    let host = Host::new();
     let edits = [
         ("import re\n", "import re\n\nimport greet\n"),
         ("text.lower()", "(text + greet.WORD).lower()"),
     ];
-    let Some(built) = edited(&host, "python", "python3", "app.py", &edits) else {
+    let Some(host) = template("python", &["python3"]) else {
+        return;
+    };
+    let Some(built) = edited(&host, "app.py", &edits) else {
         return;
     };
     assert_eq!(built.code, Some(1), "{built:?}");
@@ -106,7 +108,6 @@ fn requirements_of_python_are_installed_by_the_build() {
 /// Modules that `go.mod` requires come from the user's proxy, and `go.sum` pins them.
 #[test]
 fn modules_of_go_are_fetched_by_the_build() {
-    let host = Host::new();
     let edits = [
         (
             "\t\"toolhold\"\n",
@@ -117,7 +118,10 @@ fn modules_of_go_are_fetched_by_the_build() {
             "strings.ToLower(arguments.Text+greet.Word)",
         ),
     ];
-    let Some(built) = edited(&host, "go", "python3", "main.go", &edits) else {
+    let Some(host) = template("go", &["python3"]) else {
+        return;
+    };
+    let Some(built) = edited(&host, "main.go", &edits) else {
         return;
     };
     assert_eq!(built.code, Some(1), "{built:?}");
@@ -250,9 +254,11 @@ fn modules_in_rust_share_what_they_depend_on() {
 /// The watch builds what changes, and keeps the component while the source is wrong.
 #[test]
 fn a_watched_module_is_built_and_loaded_when_its_source_changes() {
-    let host = Host::new();
     // The compiler is there after this.
-    let Some(built) = edited(&host, "c", "python3", "module.c", &[]) else {
+    let Some(host) = template("c", &["python3"]) else {
+        return;
+    };
+    let Some(built) = edited(&host, "module.c", &[]) else {
         return;
     };
     assert_eq!(built.code, Some(0), "{built:?}");

@@ -21,7 +21,7 @@ pub mod server;
 pub mod transcript;
 
 /// Far longer than anything takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Looks until there is something.
 ///

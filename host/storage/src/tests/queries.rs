@@ -1,6 +1,6 @@
 //! What is found, and that it is found without reading everything.
 
-use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending};
+use super::{EventScript, OUTAGE_TIMEOUT, TestDatabase, databases, pending, until};
 use crate::audit::{Filter, PageStart, statement};
 use crate::*;
 use serde_json::json;
@@ -145,10 +145,8 @@ async fn a_call_waits_until_it_is_asked_again() {
                 journal.append(&events[events.len() - 1..]).await.unwrap();
             }
         }
-        while store.holder(run).await.unwrap().is_some() {
-            tokio::task::yield_now().await;
-        }
-        let (mut journal, _) = store.reopen(run).await.unwrap();
+        // What a dropped journal holds is freed in the background.
+        let (mut journal, _) = until(async || store.reopen(run).await.ok()).await;
         journal.append(&[script.event(resumed)]).await.unwrap();
         let waiting = store.waiting_as("deep", None).await.unwrap();
         let [waiting] = <[WaitingApproval; 1]>::try_from(waiting).expect("it waits");
