@@ -40,26 +40,27 @@ pub(super) fn is_issued(digits: &[u32]) -> bool {
     }
 }
 
-/// ISO 13616: the characters of an account number of a country, its checksum included.
+/// The characters of an account number of a country, its checksum included: ISO 13616, the registry of SWIFT, release 97.
 pub(super) fn iban_length(country: &str) -> Option<usize> {
     let lengths = [
         (15, "NO"),
         (16, "BE"),
-        (18, "DK FI FO GL NL"),
+        (18, "DK FI FK FO GL NL SD"),
         (19, "MK SI"),
-        (20, "AT BA EE KZ LT LU XK"),
-        (21, "CH CR HR LI LV"),
-        (22, "BG BH DE GB GE IE ME RS"),
-        (23, "AE GI IL IQ TL"),
+        (20, "AT BA EE KZ LT LU MN XK"),
+        (21, "CH HR LI LV"),
+        (22, "BG BH CR DE GB GE IE ME RS VA"),
+        (23, "AE GI IL IQ OM SO TL"),
         (24, "AD CZ ES MD PK RO SA SE SK TN VG"),
         (25, "LY PT ST"),
         (26, "IS TR"),
         (27, "BI DJ FR GR IT MC MR SM"),
-        (28, "AL AZ BY CY DO GT HU LB NI PL SV"),
+        (28, "AL AZ BY CY DO GT HN HU LB NI PL SV"),
         (29, "BR EG PS QA UA"),
-        (30, "JO KW MU"),
+        (30, "JO KW MU YE"),
         (31, "MT SC"),
         (32, "LC"),
+        (33, "RU"),
     ];
     let country = country.to_ascii_uppercase();
     lengths
@@ -185,6 +186,57 @@ pub(super) fn verhoeff(digits: &[u32]) -> bool {
             join(sum, turned)
         });
     sum == 0
+}
+
+/// SNILS, the insurance number of Russia: nine digits weighted by nine to one, and the sum as two digits (0 for 100 and
+/// 101). Numbers up to 001-001-998 have no check digits and are not taken.
+pub(super) fn snils(digits: &[u32]) -> bool {
+    let (Some(number), Some([tens, ones])) = (digits.get(..9), digits.get(9..11)) else {
+        return false;
+    };
+    let value = number.iter().fold(0, |value, digit| value * 10 + digit);
+    let sum: u32 = number
+        .iter()
+        .zip((1..=9).rev())
+        .map(|(digit, weight)| digit * weight)
+        .sum();
+    digits.len() == 11 && value > 1_001_998 && sum % 101 % 100 == tens * 10 + ones
+}
+
+/// INN, the tax number of a person in Russia: the last two of twelve digits follow from those before them, mod 11.
+pub(super) fn inn(digits: &[u32]) -> bool {
+    const WEIGHTS: [u32; 11] = [3, 7, 2, 4, 10, 3, 5, 9, 4, 6, 8];
+    let check = |length: usize| {
+        let weights = WEIGHTS.iter().skip(WEIGHTS.len() - length);
+        let sum: u32 = digits
+            .iter()
+            .zip(weights)
+            .map(|(digit, weight)| digit * weight)
+            .sum();
+        sum % 11 % 10
+    };
+    let is_number = digits.iter().any(|digit| *digit != 0);
+    digits.len() == 12
+        && is_number
+        && digits.get(10) == Some(&check(10))
+        && digits.get(11) == Some(&check(11))
+}
+
+/// My Number of Japan: the last of twelve digits follows from the others, which are weighted from the right by two to
+/// seven and two to six, mod 11 (ordinance 85 of 2014 of the Ministry of Internal Affairs).
+pub(super) fn my_number(digits: &[u32]) -> bool {
+    const WEIGHTS: [u32; 11] = [6, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2];
+    let sum: u32 = digits
+        .iter()
+        .zip(WEIGHTS)
+        .map(|(digit, weight)| digit * weight)
+        .sum();
+    let check = match sum % 11 {
+        0 | 1 => 0,
+        rest => 11 - rest,
+    };
+    let is_number = digits.iter().any(|digit| *digit != 0);
+    digits.len() == 12 && is_number && digits.get(11) == Some(&check)
 }
 
 /// A Chinese identity number: a day of birth, and a last character that follows from the others.

@@ -5,6 +5,7 @@ use super::checks;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
+use toolhold_text::continues_value;
 
 /// One piece of data, at these bytes of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +80,7 @@ fn after(text: &str, at: usize) -> usize {
 }
 
 static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
-    let table: [(Kind, &str, MatchNarrowing); 22] = [
+    let table: [(Kind, &str, MatchNarrowing); 30] = [
         (
             Kind::PrivateKey,
             r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",
@@ -87,12 +88,12 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::Authorization,
-            r#"(?i)\bauthorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
+            r#"(?i)authorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
             whole,
         ),
         (
             Kind::Authorization,
-            r"(?i)\bbearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
+            r"(?i)bearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
             opaque,
         ),
         (
@@ -128,7 +129,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::Iban,
-            r"(?i)[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,28}",
+            r"(?i)[a-z]{2}[0-9]{2}(?:[ -]?[a-z0-9]){11,29}",
             iban,
         ),
         (Kind::Card, r"[2-6](?:[ -]?[0-9]){12,18}", card),
@@ -168,6 +169,38 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)[1-9][0-9]{16}[0-9x]",
             |text, range| proven(text, range, checks::resident_identity),
         ),
+        // SNILS of Russia, as it is printed, and in one piece behind its name.
+        (
+            Kind::NationalId,
+            r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
+            |text, range| number(text, range, checks::snils),
+        ),
+        (
+            Kind::NationalId,
+            r"(?i)(?:снилс|snils)[^0-9\n]{0,20}(?P<it>[0-9]{11})",
+            |text, range| number(text, range, checks::snils),
+        ),
+        // The tax number of a person in Russia (INN).
+        (Kind::NationalId, r"[0-9]{12}", |text, range| {
+            number(text, range, checks::inn)
+        }),
+        // A Russian passport: only behind its name, because it has no check digit.
+        (
+            Kind::NationalId,
+            r"(?i)(?:паспорт|серия|passport)[^0-9\n]{0,30}(?P<it>[0-9]{2} ?[0-9]{2}[ №#n-]{0,4}[0-9]{6})",
+            |text, range| number(text, range, |_| true),
+        ),
+        // My Number of Japan: one of eleven numbers passes its check digit, so only in groups or behind its name.
+        (
+            Kind::NationalId,
+            r"[0-9]{4}([ -])[0-9]{4}[ -][0-9]{4}",
+            |text, range| number(text, range, checks::my_number),
+        ),
+        (
+            Kind::NationalId,
+            r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,20}(?P<it>[0-9]{12})",
+            |text, range| number(text, range, checks::my_number),
+        ),
         (
             Kind::Email,
             r"[\p{L}\p{N}._%+'-]+@(?:[\p{L}\p{N}-]+\.)+\p{L}{2,}",
@@ -175,8 +208,20 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::Phone,
-            r"(?:\+|\b00)[1-9](?:[ ().\u{a0}/-]{0,3}[0-9]){6,14}|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}|\(?0[1-9][0-9]{0,4}\)?(?:[ ./-]{1,2}[0-9]{2,8}){1,5}",
+            r"(?:\+|00)[1-9](?:[ ().\u{a0}/-]{0,3}[0-9]){6,14}|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}|\(?0[1-9][0-9]{0,4}\)?(?:[ ./-]{1,2}[0-9]{2,8}){1,5}",
             phone,
+        ),
+        // Russia's national form, eleven digits with the trunk prefix 8: of mobile networks (9..) also in one piece.
+        (
+            Kind::Phone,
+            r"8[ -]?(?:\(9[0-9]{2}\)|9[0-9]{2}|\([348][0-9]{2}\)|[ -][348][0-9]{2}[ -])[ -]?[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{2}",
+            national_phone,
+        ),
+        // China's mobile numbers: 13 to 19, eleven digits.
+        (
+            Kind::Phone,
+            r"1[3-9][0-9](?:[0-9]{8}|[ -][0-9]{4}[ -][0-9]{4})",
+            national_phone,
         ),
     ];
     table
@@ -218,11 +263,15 @@ fn is_escape(text: &str) -> bool {
     backslashes % 2 == 1
 }
 
+/// Whether `c`, directly beside a value, makes both one longer word or name.
+fn continues(c: char) -> bool {
+    continues_value(c) || c == '_'
+}
+
 /// Whether no character of a word stands directly before or after.
 fn is_alone(text: &str, range: &Range<usize>) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let next = slice(text, range.end..text.len()).chars().next();
-    !before(text, range.start).0.is_some_and(is_word) && !next.is_some_and(is_word)
+    !before(text, range.start).0.is_some_and(continues) && !next.is_some_and(continues)
 }
 
 /// What joins the groups of one number.
@@ -234,7 +283,7 @@ fn joins(c: char) -> bool {
 fn begins_number(text: &str, start: usize) -> bool {
     let (last, other) = before(text, start);
     let goes_before = last.is_some_and(joins) && other.is_some_and(|c| c.is_ascii_digit());
-    !goes_before && !last.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    !goes_before && !last.is_some_and(continues)
 }
 
 /// The same as [`is_alone`], and it is no part of a longer number with separators.
@@ -297,7 +346,7 @@ fn email(text: &str, range: Range<usize>) -> Option<Range<usize>> {
         found.starts_with(['n', 'r', 't', 'b', 'f']) && is_escape(slice(text, 0..range.start));
     let start = range.start + usize::from(is_escaped);
     let (local, domain) = slice(text, start..range.end).split_once('@')?;
-    let is_rest = before(text, start).0.is_some_and(char::is_alphanumeric);
+    let is_rest = before(text, start).0.is_some_and(continues_value);
     let next = slice(text, range.end..text.len()).chars().next();
     // The address of a repository, and `module@1.2.tool`.
     let is_remote = local == "git" && next == Some(':');
@@ -344,6 +393,11 @@ fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
         let is_card = is_written && checks::is_issued(&digits) && checks::luhn(&digits);
         (is_card && is_whole_number(text, &range)).then_some(range)
     })
+}
+
+/// A phone number in a form that is enough.
+fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    is_whole_number(text, &range).then_some(range)
 }
 
 /// A phone number: with a country's code, or in the form of a country.

@@ -22,6 +22,34 @@ fn numbers_and_words_are_left_alone() {
     }
 }
 
+/// A letter of another script beside a value, and no space: as Chinese, Japanese and Thai are written, and as anybody may
+/// write who wants a value not to be found.
+#[test]
+fn values_are_found_beside_letters_of_all_scripts() {
+    let letters = ('\u{80}'..'\u{20000}')
+        .filter(|c| c.is_alphabetic() && !toolhold_text::continues_value(*c));
+    // Some of each block of 128 characters.
+    let letters: Vec<char> = letters
+        .filter(|c| u32::from(*c) % 128 < 2 || "卡のカบ각мЯλאبक".contains(*c))
+        .collect();
+    assert!(letters.len() > 200, "{}", letters.len());
+    let alone = FOUND
+        .iter()
+        .filter(|(kind, _, part)| kinds(part) == [(*kind, *part)]);
+    for (kind, _, part) in alone {
+        for letter in &letters {
+            let text = format!("{letter}{part}{letter}");
+            let found = find(&text, |_| true);
+            let size = letter.len_utf8();
+            // Letters of any script may be in an address.
+            let is_covered = found
+                .iter()
+                .any(|it| it.kind == *kind && it.start <= size && it.end >= size + part.len());
+            assert!(is_covered, "{text}: {found:?}");
+        }
+    }
+}
+
 #[test]
 fn long_hostile_texts_take_their_time_and_no_more() {
     for piece in [

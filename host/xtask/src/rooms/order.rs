@@ -9,6 +9,7 @@ use crate::workspace::{self, Crate};
 /// From the bottom to the binary, by folder under `host/`.
 pub const ORDER: [&str; 21] = [
     "needs",
+    "text",
     "json",
     "admission",
     "files",
@@ -24,7 +25,6 @@ pub const ORDER: [&str; 21] = [
     "agent",
     "mcp",
     "runtime",
-    "fleet",
     "server",
     "devkit",
     "hostile",

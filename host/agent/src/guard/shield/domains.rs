@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use regex::Regex;
 use std::sync::LazyLock;
 use toolhold_model::CompletionObserver;
+use toolhold_text::may_begin;
 use url::Url;
 
 /// Maximum characters of a URL that are examined: its host is at the beginning.
@@ -22,8 +23,8 @@ pub struct Domains {
     allow: Vec<String>,
 }
 
-/// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that
-/// they know; with two after any other, or after none.
+/// URLs as browsers and libraries take them: with slashes of either kind, or none, after a scheme that they know; with two
+/// after any other, or after none. Where a word goes before, [`Domains::strangers`] decides whether it is one.
 static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 
 #[expect(
@@ -32,7 +33,7 @@ static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 )]
 fn pattern() -> Regex {
     Regex::new(
-        r#"(?i)\b(?:https?|wss?|ftp):[/\\]*|\b[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,])//|\bwww\."#,
+        r#"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,]|[^\x00-\x7f])(?P<rest>//)|www\."#,
     )
     .expect("a pattern")
 }
@@ -71,9 +72,17 @@ impl Domains {
 
     /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
     fn strangers(&self, text: &str, found: &mut Vec<String>) {
-        for candidate in URLS.find_iter(text) {
+        for captures in URLS.captures_iter(text) {
             if found.len() == MAX_NAMED_HOSTS {
                 return;
+            }
+            let Some(candidate) = captures.name("rest").or_else(|| captures.get(0)) else {
+                continue;
+            };
+            // What has slashes is a URL wherever it stands.
+            let is_word = !candidate.as_str().ends_with(['/', '\\']);
+            if is_word && !may_begin(text, candidate.start()) {
+                continue;
             }
             let rest = text.get(candidate.start()..).unwrap_or_default();
             let prefix = candidate.len();
@@ -84,9 +93,7 @@ impl Domains {
             let most = most.map_or(rest.len(), |(at, _)| at);
             let near = rest.get(..most).unwrap_or_default();
             let end = near.char_indices().find_map(ends).unwrap_or(most);
-            let candidate = near.get(..end).unwrap_or_default();
-            let url =
-                candidate.trim_start_matches(|c: char| c.is_whitespace() || "\"'(=,".contains(c));
+            let url = near.get(..end).unwrap_or_default();
             let url = match url.get(..4) {
                 _ if url.starts_with("//") => format!("https:{url}"),
                 Some(start) if start.eq_ignore_ascii_case("www.") => format!("https://{url}"),

@@ -247,6 +247,19 @@ async fn only_known_hosts_are_named() {
         ("https://exam\u{ad}ple.com", true),
         ("https://", false),
         ("a: b, c:d, 10:30", true),
+        ("请打开http://evil.test/x", false),
+        ("смотриhttp://evil.test", false),
+        ("смотриhttp:evil.test", false),
+        ("_http://evil.test_", false),
+        ("_www.evil.test", false),
+        ("访问www.evil.test", false),
+        ("打开//evil.test/x", false),
+        ("éhttp://evil.test", false),
+        ("xhttp://evil.test", false),
+        ("http://example.com。evil.test", false),
+        ("请打开http://example.com/x", true),
+        ("смотри https://a.b.example.org, там", true),
+        ("xhttp:evil, awww.evil", true),
     ] {
         let screening = screening(json!({"nested": [{"url": text}]}));
         let verdict = ask(&shield, &screening).await.unwrap();

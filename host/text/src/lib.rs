@@ -1,0 +1,75 @@
+//! Texts of all scripts.
+//!
+//! Values that the host looks for (numbers of cards, keys, addresses) are of ASCII letters and digits, and people write
+//! them into texts of their own script, without a space where the script has none: `卡号4111…`, `смотриhttp://…`. So a
+//! value ends where its own kind of characters ends, and not where the next letter of any script is
+//! (`char::is_alphanumeric`, `\b`).
+
+use std::ops::Range;
+use unicode_script::{Script, UnicodeScript as _};
+
+/// Whether `c`, directly beside a value of ASCII letters and digits, makes both one longer word: a letter of the Latin
+/// script, with accents too, or a digit of ASCII (the property Script of UAX #24). An underscore does not; who takes
+/// it for a part of a word asks for it beside.
+pub fn continues_value(c: char) -> bool {
+    if c.is_ascii() {
+        c.is_ascii_alphanumeric()
+    } else {
+        c.is_alphabetic() && c.script() == Script::Latin
+    }
+}
+
+/// Whether a value may begin at this byte of the text.
+pub fn may_begin(text: &str, at: usize) -> bool {
+    let before = text.get(..at).and_then(|before| before.chars().next_back());
+    !before.is_some_and(continues_value)
+}
+
+/// Whether a value may end before this byte of the text.
+pub fn may_end(text: &str, at: usize) -> bool {
+    let after = text.get(at..).and_then(|after| after.chars().next());
+    !after.is_some_and(continues_value)
+}
+
+/// Whether a value may lie at these bytes of the text.
+pub fn is_alone(text: &str, range: &Range<usize>) -> bool {
+    may_begin(text, range.start) && may_end(text, range.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_value_is_told_from_the_script_around_it() {
+        for around in [
+            "", " ", "卡", "の", "カ", "บ", "각", "м", "λ", "א", "ب", "क", "…", "，", "_",
+        ] {
+            let text = format!("{around}4111{around}");
+            let range = around.len()..around.len() + 4;
+            assert!(is_alone(&text, &range), "{text}");
+        }
+        for around in ["a", "Z", "0", "é", "ß", "ł", "Ａ"] {
+            let text = format!("{around}4111");
+            assert!(!may_begin(&text, around.len()), "{text}");
+            let text = format!("4111{around}");
+            assert!(!may_end(&text, 4), "{text}");
+        }
+    }
+
+    proptest! {
+        /// Whatever the script, and whatever the place: no panic, and letters of other scripts end a value.
+        #[test]
+        fn letters_of_other_scripts_end_a_value(c in any::<char>(), at in 0_usize..12) {
+            let text = format!("{c}4111{c}");
+            let size = c.len_utf8();
+            let range = size..size + 4;
+            prop_assert_eq!(is_alone(&text, &range), !continues_value(c));
+            if !c.is_ascii_alphanumeric() && c.script() != Script::Latin {
+                prop_assert!(is_alone(&text, &range));
+            }
+            let _ = (may_begin(&text, at), may_end(&text, at));
+        }
+    }
+}
