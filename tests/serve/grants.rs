@@ -103,6 +103,38 @@ fn an_edited_policy_reaches_a_server_that_runs_and_a_broken_one_does_not() {
     assert!(is_done(&remember(&server, "default")));
 }
 
+/// As a full disk, a shell's `>` or an editor leaves it: that is no configuration.
+#[test]
+fn a_file_that_is_emptied_or_cut_takes_nothing_away_until_a_person_asks() {
+    let granting = "[modules]\napproval = \"never\"\n[module.probe]\nkey_value = {}\n";
+    let whole = format!("{granting}[endpoints.other]\nbase_url = \"http://127.0.0.1:9/v1\"\n");
+    let (host, endpoint) = (host(&whole), scripted([]));
+    let server = serve(&host, &endpoint);
+    for (left, reason, keeps_grants) in [
+        ("", "sets nothing any more", false),
+        (granting, "names no endpoint any more", true),
+    ] {
+        let before = server.said().len();
+        host.write("toolhold.toml", left);
+        until("the reason", || {
+            let said = server.said();
+            let said = &said[before..];
+            (said.contains(reason) && said.contains("stay as they were")).then_some(())
+        });
+        assert!(is_done(&remember(&server, "default")), "{left}");
+        let before = server.said().len();
+        server.signal("HUP");
+        until("the confirmed reload", || {
+            server.said()[before..].contains("reloaded:").then_some(())
+        });
+        assert_eq!(is_done(&remember(&server, "default")), keeps_grants);
+        host.write("toolhold.toml", &whole);
+        until("the whole file", || {
+            is_done(&remember(&server, "default")).then_some(())
+        });
+    }
+}
+
 /// A module that takes long to compile holds up neither a grant that is taken back nor other modules.
 #[test]
 fn what_is_loaded_holds_up_nothing() {

@@ -1,7 +1,7 @@
 //! Shared by the serving commands: watching for changes from the start, reloading, and the signal to stop.
 
 use crate::commands::loaded::{check_names, warn_of_failures};
-use crate::config::{ConfigError, Loaded};
+use crate::config::{ConfigError, Loaded, ReloadCause};
 use crate::terminal::progress::Loading;
 use crate::terminal::{output, style};
 use anyhow::Result;
@@ -178,7 +178,7 @@ enum ReloadTask {
     Idle,
     /// Loading that began when the process did.
     Start(LoadTask),
-    Changed(Changed),
+    Changed(Changed, ReloadCause),
 }
 
 /// Reloads modules and grants when their files change or a signal asks for it, and updates `serving`. An error
@@ -203,27 +203,30 @@ pub async fn keep_up<S: Serving>(
         let is_idle = matches!(task, ReloadTask::Idle);
         if let ReloadTask::Start(_) = task {
             // Changes between loading and watching.
-            due = Some(ReloadTask::Changed(Changed::Modules));
+            due = Some(ReloadTask::Changed(Changed::Modules, ReloadCause::Change));
         }
         let now = {
             let mut work = Box::pin(work(task, &held, registry, serving));
             loop {
-                let changed = tokio::select! {
+                let (changed, cause) = tokio::select! {
                     biased;
-                    Some(changed) = changes.told.recv() => changed,
-                    _ = reload_signal.recv() => Changed::Configuration,
+                    Some(changed) = changes.told.recv() => (changed, ReloadCause::Change),
+                    _ = reload_signal.recv() => (Changed::Configuration, ReloadCause::Person),
                     () = more_ready(&mut ready) => {
                         serving.reloaded(&held.configuration).await?;
                         continue;
                     }
                     now = &mut work => break now,
                 };
-                let changed = take_back(changed, &held, registry).await;
+                let changed = take_back(changed, cause, &held, registry).await;
                 serving.reloaded(&held.configuration).await?;
                 // Reading the configuration again loads the modules, too.
-                if !matches!(due, Some(ReloadTask::Changed(Changed::Configuration))) {
-                    due = Some(ReloadTask::Changed(changed));
-                }
+                due = Some(match due {
+                    Some(ReloadTask::Changed(Changed::Configuration, earlier)) => {
+                        ReloadTask::Changed(Changed::Configuration, earlier.max(cause))
+                    }
+                    _ => ReloadTask::Changed(changed, cause),
+                });
                 if is_idle || changed == Changed::Configuration {
                     break None;
                 }
@@ -269,9 +272,14 @@ async fn more_ready(ready: &mut watch::Receiver<()>) {
 /// It reads files, and waits for nothing that is loaded or built, and for no keyring.
 ///
 /// Returns what to read again: the configuration, if it takes something back, whatever was reported first.
-async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) -> Changed {
+async fn take_back(
+    changed: Changed,
+    cause: ReloadCause,
+    held: &Loaded,
+    registry: &Registry,
+) -> Changed {
     let mut due = changed;
-    if let Ok(now) = policy_again(held).await
+    if let Ok(now) = policy_again(held, cause).await
         && registry.withdraw(&now).await
     {
         due = Changed::Configuration;
@@ -280,15 +288,15 @@ async fn take_back(changed: Changed, held: &Loaded, registry: &Registry) -> Chan
     due
 }
 
-async fn policy_again(held: &Loaded) -> Result<Policy> {
+async fn policy_again(held: &Loaded, cause: ReloadCause) -> Result<Policy> {
     let held = held.clone();
-    Ok(tokio::task::spawn_blocking(move || held.policy_again()).await??)
+    Ok(tokio::task::spawn_blocking(move || held.policy_again(cause)).await??)
 }
 
 /// Reads the configuration again. It may wait for the keyring, and nothing else waits for that.
-async fn again(held: &Loaded) -> Result<Loaded> {
+async fn again(held: &Loaded, cause: ReloadCause) -> Result<Loaded> {
     let held = held.clone();
-    Ok(tokio::task::spawn_blocking(move || held.again()).await??)
+    Ok(tokio::task::spawn_blocking(move || held.again(cause)).await??)
 }
 
 /// Works on what changed. Returns the new configuration, if there is one.
@@ -306,18 +314,25 @@ async fn work<S: Serving>(
             }
             None
         }
-        ReloadTask::Changed(Changed::Modules) => {
+        ReloadTask::Changed(Changed::Modules, _) => {
             renewal::reload_modules(&held.configuration, registry, held.only.as_deref()).await;
             None
         }
-        ReloadTask::Changed(Changed::Configuration) => reload(held, registry, serving).await,
+        ReloadTask::Changed(Changed::Configuration, cause) => {
+            reload(held, cause, registry, serving).await
+        }
     }
 }
 
-async fn reload<S: Serving>(held: &Loaded, registry: &Registry, serving: &S) -> Option<Loaded> {
+async fn reload<S: Serving>(
+    held: &Loaded,
+    cause: ReloadCause,
+    registry: &Registry,
+    serving: &S,
+) -> Option<Loaded> {
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
-        let mut now = again(held).await?;
+        let mut now = again(held, cause).await?;
         if now.configuration.keep_modules_folder(&held.configuration) {
             let text = "there is another modules folder now than when this began; it is used after a restart";
             output::note(&style::warn("modules:"), text);

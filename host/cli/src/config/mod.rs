@@ -27,6 +27,7 @@ pub use flags::Flags;
 pub use found::{FOUND, FoundFile, Untrusted, settings};
 pub use known::most_similar;
 pub use layers::{ConfigError, MODEL_FLAG, Setting};
+pub use reload::ReloadCause;
 
 use crate::program;
 use etcetera::BaseStrategy as _;

@@ -5,7 +5,7 @@
 
 use super::{load, module};
 use crate::commands::module_flags::directory;
-use crate::config::Loaded;
+use crate::config::{Loaded, ReloadCause};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bold, good, line, warn};
@@ -177,7 +177,11 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
         put_in_place(&beside(&path, &file)?, &path)?;
     }
     // The module may have failed to load with these grants.
-    let registry = load(&loaded.again()?.configuration, Some(name)).await?;
+    let registry = load(
+        &loaded.again(ReloadCause::Person)?.configuration,
+        Some(name),
+    )
+    .await?;
     let slot = match module(config, &registry, name) {
         Ok(module) => module.slot.clone(),
         Err(_) if given.is_some() => name.to_owned(),
@@ -197,7 +201,7 @@ pub async fn revoke(loaded: &Loaded, name: &str) -> Result<Exit> {
     output::tell(&format!(
         "{name} has nothing any more that `grant` gave it, and is disabled"
     ));
-    let config = loaded.again()?.configuration;
+    let config = loaded.again(ReloadCause::Person)?.configuration;
     if !load(&config, Some(name))
         .await?
         .module(name)

@@ -3,7 +3,7 @@
 use super::list;
 use super::sources::Sources;
 use crate::commands::{build, serving};
-use crate::config::Loaded;
+use crate::config::{Loaded, ReloadCause};
 use crate::exit::Exit;
 use crate::terminal::output;
 use crate::terminal::style::{bad, bytes, chain, good, line, warn};
@@ -119,7 +119,8 @@ async fn rebuilt(loaded: &Loaded, folder: &Path, timeout: Duration, dev: &BaseRu
     let built = async {
         // Grants may have changed since the start: whether a module may write the sources is asked of those of now.
         let now = loaded.clone();
-        let policy = tokio::task::spawn_blocking(move || now.policy_again()).await??;
+        let policy =
+            tokio::task::spawn_blocking(move || now.policy_again(ReloadCause::Change)).await??;
         let config = &loaded.configuration;
         build::one(config, Some(policy), folder, timeout, Some(dev), sources).await
     };
