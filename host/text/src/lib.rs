@@ -59,7 +59,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the script, and whatever the place: no panic, and letters of other scripts end a value.
+        /// Letters of other scripts end a value, and no place in a text panics.
         #[test]
         fn letters_of_other_scripts_end_a_value(c in any::<char>(), at in 0_usize..12) {
             let text = format!("{c}4111{c}");
