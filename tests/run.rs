@@ -222,7 +222,7 @@ fn the_third_identical_call_is_not_made() {
         .count();
     assert_eq!(started, 2);
     assert!(
-        told(&endpoint, 3).contains("made before"),
+        told(&endpoint, 3).contains("was not made again"),
         "{}",
         told(&endpoint, 3)
     );

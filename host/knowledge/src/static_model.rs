@@ -8,7 +8,7 @@ use crate::embed::{EmbedError, Embedder, Embedding};
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
 use kitoken::convert::ConversionError;
-use kitoken::{Definition, EncodeError, Kitoken};
+use kitoken::{Definition, EncodeError, Kitoken, Processing};
 use safetensors::{Dtype, SafeTensors};
 use std::fmt;
 use std::sync::Arc;
@@ -69,8 +69,12 @@ impl StaticModel {
             return Err(form());
         }
         let rows = numbers(tensor.dtype(), tensor.data()).ok_or_else(form)?;
-        let definition =
+        let mut definition =
             Definition::from_tokenizers_slice(tokenizer).map_err(StaticModelError::Tokenizer)?;
+        // A text counts as a whole, and nothing is added to it.
+        let processing = &mut definition.config.processing;
+        processing
+            .retain(|step| !matches!(step, Processing::Pad { .. } | Processing::Truncate { .. }));
         let ids = definition.model.vocab().iter().map(|token| token.id);
         let special = definition.specials.iter().map(|token| token.id);
         let largest = ids.chain(special).max();
@@ -99,7 +103,7 @@ impl StaticModel {
 
 impl WeightTable {
     fn vector(&self, text: &str) -> Result<Vec<f32>, EncodeError> {
-        // A text counts as a whole, and what looks like a special token in it is text.
+        // What looks like a special token in a text is text.
         let ids = self.tokenizer.encode(text, false)?;
         let mut sums = vec![0.0; self.dimensions];
         let mut row = vec![0.0; self.dimensions];
@@ -177,7 +181,9 @@ mod tests {
     use super::*;
     use safetensors::tensor::TensorView;
 
-    const TOKENIZER: &str = r###"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":0,"content":"?",
+    const TOKENIZER: &str = r###"{"version":"1.0","truncation":{"direction":"Right","max_length":1,"strategy":"LongestFirst",
+        "stride":0},"padding":{"strategy":{"Fixed":9},"direction":"Right","pad_to_multiple_of":null,"pad_id":3,
+        "pad_type_id":0,"pad_token":"tax"},"added_tokens":[{"id":0,"content":"?",
     "single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],"normalizer":null,
         "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,
         "model":{"type":"WordPiece","vocab":{"?":0,"cat":1,"dog":2,"tax":3},"unk_token":"?",

@@ -5,7 +5,6 @@
 //! value ends where its own kind of characters ends, and not where the next letter of any script is
 //! (`char::is_alphanumeric`, `\b`).
 
-use std::ops::Range;
 use unicode_script::{Script, UnicodeScript as _};
 
 /// Whether `c`, directly beside a value of ASCII letters and digits, makes both one longer word: a letter of the Latin
@@ -25,17 +24,6 @@ pub fn may_begin(text: &str, at: usize) -> bool {
     !before.is_some_and(continues_value)
 }
 
-/// Whether a value may end before this byte of the text.
-pub fn may_end(text: &str, at: usize) -> bool {
-    let after = text.get(at..).and_then(|after| after.chars().next());
-    !after.is_some_and(continues_value)
-}
-
-/// Whether a value may lie at these bytes of the text.
-pub fn is_alone(text: &str, range: &Range<usize>) -> bool {
-    may_begin(text, range.start) && may_end(text, range.end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,15 +34,12 @@ mod tests {
         for around in [
             "", " ", "卡", "の", "カ", "บ", "각", "м", "λ", "א", "ب", "क", "…", "，", "_",
         ] {
-            let text = format!("{around}4111{around}");
-            let range = around.len()..around.len() + 4;
-            assert!(is_alone(&text, &range), "{text}");
+            let text = format!("{around}4111");
+            assert!(may_begin(&text, around.len()), "{text}");
         }
         for around in ["a", "Z", "0", "é", "ß", "ł", "Ａ"] {
             let text = format!("{around}4111");
             assert!(!may_begin(&text, around.len()), "{text}");
-            let text = format!("4111{around}");
-            assert!(!may_end(&text, 4), "{text}");
         }
     }
 
@@ -63,13 +48,11 @@ mod tests {
         #[test]
         fn letters_of_other_scripts_end_a_value(c in any::<char>(), at in 0_usize..12) {
             let text = format!("{c}4111{c}");
-            let size = c.len_utf8();
-            let range = size..size + 4;
-            prop_assert_eq!(is_alone(&text, &range), !continues_value(c));
+            prop_assert_eq!(may_begin(&text, c.len_utf8()), !continues_value(c));
             if !c.is_ascii_alphanumeric() && c.script() != Script::Latin {
-                prop_assert!(is_alone(&text, &range));
+                prop_assert!(!continues_value(c));
             }
-            let _ = (may_begin(&text, at), may_end(&text, at));
+            let _ = may_begin(&text, at);
         }
     }
 }

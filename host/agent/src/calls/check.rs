@@ -370,6 +370,16 @@ impl CallChecks {
         self.refusals = Refusals::default();
     }
 
+    /// A call of the tool ended that is not told as others are: what it changed, calls that read may see.
+    pub fn may_have_changed(&mut self, tool: &str) {
+        if !self
+            .of(tool)
+            .is_some_and(|check| check.annotations.read_only)
+        {
+            self.repeats.forget_reads();
+        }
+    }
+
     /// Remembers the text that the model is given for a call that ran.
     pub fn ran(&mut self, call: &Call, arguments: &Value, text: &str) {
         let annotations = self.of(&call.tool).map(|check| check.annotations);

@@ -1,8 +1,9 @@
 //! The guard against repetition: weak models make the same call again and again. The third
 //! identical call with an identical result is not made, and the model receives the earlier result
-//! (docs/security.md, row 28). After a call that may have changed something, other calls may have other results, so their
-//! counts begin anew; and what lies outside (open world) changes by itself, so calls about it are not counted. A call that was refused, and is made again in the same way, is remembered with
-//! its reason: a run does not go on with it without end (docs/protocol.md, 7.8).
+//! (docs/security.md, row 28). After a call that may have changed something, calls that only read may have other results,
+//! so their counts begin anew; and what lies outside (open world) changes by itself, so calls about it are not counted.
+//! A call that was refused, and is made again in the same way, is remembered with its reason: a run does not go on with
+//! it without end (docs/protocol.md, 7.8).
 //!
 //! Of arguments only a digest is kept: a reply may hold many calls, and each may be long.
 
@@ -26,6 +27,7 @@ pub struct Repeats {
 struct SeenCall {
     text: String,
     times: u32,
+    reads_only: bool,
 }
 
 impl Repeats {
@@ -38,24 +40,27 @@ impl Repeats {
     /// Remembers the text the model was given for a call of a tool with these annotations. A different result starts a new
     /// count.
     pub fn record(&mut self, call: &Call, arguments: &Value, text: &str, of_tool: Annotations) {
-        let key = key(call, arguments);
         if !of_tool.read_only {
-            self.seen.retain(|known, _| *known == key);
+            self.forget_reads();
         }
         if of_tool.open_world {
             return;
         }
-        let seen = self.seen.entry(key).or_insert_with(|| SeenCall {
+        let new = || SeenCall {
             text: text.to_owned(),
             times: 0,
-        });
+            reads_only: of_tool.read_only,
+        };
+        let seen = self.seen.entry(key(call, arguments)).or_insert_with(new);
         if seen.text != text {
-            *seen = SeenCall {
-                text: text.to_owned(),
-                times: 0,
-            };
+            *seen = new();
         }
         seen.times += 1;
+    }
+
+    /// Something may have changed: what was read may be something else now.
+    pub fn forget_reads(&mut self) {
+        self.seen.retain(|_, seen| !seen.reads_only);
     }
 }
 
@@ -206,7 +211,7 @@ mod tests {
         }
         repeats.record(&write, &json!({}), "done", CHANGES);
         assert_eq!(repeats.intercept(&call(), &json!({})), None);
-        // A change that is made again and again, and nothing between, is a repetition itself.
+        // A change that is made again and again in the same way is a repetition itself.
         repeats.record(&call(), &json!({}), "7", READS);
         repeats.record(&write, &json!({}), "done", CHANGES);
         assert_eq!(repeats.intercept(&write, &json!({})), Some("done"));

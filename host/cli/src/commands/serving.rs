@@ -201,6 +201,11 @@ pub async fn keep_up<S: Serving>(
     loop {
         let task = due.take().unwrap_or(ReloadTask::Idle);
         let is_idle = matches!(task, ReloadTask::Idle);
+        // Who asked for what is begun now, which a change stops and begins anew.
+        let running = match task {
+            ReloadTask::Changed(Changed::Configuration, cause) => cause,
+            _ => ReloadCause::Change,
+        };
         if let ReloadTask::Start(_) = task {
             // Changes between loading and watching.
             due = Some(ReloadTask::Changed(Changed::Modules, ReloadCause::Change));
@@ -218,15 +223,13 @@ pub async fn keep_up<S: Serving>(
                     }
                     now = &mut work => break now,
                 };
+                let cause = cause.max(running);
                 let changed = take_back(changed, cause, &held, registry).await;
                 serving.reloaded(&held.configuration).await?;
                 // Reading the configuration again loads the modules, too.
-                due = Some(match due {
-                    Some(ReloadTask::Changed(Changed::Configuration, earlier)) => {
-                        ReloadTask::Changed(Changed::Configuration, earlier.max(cause))
-                    }
-                    _ => ReloadTask::Changed(changed, cause),
-                });
+                if !matches!(due, Some(ReloadTask::Changed(Changed::Configuration, _))) {
+                    due = Some(ReloadTask::Changed(changed, cause));
+                }
                 if is_idle || changed == Changed::Configuration {
                     break None;
                 }
@@ -333,6 +336,9 @@ async fn reload<S: Serving>(
     let made = async |now: &Configuration| Box::pin(serving.build(now)).await;
     let renewed = async {
         let mut now = again(held, cause).await?;
+        if let Some(emptied) = &now.emptied {
+            output::note(&style::warn("held back:"), &emptied.to_string());
+        }
         if now.configuration.keep_modules_folder(&held.configuration) {
             let text = "there is another modules folder now than when this began; it is used after a restart";
             output::note(&style::warn("modules:"), text);

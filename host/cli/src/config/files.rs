@@ -14,7 +14,7 @@ use toolhold_policy::Digest;
 pub struct ConfigFiles {
     grants: Option<(String, Table)>,
     /// The file that the user named, or the one in the user's configuration folder.
-    own: Option<(String, Table)>,
+    pub own: Option<(String, Table)>,
     /// The file of the working folder, unless the user named another.
     pub found: Option<FoundLayer>,
     /// The file that the user named.

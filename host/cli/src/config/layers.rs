@@ -104,12 +104,6 @@ pub enum ConfigError {
         module: String,
         is_gone: bool,
     },
-    #[error(
-        "{origin} {}; what is in effect stays until the file has it again, or until this process gets SIGHUP (kill -HUP {})",
-        if *is_empty { "sets nothing any more" } else { "names no endpoint any more" },
-        std::process::id()
-    )]
-    Emptied { origin: String, is_empty: bool },
     #[error(transparent)]
     Secret(#[from] Unread),
     #[error(

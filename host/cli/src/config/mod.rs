@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod author_tests;
+mod emptied;
 mod files;
 mod flags;
 mod found;
@@ -30,6 +31,7 @@ pub use layers::{ConfigError, MODEL_FLAG, Setting};
 pub use reload::ReloadCause;
 
 use crate::program;
+use emptied::{ContentInUse, EmptiedFile};
 use etcetera::BaseStrategy as _;
 use files::{ConfigFiles, MAX_CONFIG_BYTES};
 use found::FoundLayer;
@@ -73,6 +75,9 @@ pub struct Loaded {
     file: Option<PathBuf>,
     /// The file whose bytes are in effect without a pin.
     in_effect: Option<FileInEffect>,
+    content: ContentInUse,
+    /// A file that lost its content, and whose content of before is in use.
+    pub emptied: Option<EmptiedFile>,
     flags: Flags,
     /// The modules that the command needs; all of them if it is absent.
     pub only: Option<Vec<String>>,
@@ -96,7 +101,7 @@ pub fn load(file: Option<&Path>, flags: &Flags, needs: Needs) -> Result<Loaded, 
         needs,
         before: ReadSecrets::default(),
     };
-    load_granting(file, flags, None, &secrets)
+    load_granting(file, flags, None, &secrets, None)
 }
 
 /// How secrets are read.
@@ -105,14 +110,16 @@ struct SecretReading {
     before: ReadSecrets,
 }
 
-/// As [`load`], with another grants file than the one in the state folder.
+/// As [`load`], with another grants file than the one in the state folder, and with what files had that are empty now.
 fn load_granting(
     file: Option<&Path>,
     flags: &Flags,
     grants: Option<&Path>,
     secrets: &SecretReading,
+    content: Option<&ContentInUse>,
 ) -> Result<Loaded, ConfigError> {
     let (mut files, mut trusted) = files_with_trust(file, flags)?;
+    let emptied = content.and_then(|content| content.restore(&mut files));
     if file.is_some() {
         // `trust` keeps a named file where the user's own configuration says, not where the file does.
         trusted = self::trusted(flags).ok();
@@ -142,6 +149,8 @@ fn load_granting(
         records: records.unwrap_or_default(),
         file: file.map(Path::to_owned),
         in_effect: in_effect(&files),
+        content: ContentInUse::of(&files),
+        emptied,
         ..loaded
     })
 }
@@ -300,6 +309,8 @@ fn resolved_with(
         records: Vec::new(),
         file: None,
         in_effect: None,
+        content: ContentInUse::default(),
+        emptied: None,
         flags: flags.clone(),
         only: None,
     })

@@ -2,12 +2,10 @@
 
 use super::secrets::{self, Needs};
 use super::{
-    ConfigError, Loaded, SecretReading, Untrusted, files, grants_file, load, load_granting, real,
-    trusted,
+    ConfigError, ContentInUse, Loaded, SecretReading, Untrusted, files, grants_file, load_granting,
+    real, trusted,
 };
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use toml::Value;
 use toolhold_runtime::config::Configuration;
 use toolhold_sandbox::Policy;
 
@@ -25,19 +23,16 @@ impl Loaded {
     /// keyring cannot be used.
     ///
     /// # Errors
-    /// As [`load`]; a file has other bytes than those in effect, which a module may have written; a file lost what it
-    /// is for, and no person asked.
+    /// As [`load`]; a file has other bytes than those in effect, which a module may have written.
     pub fn again(&self, cause: ReloadCause) -> Result<Self, ConfigError> {
         let now = load_granting(
             self.file.as_deref(),
             &self.flags,
             None,
             &self.secrets_again(),
+            self.content_after(cause),
         )?;
         self.refuse_what_modules_wrote(&now)?;
-        if cause == ReloadCause::Change {
-            self.refuse_what_was_emptied(&now)?;
-        }
         Ok(Self {
             only: self.only.clone(),
             ..now
@@ -69,55 +64,18 @@ impl Loaded {
         })
     }
 
-    /// A full disk, a shell's `>` and some editors leave a file empty, or cut, for a moment or for good. That is no
-    /// configuration: all agents would lose their endpoint. The file of `toolhold modules grant` is written as a whole.
-    fn refuse_what_was_emptied(&self, now: &Self) -> Result<(), ConfigError> {
-        // What holds of a file that is not trusted is said elsewhere.
-        if now.untrusted.is_some() {
-            return Ok(());
-        }
-        let grants = format!("file {}", self.grants_file().display());
-        let origins = self.settings.iter().map(|setting| setting.origin.as_str());
-        let origins: BTreeSet<&str> = origins
-            .filter(|origin| origin.starts_with("file ") && *origin != grants)
-            .collect();
-        for origin in origins {
-            let (then, left) = (self.set_by(origin), now.set_by(origin));
-            let names_endpoints =
-                |set: &BTreeMap<&str, &Value>| set.keys().any(|key| key.starts_with("endpoints."));
-            let grants = then.keys().any(|key| key.starts_with("module."));
-            let is_empty = left.is_empty() && (names_endpoints(&then) || grants);
-            let is_part = left.iter().all(|(key, value)| then.get(key) == Some(value));
-            if is_empty || (is_part && names_endpoints(&then) && !names_endpoints(&left)) {
-                return Err(ConfigError::Emptied {
-                    origin: origin.to_owned(),
-                    is_empty,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// The settings of one origin.
-    fn set_by(&self, origin: &str) -> BTreeMap<&str, &Value> {
-        let own = self
-            .settings
-            .iter()
-            .filter(|setting| setting.origin == origin);
-        own.map(|setting| (setting.key.as_str(), &setting.value))
-            .collect()
-    }
-
     /// Grants of the present files and variables. No keyring is asked for them: one that is locked or does not answer
     /// neither prevents nor delays that something is taken back.
     ///
     /// # Errors
     /// As [`load`].
     pub fn policy_again(&self, cause: ReloadCause) -> Result<Policy, ConfigError> {
-        let now = load(self.file.as_deref(), &self.flags, Needs::None)?;
-        if cause == ReloadCause::Change {
-            self.refuse_what_was_emptied(&now)?;
-        }
+        let secrets = SecretReading {
+            needs: Needs::None,
+            ..self.secrets_again()
+        };
+        let content = self.content_after(cause);
+        let now = load_granting(self.file.as_deref(), &self.flags, None, &secrets, content)?;
         Ok(now.configuration.policy())
     }
 
@@ -127,7 +85,19 @@ impl Loaded {
     /// As [`load`].
     pub fn granting(&self, grants: &Path) -> Result<Self, ConfigError> {
         let secrets = self.secrets_again();
-        load_granting(self.file.as_deref(), &self.flags, Some(grants), &secrets)
+        let content = self.content_after(ReloadCause::Person);
+        load_granting(
+            self.file.as_deref(),
+            &self.flags,
+            Some(grants),
+            &secrets,
+            content,
+        )
+    }
+
+    /// What stands in for a file that lost its content, unless a person asks for it as it is.
+    fn content_after(&self, cause: ReloadCause) -> Option<&ContentInUse> {
+        (cause == ReloadCause::Change).then_some(&self.content)
     }
 
     fn secrets_again(&self) -> SecretReading {

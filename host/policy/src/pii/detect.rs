@@ -20,6 +20,8 @@ type MatchNarrowing = fn(&str, Range<usize>) -> Option<Range<usize>>;
 
 /// No number is as long as this.
 const MAX_NUMBER_BYTES: usize = 400;
+/// Characters before a phone number among which the name of what it is may be.
+const MAX_NAME_CHARS: usize = 16;
 
 struct Detector {
     kind: Kind,
@@ -80,7 +82,7 @@ fn after(text: &str, at: usize) -> usize {
 }
 
 static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
-    let table: [(Kind, &str, MatchNarrowing); 30] = [
+    let table: [(Kind, &str, MatchNarrowing); 29] = [
         (
             Kind::PrivateKey,
             r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----(?s:.+?)-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----",
@@ -88,12 +90,12 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
         ),
         (
             Kind::Authorization,
-            r#"(?i)authorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
+            r#"(?i)(?-u:\b)authorization\\?["']?\s{0,8}[:=]\s{0,8}\\?["']?(?:bearer|basic|token|apikey)\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{6,})"#,
             whole,
         ),
         (
             Kind::Authorization,
-            r"(?i)bearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
+            r"(?i)(?-u:\b)bearer\s{1,8}(?P<it>[A-Za-z0-9._~+/=-]{16,})",
             opaque,
         ),
         (
@@ -169,7 +171,7 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)[1-9][0-9]{16}[0-9x]",
             |text, range| proven(text, range, checks::resident_identity),
         ),
-        // SNILS of Russia, as it is printed, and in one piece behind its name.
+        // SNILS of Russia: as it is printed, and in one piece behind its name.
         (
             Kind::NationalId,
             r"[0-9]{3}-[0-9]{3}-[0-9]{3}[ -][0-9]{2}",
@@ -180,25 +182,21 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?i)(?:снилс|snils)[^0-9\n]{0,20}(?P<it>[0-9]{11})",
             |text, range| number(text, range, checks::snils),
         ),
-        // The tax number of a person in Russia (INN).
-        (Kind::NationalId, r"[0-9]{12}", |text, range| {
-            number(text, range, checks::inn)
-        }),
-        // A Russian passport: only behind its name, because it has no check digit.
+        // Numbers whose check digits many other numbers pass, or that have none, count only behind their names: the tax
+        // number of a person (INN) and the passport of Russia, and My Number of Japan.
         (
             Kind::NationalId,
-            r"(?i)(?:паспорт|серия|passport)[^0-9\n]{0,30}(?P<it>[0-9]{2} ?[0-9]{2}[ №#n-]{0,4}[0-9]{6})",
+            r"(?i)(?:инн|inn)[^0-9\n]{0,20}(?P<it>[0-9]{12})",
+            |text, range| number(text, range, checks::inn),
+        ),
+        (
+            Kind::NationalId,
+            r"(?i)(?:паспорт|серия|серии|passport)[^0-9\n]{0,30}(?P<it>[0-9]{2} ?[0-9]{2}(?:[ №#n-]{1,4}|,? ?номер:? ?)[0-9]{6})",
             |text, range| number(text, range, |_| true),
         ),
-        // My Number of Japan: one of eleven numbers passes its check digit, so only in groups or behind its name.
         (
             Kind::NationalId,
-            r"[0-9]{4}([ -])[0-9]{4}[ -][0-9]{4}",
-            |text, range| number(text, range, checks::my_number),
-        ),
-        (
-            Kind::NationalId,
-            r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,20}(?P<it>[0-9]{12})",
+            r"(?i)(?:マイナンバー|個人番号|my ?number)[^0-9\n]{0,20}(?P<it>[0-9]{4}[ -]?[0-9]{4}[ -]?[0-9]{4})",
             |text, range| number(text, range, checks::my_number),
         ),
         (
@@ -211,13 +209,12 @@ static DETECTORS: LazyLock<Vec<Detector>> = LazyLock::new(|| {
             r"(?:\+|00)[1-9](?:[ ().\u{a0}/-]{0,3}[0-9]){6,14}|(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}|\(?0[1-9][0-9]{0,4}\)?(?:[ ./-]{1,2}[0-9]{2,8}){1,5}",
             phone,
         ),
-        // Russia's national form, eleven digits with the trunk prefix 8: of mobile networks (9..) also in one piece.
+        // Russia's national form, with the trunk prefix 8, and China's mobile numbers (13 to 19): eleven digits.
         (
             Kind::Phone,
-            r"8[ -]?(?:\(9[0-9]{2}\)|9[0-9]{2}|\([348][0-9]{2}\)|[ -][348][0-9]{2}[ -])[ -]?[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{2}",
+            r"8[ -]?(?:\([3489][0-9]{2}\)|9[0-9]{2}|[ -][348][0-9]{2}[ -])[ -]?[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{2}",
             national_phone,
         ),
-        // China's mobile numbers: 13 to 19, eleven digits.
         (
             Kind::Phone,
             r"1[3-9][0-9](?:[0-9]{8}|[ -][0-9]{4}[ -][0-9]{4})",
@@ -395,9 +392,24 @@ fn card(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     })
 }
 
-/// A phone number in a form that is enough.
+/// A phone number without a country's code. In one piece it is a number as any other, unless a letter of another script
+/// or a name of phones goes before.
 fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    is_whole_number(text, &range).then_some(range)
+    const NAMES: [&str; 9] = [
+        "тел", "моб", "手机", "手機", "电话", "電話", "tel", "phone", "mobile",
+    ];
+    let is_in_groups = slice(text, range.clone()).contains([' ', '-', '(']);
+    let is_named = || {
+        let before = slice(text, 0..range.start);
+        let is_beside = before
+            .chars()
+            .next_back()
+            .is_some_and(|c| c.is_alphabetic() && !continues_value(c));
+        let near = before.char_indices().rev().nth(MAX_NAME_CHARS - 1);
+        let near = slice(before, near.map_or(0, |(at, _)| at)..before.len()).to_lowercase();
+        is_beside || NAMES.iter().any(|name| near.contains(name))
+    };
+    ((is_in_groups || is_named()) && is_whole_number(text, &range)).then_some(range)
 }
 
 /// A phone number: with a country's code, or in the form of a country.

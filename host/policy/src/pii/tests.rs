@@ -28,11 +28,11 @@ fn numbers_and_words_are_left_alone() {
 fn values_are_found_beside_letters_of_all_scripts() {
     let letters = ('\u{80}'..'\u{20000}')
         .filter(|c| c.is_alphabetic() && !toolhold_text::continues_value(*c));
-    // Some of each block of 128 characters.
+    // Some of each 512 characters.
     let letters: Vec<char> = letters
-        .filter(|c| u32::from(*c) % 128 < 2 || "卡のカบ각мЯλאبक".contains(*c))
+        .filter(|c| u32::from(*c) % 512 < 2 || "卡のカบ각мЯλאبक".contains(*c))
         .collect();
-    assert!(letters.len() > 200, "{}", letters.len());
+    assert!(letters.len() > 80, "{}", letters.len());
     let alone = FOUND
         .iter()
         .filter(|(kind, _, part)| kinds(part) == [(*kind, *part)]);

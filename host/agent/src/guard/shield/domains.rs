@@ -33,7 +33,7 @@ static URLS: LazyLock<Regex> = LazyLock::new(pattern);
 )]
 fn pattern() -> Regex {
     Regex::new(
-        r#"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,]|[^\x00-\x7f])(?P<rest>//)|www\."#,
+        r#"(?i)(?:https?|wss?|ftp):[/\\]*|[a-z][a-z0-9+.-]*://|(?:^|[\s"'(=,]|(?-i:[^\x00-\x7f]))(?P<rest>//)|www\."#,
     )
     .expect("a pattern")
 }
@@ -61,7 +61,8 @@ impl Domains {
     }
 
     fn allows(&self, host: &str) -> bool {
-        let host = host.trim_end_matches('.');
+        // What ends a sentence or a bracket is in no name that a resolver knows.
+        let host = host.trim_end_matches([',', ';', ':', '!', ')', '\'', '.']);
         self.allow
             .iter()
             .any(|allowed| match allowed.strip_prefix('*') {
@@ -72,8 +73,17 @@ impl Domains {
 
     /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
     fn strangers(&self, text: &str, found: &mut Vec<String>) {
+        // As a library reads the whole text, which drops tabs and line breaks, and takes quotes before an `@` for a name.
+        let whole = text.trim();
+        if let Some(host) = Url::parse(whole).ok().as_ref().and_then(Url::host_str) {
+            self.judge_host(host, found);
+        } else if whole.starts_with(['/', '\\'])
+            && whole.get(1..).is_some_and(|it| it.starts_with(['/', '\\']))
+        {
+            self.judge_url(&format!("https:{whole}"), found);
+        }
         for captures in URLS.captures_iter(text) {
-            if found.len() == MAX_NAMED_HOSTS {
+            if found.len() >= MAX_NAMED_HOSTS {
                 return;
             }
             let Some(candidate) = captures.name("rest").or_else(|| captures.get(0)) else {
@@ -90,22 +100,74 @@ impl Domains {
                 (at >= prefix && (c.is_whitespace() || "\"'<>`{}|".contains(c))).then_some(at)
             };
             let most = rest.char_indices().nth(MAX_URL_CHARS);
+            let is_long = most.is_some();
             let most = most.map_or(rest.len(), |(at, _)| at);
             let near = rest.get(..most).unwrap_or_default();
-            let end = near.char_indices().find_map(ends).unwrap_or(most);
-            let url = near.get(..end).unwrap_or_default();
-            let url = match url.get(..4) {
-                _ if url.starts_with("//") => format!("https:{url}"),
-                Some(start) if start.eq_ignore_ascii_case("www.") => format!("https://{url}"),
-                _ => url.to_owned(),
-            };
-            let host = Url::parse(&url).ok();
-            let host = host.as_ref().and_then(Url::host_str).unwrap_or(&url);
-            if !self.allows(&host.to_ascii_lowercase()) && !found.iter().any(|known| known == host)
-            {
-                found.push(host.chars().take(80).collect());
+            let end = near.char_indices().find_map(ends);
+            let url = near.get(..end.unwrap_or(most)).unwrap_or_default();
+            let has_path = url
+                .get(prefix..)
+                .is_some_and(|it| it.contains(['/', '\\', '?', '#']));
+            if is_long && end.is_none() && !has_path {
+                // Whose host it is stands behind what is looked at.
+                note(url, found);
+                continue;
+            }
+            match url.get(..4) {
+                _ if url.starts_with("//") => self.judge_url(&format!("https:{url}"), found),
+                Some(start) if start.eq_ignore_ascii_case("www.") => {
+                    self.judge_url(&format!("https://{url}"), found);
+                }
+                _ => self.judge_url(url, found),
+            }
+            // `xhttp://`: a scheme that nobody knows, and one that is known behind a letter.
+            let known = candidate.as_str().to_ascii_lowercase();
+            let inner = ["https:", "http:", "wss:", "ws:", "ftp:"]
+                .iter()
+                .find_map(|scheme| known.find(scheme).filter(|at| *at > 0));
+            if let Some(inner) = inner.and_then(|at| url.get(at..)) {
+                self.judge_url(inner, found);
             }
         }
+    }
+
+    /// The host of a URL, or the URL where it has none that can be read. Where the last name of a host is none, as with
+    /// a comma of any script behind it, the host is what stands before that.
+    fn judge_url(&self, url: &str, found: &mut Vec<String>) {
+        let parsed = Url::parse(url).ok();
+        let host = parsed.as_ref().and_then(Url::host_str);
+        let last = host.and_then(|host| host.rsplit('.').find(|name| !name.is_empty()));
+        let is_name = |name: &str| {
+            name.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || "-[]:".contains(char::from(byte)))
+        };
+        let has_user = url.contains('@');
+        match (host, last) {
+            (Some(host), Some(last)) if is_name(last) || has_user => self.judge_host(host, found),
+            (Some(host), _) => {
+                let before = url
+                    .split(['，', '；', '！', '？', '、', '）', '」', '』'])
+                    .next();
+                let before = before.and_then(|url| Url::parse(url).ok());
+                let before = before.as_ref().and_then(Url::host_str);
+                self.judge_host(before.unwrap_or(host), found);
+            }
+            (None, _) => note(url, found),
+        }
+    }
+
+    fn judge_host(&self, host: &str, found: &mut Vec<String>) {
+        if !self.allows(&host.to_ascii_lowercase()) {
+            note(host, found);
+        }
+    }
+}
+
+/// Names a host once.
+fn note(host: &str, found: &mut Vec<String>) {
+    let host: String = host.chars().take(80).collect();
+    if found.len() < MAX_NAMED_HOSTS && !found.contains(&host) {
+        found.push(host);
     }
 }
 

@@ -259,7 +259,18 @@ async fn only_known_hosts_are_named() {
         ("http://example.com。evil.test", false),
         ("请打开http://example.com/x", true),
         ("смотри https://a.b.example.org, там", true),
+        ("请打开http://example.com，谢谢", true),
+        ("请打开http://example.com，evil.test", false),
         ("xhttp:evil, awww.evil", true),
+        ("http://example.com'@evil.test/", false),
+        ("http://example.com{@evil.test/", false),
+        ("http://example.com\u{3000}@evil.test/", false),
+        ("http://example.com\n.evil.test/", false),
+        ("http\t://evil.test/", false),
+        (r"/\evil.test/x", false),
+        (r"\\evil.test", false),
+        (r"xhttp://evil.test\@example.com", false),
+        ("\u{212a}//evil.test", false),
     ] {
         let screening = screening(json!({"nested": [{"url": text}]}));
         let verdict = ask(&shield, &screening).await.unwrap();

@@ -66,6 +66,9 @@ impl Machine {
     }
 
     fn tell_background(&mut self, call: Call, ending: Ending, effects: &mut Effects) {
+        if !ending.by_host {
+            self.tools.checks.may_have_changed(&call.tool);
+        }
         match &ending.outcome {
             Ok(_) => self.tools.checks.was_useful(&call),
             Err(failure) => self.context.write_failure(&call, failure),
