@@ -188,6 +188,9 @@ attacks! {
         row_49_databases_of_many_writers
         row_50_keys_sent_elsewhere
         row_51_foreign_component_under_a_shipped_name
+        row_52_nested_in_all_places
+        row_52_listed_beside_full_places
+        row_52_dropped_while_made
     }
     alone {
         row_01_loops_beside_a_benign_call
@@ -250,7 +253,7 @@ fn the_command_prints_a_table_that_fits_and_fails_for_unknown_rows() {
         done.stdout
     );
     assert!(!done.stdout.contains('\u{1b}'), "no colours into a pipe");
-    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 51")] {
+    for (row, expect) in [("24", "does not try the sandbox"), ("99", "rows 1 to 52")] {
         let done = host.run(&["selftest", "--row", row]);
         assert_eq!(done.code, Some(1), "{done:?}");
         assert!(done.stderr.contains(expect), "{done:?}");

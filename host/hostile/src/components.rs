@@ -401,6 +401,12 @@ pub fn many_tables() -> String {
     text + "(func (export \"f\") (canon lift (core func $i0 \"f\"))))"
 }
 
+/// Row 52: a component given as WAT, with these definitions before those of its own module.
+pub fn beside(parts: &str, wat: &str) -> String {
+    const OWN: &str = "(core module $m";
+    wat.replacen(OWN, &format!("{parts}\n  {OWN}"), 1)
+}
+
 /// Row 9: writes a terminal escape and then 64 MiB to stdout, 4 KiB at a time, and returns.
 pub const FLOOD: &str = r#"(component
   (import "wasi:io/error@0.2.0" (instance $error (export "error" (type (sub resource)))))

@@ -1,6 +1,7 @@
 //! Modules of the tool world with arbitrary claims and answers: names, descriptions and results
 //! that no toolchain would let an author write by accident.
 
+use crate::components::beside;
 use crate::fault::AttackFailure;
 use std::fmt::Write as _;
 
@@ -56,7 +57,19 @@ pub fn component(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFa
     Ok(wat::parse_str(text(tools, reply).0)?)
 }
 
-/// The same, with a description of the first tool that begins differently each time that it lists them.
+/// The same, with these definitions before its own: WAT.
+///
+/// # Errors
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn component_beside(
+    parts: &str,
+    tools: &[Claim],
+    reply: &LiarReply,
+) -> Result<Vec<u8>, AttackFailure> {
+    Ok(wat::parse_str(beside(parts, &text(tools, reply).0))?)
+}
+
+/// A [`component`] with a description of the first tool that begins differently each time that it lists them.
 ///
 /// # Errors
 /// [`AttackFailure::Wat`], which would be a mistake of ours.
@@ -124,12 +137,20 @@ pub enum Stall {
 /// # Errors
 /// [`AttackFailure::Wat`], which would be a mistake of ours.
 pub fn stalling(stall: Stall) -> Result<Vec<u8>, AttackFailure> {
+    stalling_beside("", stall)
+}
+
+/// The same, with these definitions before its own: WAT.
+///
+/// # Errors
+/// [`AttackFailure::Wat`], which would be a mistake of ours.
+pub fn stalling_beside(parts: &str, stall: Stall) -> Result<Vec<u8>, AttackFailure> {
     let world = WORLD
         .replace("{pages}", "1")
         .replace("{end}", "64")
         .replace("{answer}", "0")
         .replace("{data}", "");
-    Ok(wat::parse_str(match stall {
+    let world = match stall {
         Stall::Spins => world.replace("(i32.const {list})", "(loop (br 0)) (unreachable)"),
         Stall::Sleeps => world
             .replace("(component", &format!("(component {CLOCK}"))
@@ -143,7 +164,8 @@ pub fn stalling(stall: Stall) -> Result<Vec<u8>, AttackFailure> {
                 "(i32.const {list})",
                 "(call $block (call $subscribe (i64.const 3600000000000))) (unreachable)",
             ),
-    })?)
+    };
+    Ok(wat::parse_str(beside(parts, &world))?)
 }
 
 /// What a module needs to sleep.

@@ -7,7 +7,7 @@
 //! `compute`, `memory`, `output`, `arguments`, `files`, `disk`, `network`, `egress`, `responses`,
 //! `secrets`, `loader`, `compiler`, `trust`, `names`, `cache`, `isolation`, `tenants`, `endurance`, `swaps`,
 //! `pipes`, `costs`, `deep`, `loading`, `weight`, `descriptors`, `shown`, `found`, `crowds`, `killed`, `values`, `documents`, `reserved`,
-//! `quoted`, `locks`, `databases`, `keys`, `shipped`;
+//! `quoted`, `locks`, `databases`, `keys`, `shipped`, `pool`;
 //! [`apart`] runs each attack in a process of its own, several at a time; `measure` bounds what an attack takes,
 //! `command` is this host as a person runs it, `serving` a server of it, `scripted` a model, `trees` makes and removes deep folders; [`web`] is the server and the resolver of the three about HTTP, `fetcher` the guest that is sent
 //! there. Hostile components are WAT in [`components`], or the guest in `attacker/`, which follows the
@@ -56,6 +56,7 @@ mod names;
 mod network;
 mod output;
 mod pipes;
+mod pool;
 mod process;
 mod quoted;
 mod reserved;
@@ -118,7 +119,7 @@ pub const ELSEWHERE: [OutsideRow; 4] = [
 ];
 
 /// The rows are numbered from 1 to this one.
-pub const ROWS: u8 = 51;
+pub const ROWS: u8 = 52;
 
 /// Every attack, in the order of the rows.
 pub fn suite() -> Vec<Attack> {
@@ -162,6 +163,7 @@ pub fn suite() -> Vec<Attack> {
         databases::ATTACKS,
         keys::ATTACKS,
         shipped::ATTACKS,
+        pool::ATTACKS,
     ]
     .concat();
     // Stable: attacks of one row stay in their family's order.
