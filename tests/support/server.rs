@@ -348,6 +348,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Why a test that failed waited in vain is often in it.
+        if std::thread::panicking()
+            && let Ok(said) = self.said.lock()
+        {
+            eprintln!("the server said:\n{said}");
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub fn component(tools: &[Claim], reply: &LiarReply) -> Result<Vec<u8>, AttackFa
     Ok(wat::parse_str(text(tools, reply).0)?)
 }
 
-/// The same, with these definitions before its own: WAT.
+/// The component has these definitions, in WAT, before its own.
 ///
 /// # Errors
 /// [`AttackFailure::Wat`], which would be a mistake of ours.
@@ -140,7 +140,7 @@ pub fn stalling(stall: Stall) -> Result<Vec<u8>, AttackFailure> {
     stalling_beside("", stall)
 }
 
-/// The same, with these definitions before its own: WAT.
+/// The component has these definitions, in WAT, before its own.
 ///
 /// # Errors
 /// [`AttackFailure::Wat`], which would be a mistake of ours.

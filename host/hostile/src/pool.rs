@@ -40,7 +40,7 @@ pub const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// As many as an engine may have without keeping some for newcomers.
+/// Places of the engine: the most without some that are kept for newcomers.
 const PLACES: u32 = 15;
 
 /// Calls of greedy modules, which leave one place.
@@ -62,7 +62,7 @@ const ENDLESS: [&str; 6] = [
     "adapted.ask",
 ];
 
-/// As large as the pool lets a table be.
+/// A table of the most elements that the pool allows.
 const TABLE: &str = "(table 20000 funcref)";
 
 /// The elements of all tables of a greedy component.
@@ -71,8 +71,8 @@ const ELEMENTS: u64 = 20_000 * MAX_TABLES;
 // The numbers in `parts` add up to these.
 const _: () = assert!(MAX_INSTANCES == 64 && MAX_TABLES == 16 && MAX_MEMORIES == 4);
 
-/// Definitions of 63 core instances with 16 tables and so many memories, in three forms. With an instance of its own, a
-/// component has then as many as it may.
+/// Definitions of 63 core instances with 16 tables and `memories` memories, in three forms. The component's own instance
+/// makes them the most.
 fn parts(memories: usize) -> [String; 3] {
     // 16 instances with tables, five of which some have memories, and 42 without anything.
     let nested = [
@@ -104,7 +104,7 @@ fn nest(name: &str, fields: &str, [each, inner, outer]: [usize; 3]) -> String {
     )
 }
 
-/// 16 core instances with tables, so many of which have memories, and so many without anything: in the component itself.
+/// 16 core instances with tables, `memories` of them with a memory, and `empty` ones, in the component itself.
 fn flat(memories: usize, empty: usize) -> String {
     let both = "(core instance (instantiate $both))".repeat(memories);
     let tables = "(core instance (instantiate $table))".repeat(16 - memories);
@@ -174,7 +174,7 @@ fn benign() -> Vec<String> {
     vec!["benign.count".to_owned()]
 }
 
-/// Greedy calls that sleep, and have so many places.
+/// Begins `count` greedy calls that sleep, and waits until each has a place.
 async fn sleepers(arena: &Arena, count: usize) -> Result<JoinSet<CallReport>, AttackFailure> {
     const MOMENT: Duration = Duration::from_secs(10);
     let mut sleepers = JoinSet::new();
@@ -296,7 +296,7 @@ async fn listed_beside_full_places(lab: &Lab) -> Result<String, AttackFailure> {
 }
 
 async fn dropped_while_made(lab: &Lab) -> Result<String, AttackFailure> {
-    /// As many modules as are asked at a time.
+    /// Modules that are asked for their tools at a time.
     const LOADS: usize = 4;
     let arena = arena(lab, Duration::from_mins(1)).await?;
     let stalling = stalling()?;

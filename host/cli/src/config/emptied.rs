@@ -11,7 +11,7 @@ use toolhold_runtime::trust::FileTrust;
 #[derive(Debug, Clone, Default)]
 pub struct ContentInUse {
     own: Option<(String, Table)>,
-    /// Of a file that is trusted.
+    /// The found file, where it is trusted.
     found: Option<(String, Table)>,
 }
 

@@ -110,7 +110,7 @@ struct SecretReading {
     before: ReadSecrets,
 }
 
-/// As [`load`], with another grants file than the one in the state folder, and with what files had that are empty now.
+/// Loads with another grants file than the one in the state folder. `content` stands in for files that are empty now.
 fn load_granting(
     file: Option<&Path>,
     flags: &Flags,

@@ -95,7 +95,7 @@ impl Loaded {
         )
     }
 
-    /// What stands in for a file that lost its content, unless a person asks for it as it is.
+    /// The content that stands in for a file that lost its own. None where a person asks for the files as they are.
     fn content_after(&self, cause: ReloadCause) -> Option<&ContentInUse> {
         (cause == ReloadCause::Change).then_some(&self.content)
     }
