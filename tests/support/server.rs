@@ -5,7 +5,7 @@ use crate::host::{self, Host};
 use futures_util::StreamExt as _;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -352,7 +352,7 @@ impl Drop for Server {
         if std::thread::panicking()
             && let Ok(said) = self.said.lock()
         {
-            eprintln!("the server said:\n{said}");
+            let _ = writeln!(std::io::stderr(), "the server said:\n{said}");
         }
     }
 }
