@@ -23,7 +23,7 @@ impl Loaded {
     /// keyring cannot be used.
     ///
     /// # Errors
-    /// As [`load`]; a file has other bytes than those in effect, which a module may have written.
+    /// As [`super::load`]; a file has other bytes than those in effect, which a module may have written.
     pub fn again(&self, cause: ReloadCause) -> Result<Self, ConfigError> {
         let now = load_granting(
             self.file.as_deref(),
@@ -68,7 +68,7 @@ impl Loaded {
     /// neither prevents nor delays that something is taken back.
     ///
     /// # Errors
-    /// As [`load`].
+    /// As [`super::load`].
     pub fn policy_again(&self, cause: ReloadCause) -> Result<Policy, ConfigError> {
         let secrets = SecretReading {
             needs: Needs::None,
@@ -82,7 +82,7 @@ impl Loaded {
     /// Loads the configuration with this grants file.
     ///
     /// # Errors
-    /// As [`load`].
+    /// As [`super::load`].
     pub fn granting(&self, grants: &Path) -> Result<Self, ConfigError> {
         let secrets = self.secrets_again();
         let content = self.content_after(ReloadCause::Person);
