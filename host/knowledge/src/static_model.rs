@@ -10,8 +10,8 @@ use half::slice::HalfFloatSliceExt as _;
 use kitoken::convert::ConversionError;
 use kitoken::{Definition, EncodeError, Kitoken, Processing};
 use safetensors::{Dtype, SafeTensors};
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, panic};
 use toolhold_json::hex::sha256;
 
 /// Most numbers of a vector: what models of this kind have, several times over.
@@ -31,6 +31,10 @@ pub enum StaticModelError {
     Form { shape: Vec<usize>, dtype: Dtype },
     #[error("the tokenizer cannot be read: {0}")]
     Tokenizer(#[source] ConversionError),
+    #[error(
+        "the tokenizer cannot be read: it has no tokens beside special ones, or values that no tokenizer has"
+    )]
+    Unusual,
     #[error("the tokenizer has a token of the number {id}, and the weights have {rows} rows")]
     Tokens { id: u32, rows: usize },
 }
@@ -69,20 +73,9 @@ impl StaticModel {
             return Err(form());
         }
         let rows = numbers(tensor.dtype(), tensor.data()).ok_or_else(form)?;
-        let mut definition =
-            Definition::from_tokenizers_slice(tokenizer).map_err(StaticModelError::Tokenizer)?;
-        // A text counts as a whole, and nothing is added to it.
-        let processing = &mut definition.config.processing;
-        processing
-            .retain(|step| !matches!(step, Processing::Pad { .. } | Processing::Truncate { .. }));
-        let ids = definition.model.vocab().iter().map(|token| token.id);
-        let special = definition.specials.iter().map(|token| token.id);
-        let largest = ids.chain(special).max();
-        if let Some(id) = largest.filter(|id| *id as usize >= count) {
-            return Err(StaticModelError::Tokens { id, rows: count });
-        }
-        let read = Kitoken::from_definition(definition)
-            .map_err(|error| StaticModelError::Tokenizer(error.into()))?;
+        // kitoken panics at a file without tokens beside the special ones, or with a score that is no number.
+        let read = panic::catch_unwind(|| read_tokenizer(tokenizer, count))
+            .unwrap_or(Err(StaticModelError::Unusual))?;
         Ok(Self(Arc::new(WeightTable {
             name: format!(
                 "static {} {}",
@@ -99,6 +92,22 @@ impl StaticModel {
     pub fn dimensions(&self) -> usize {
         self.0.dimensions
     }
+}
+
+/// The tokenizer in a `tokenizer.json`, each of whose tokens has one of so many rows.
+fn read_tokenizer(json: &[u8], rows: usize) -> Result<Kitoken, StaticModelError> {
+    let mut definition =
+        Definition::from_tokenizers_slice(json).map_err(StaticModelError::Tokenizer)?;
+    // A text counts as a whole, and nothing is added to it.
+    let processing = &mut definition.config.processing;
+    processing.retain(|step| !matches!(step, Processing::Pad { .. } | Processing::Truncate { .. }));
+    let ids = definition.model.vocab().iter().map(|token| token.id);
+    let special = definition.specials.iter().map(|token| token.id);
+    let largest = ids.chain(special).max();
+    if let Some(id) = largest.filter(|id| *id as usize >= rows) {
+        return Err(StaticModelError::Tokens { id, rows });
+    }
+    Kitoken::from_definition(definition).map_err(|error| StaticModelError::Tokenizer(error.into()))
 }
 
 impl WeightTable {
@@ -240,6 +249,8 @@ mod tests {
             assert!(refused(&good[..cut], tokenizer).contains("safetensors"));
         }
         assert!(refused(&good, b"{}").contains("tokenizer"));
+        let special_alone = TOKENIZER.replace(r#","cat":1,"dog":2,"tax":3"#, "");
+        assert!(refused(&good, special_alone.as_bytes()).contains("beside special ones"));
         assert!(refused(&weights(Dtype::F32, &[2, 4], &bytes), tokenizer).contains("2 rows"));
         for (dtype, shape) in [
             (Dtype::F32, &[8][..]),

@@ -74,8 +74,9 @@ impl Domains {
     /// Hosts in a text that are not allowed. A URL without a host that can be read is one, too.
     fn strangers(&self, text: &str, found: &mut Vec<String>) {
         // As a library reads the whole text, which drops tabs and line breaks, and takes quotes before an `@` for a name.
-        let whole = text.trim();
-        if let Some(host) = Url::parse(whole).ok().as_ref().and_then(Url::host_str) {
+        let kept = text.trim().chars().filter(|c| !"\t\n\r".contains(*c));
+        let whole: String = kept.take(MAX_URL_CHARS).collect();
+        if let Some(host) = Url::parse(&whole).ok().as_ref().and_then(Url::host_str) {
             self.judge_host(host, found);
         } else if whole.starts_with(['/', '\\'])
             && whole.get(1..).is_some_and(|it| it.starts_with(['/', '\\']))

@@ -220,6 +220,7 @@ fn a_tool_is_meant_by_its_module_and_in_every_version() {
 #[tokio::test]
 async fn only_known_hosts_are_named() {
     let shield = Domains::new(["example.com".into(), "*.example.org".into()]).unwrap();
+    let long_breaks = format!("ht{}tp://example.com{{@evil.test", "\n".repeat(3_000));
     for (text, passes) in [
         ("no address at all, version 1.2.3", true),
         ("see https://example.com/a?b=c", true),
@@ -267,6 +268,7 @@ async fn only_known_hosts_are_named() {
         ("http://example.com\u{3000}@evil.test/", false),
         ("http://example.com\n.evil.test/", false),
         ("http\t://evil.test/", false),
+        (long_breaks.as_str(), false),
         (r"/\evil.test/x", false),
         (r"\\evil.test", false),
         (r"xhttp://evil.test\@example.com", false),
