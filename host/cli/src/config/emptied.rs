@@ -24,15 +24,14 @@ pub struct EmptiedFile {
 
 impl fmt::Display for EmptiedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lost = if self.is_empty {
-            "sets nothing any more"
+        let (lost, until) = if self.is_empty {
+            ("sets nothing any more", "sets something")
         } else {
-            "names no endpoint any more"
+            ("names no endpoint any more", "names one")
         };
         write!(
             f,
-            "{} {lost}; what it set stays in use until it sets something again, or until this process gets SIGHUP \
-             (kill -HUP {})",
+            "{} {lost}; what it set stays in use until it {until} again, or until this process gets SIGHUP (kill -HUP {})",
             self.origin,
             std::process::id()
         )
