@@ -94,7 +94,7 @@ impl StaticModel {
     }
 }
 
-/// The tokenizer in a `tokenizer.json`, each of whose tokens has one of so many rows.
+/// Reads a `tokenizer.json`. The number of each token has to be below `rows`.
 fn read_tokenizer(json: &[u8], rows: usize) -> Result<Kitoken, StaticModelError> {
     let mut definition =
         Definition::from_tokenizers_slice(json).map_err(StaticModelError::Tokenizer)?;
