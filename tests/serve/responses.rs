@@ -257,7 +257,7 @@ fn tools_of_the_client_are_called_between_responses() {
     for part in [
         "2+2, and the weather",
         "returned {",
-        "weather was called with",
+        r#"{"_tool":"weather","city":"Bern"}"#,
         "sunny",
     ] {
         assert!(prompt.contains(part), "{part}: {prompt}");

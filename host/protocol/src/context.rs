@@ -15,6 +15,7 @@ use crate::knowledge::RetrievedPassage;
 use crate::meta::Meta;
 use crate::plan::Mode;
 use crate::reference::Path;
+use crate::tool;
 use crate::tool::Tool;
 use crate::turn::Role;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -39,6 +40,7 @@ pub enum Message {
     Error(ErrorMessage),
     Type(TypeMessage),
     Knowledge(KnowledgeMessage),
+    ToolResult(ToolResultMessage),
 }
 
 /// Shown as it is.
@@ -147,6 +149,23 @@ pub struct ErrorData {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnowledgeMessage {
     pub passages: Vec<RetrievedPassage>,
+}
+
+/// A call that was made outside of this host, as of a client's own tool, with its result. The model is shown both as a
+/// call and its result, and shields see the result as a tool's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolResultMessage {
+    /// The tool's name.
+    pub tool: String,
+    #[serde(default)]
+    pub arguments: Value,
+    pub result: Value,
+    /// The client's id of the call, which the model is not shown.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// Whether the result is the reason why there is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
 }
 
 /// Why a context cannot be used. Configuration: nothing was sent.
@@ -332,6 +351,11 @@ impl Context {
     fn take(&mut self, message: &Message) -> Result<(), MessageFault> {
         match message {
             Message::Text(_) | Message::Image(_) | Message::Error(_) => {}
+            Message::ToolResult(message) => {
+                if !tool::is_name(&message.tool) {
+                    return Err(MessageFault::new("/tool", tool::NAME_RULE));
+                }
+            }
             Message::Data(message) => {
                 self.note(
                     &message.kind,

@@ -11,12 +11,15 @@ use toolhold_policy::pii::Kind;
 #[serde(default, deny_unknown_fields)]
 pub struct Privacy {
     pub hide: BTreeSet<Kind>,
-    /// Tools that get personal data as it is, or modules for all of their tools. Others get the
-    /// placeholders that the model has.
+    /// Tools that get personal data as it is, or modules for all of their tools; tools that a client runs itself behind
+    /// [`CLIENT`]. Others get the placeholders that the model has.
     pub reveal: BTreeSet<String>,
-    /// The same for secrets.
+    /// The same for secrets, which no tool of a client gets.
     pub reveal_secrets: BTreeSet<String>,
 }
+
+/// Before the name of a tool that a client runs itself, in [`Privacy::reveal`].
+pub const CLIENT: &str = "client:";
 
 impl Privacy {
     pub fn is_off(&self) -> bool {
@@ -47,8 +50,10 @@ impl Privacy {
                 let server = name.split_once('/').map(|(server, _)| server);
                 allowed.contains(name) || server.is_some_and(|server| allowed.contains(server))
             }
-            // They name themselves.
-            Runner::Client => allowed.contains(&bound.tool.name),
+            // The client names it as it likes, so no name of a module's or server's tool is one of it.
+            Runner::Client => {
+                !kind.is_secret() && allowed.contains(&format!("{CLIENT}{}", bound.tool.name))
+            }
             Runner::Request(_) | Runner::CleanRoom | Runner::Advisor | Runner::Model => true,
         }
     }

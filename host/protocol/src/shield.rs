@@ -78,6 +78,22 @@ pub struct Policy {
     /// The tools of the run whose calls' arguments are screened, by the names under which it has them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub tool_inputs: BTreeSet<String>,
+    /// Absent in the record of a version that screened the contents of the input's messages and nothing else of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gates: Option<Gates>,
+}
+
+/// What is screened of a run beside the contents of its messages, its calls and its output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gates {
+    /// Whether the instructions are screened with the input: they are not the operator's.
+    pub instructions: bool,
+    /// The same of the output schema.
+    pub output_schema: bool,
+    /// The tools of the context's messages of the type `tool_result` whose results are screened.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub tool_results: BTreeSet<String>,
 }
 
 impl Policy {

@@ -198,9 +198,7 @@ struct DefinitionReader<'a> {
 impl DefinitionReader<'_> {
     fn read(&self, is_activity: impl Fn(&str) -> bool) -> Result<(Tool, Vec<String>), ToolError> {
         if !is_name(self.name) {
-            let reason = "needs a name of 1 to 64 letters, digits, _ and . that begins with a letter, and is not \
-                          meta, advisors or finish";
-            return Err(self.wrong("", reason));
+            return Err(self.wrong("", NAME_RULE));
         }
         let Value::Object(schema) = self.schema else {
             return Err(self.wrong("", "must be a JSON Schema object"));
@@ -363,9 +361,13 @@ impl DefinitionReader<'_> {
     }
 }
 
+/// What [`is_name`] holds a name to, for people.
+pub(crate) const NAME_RULE: &str = "needs a name of 1 to 64 letters, digits, _ and . that begins with a letter, and is not \
+meta, advisors or finish";
+
 /// Names that every contract can carry: function names of the `tools` contract hold nothing else, but
 /// for a hyphen that stands for the dot.
-fn is_name(name: &str) -> bool {
+pub fn is_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name

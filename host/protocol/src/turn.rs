@@ -50,6 +50,16 @@ impl Turn {
             }),
         }
     }
+
+    /// Adds a call with its result. Those in a row are one turn.
+    pub fn add_answered(turns: &mut Vec<Self>, answered: Answered) {
+        match turns.last_mut() {
+            Some(Self::Exchange(last)) => last.calls.push(answered),
+            _ => turns.push(Self::Exchange(Exchange {
+                calls: vec![answered],
+            })),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use toolhold_agent::calls::{KeptResults, ResultCache};
 use toolhold_agent::guard::shield::Shields;
-use toolhold_agent::run::CandidateOutcomes;
+use toolhold_agent::run::{CandidateOutcomes, OperatorTexts};
 use toolhold_agent::{Activities, Driver, Toolbox};
 use toolhold_mcp::{McpToolbox, Servers};
 use toolhold_model::{Model, ModelError};
@@ -153,6 +153,10 @@ impl Agent {
             approver: Arc::new(StoredApprover::new(store.clone())),
             activities,
             shields,
+            operator: OperatorTexts {
+                instructions: Some(self.instructions.clone()),
+                output_schema: self.output_schema.clone(),
+            },
             candidates: self.candidates.clone(),
             outcomes: self.outcomes.clone(),
             retriever: self.knowledge.clone().map(|knowledge| {

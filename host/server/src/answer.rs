@@ -1,5 +1,6 @@
 //! The answer of a run as an API returns it, built from the run's events.
 
+use crate::secret_mask::SecretMask;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -47,6 +48,11 @@ pub struct Answer {
     /// Names of the tools that the client runs itself.
     #[serde(skip)]
     pub clients: BTreeSet<String>,
+    /// Of a run that ended with calls of these: what it tells of the calls that it made itself.
+    #[serde(skip)]
+    pub own_calls: String,
+    #[serde(skip)]
+    secrets: SecretMask,
 }
 
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -219,6 +225,7 @@ impl Answer {
         match &event.kind {
             EventKind::Run { request, tools, .. } => {
                 let clients = tools.iter().filter(|bound| bound.runner == Runner::Client);
+                self.secrets = SecretMask::of(&request.settings.privacy);
                 self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
                 self.language.clone_from(&request.language);
                 self.input_messages = asked(&request.context);
@@ -249,7 +256,15 @@ impl Answer {
                 self.steps.push(AnswerStep {
                     step: *step,
                     calls: Vec::new(),
-                    retrieved: Some(passages.iter().map(AnswerPassage::from).collect()),
+                    retrieved: Some(
+                        passages
+                            .iter()
+                            .map(|passage| AnswerPassage {
+                                text: self.secrets.text(&passage.text),
+                                ..AnswerPassage::from(passage)
+                            })
+                            .collect(),
+                    ),
                 });
             }
             EventKind::Cited { citations, .. } => {
@@ -257,6 +272,7 @@ impl Answer {
             }
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
+                let arguments = self.secrets.value(arguments);
                 let is_clients = self.clients.contains(&call.tool);
                 self.update(&call.id, &call.tool, |made| {
                     made.arguments = arguments;
@@ -269,8 +285,9 @@ impl Answer {
             // Calls that were refused while the model wrote have no arguments yet.
             EventKind::Plan { calls, .. } => {
                 for call in calls {
+                    let arguments = self.secrets.value(call.arguments.clone());
                     if let Some(known) = self.known(&call.id).filter(|it| it.arguments.is_null()) {
-                        known.arguments.clone_from(&call.arguments);
+                        known.arguments = arguments;
                     }
                 }
             }
@@ -283,6 +300,7 @@ impl Answer {
                 cached,
                 ..
             } => {
+                let secrets = self.secrets.clone();
                 self.update(id, tool, |call| {
                     call.duration_ms = usage.duration_us as f64 / 1_000.0;
                     call.status = CallStatus::of(outcome, *by_host, call.is_begun);
@@ -292,8 +310,10 @@ impl Answer {
                         age_ms: cached.age_ms,
                     });
                     match outcome {
-                        ToolOutcome::Output(value) => call.result.clone_from(value),
-                        ToolOutcome::Error(failure) => call.error = Some(failure.message.clone()),
+                        ToolOutcome::Output(value) => call.result = secrets.value(value.clone()),
+                        ToolOutcome::Error(failure) => {
+                            call.error = Some(secrets.text(&failure.message));
+                        }
                     }
                 });
             }
@@ -321,7 +341,11 @@ impl Answer {
                 for call in calls.filter(|call| call.status == CallStatus::Running) {
                     call.status = CallStatus::Cancelled;
                 }
-                self.output.clone_from(output);
+                if *reason == StopReason::ToolCalls {
+                    output.as_str().unwrap_or_default().clone_into(&mut self.own_calls);
+                } else {
+                    self.output.clone_from(output);
+                }
                 self.error = error
                     .as_ref()
                     .map(|error: &RunFailure| error.message.clone());

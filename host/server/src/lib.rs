@@ -24,5 +24,6 @@ pub mod http;
 pub mod knowledge;
 pub mod retention;
 pub mod runs;
+mod secret_mask;
 pub mod sessions;
 pub mod settings;

@@ -132,7 +132,7 @@ pub async fn screen_passages(shields: &Shields, found: Retrieved) -> (Retrieved,
             call: String::new(),
             place,
             tool: Some(RETRIEVAL.to_owned()),
-            value: json!([passage.title, passage.heading, passage.text]),
+            value: json!([passage.title, passage.heading, passage.text, passage.source]),
             context: Vec::new(),
         };
         let (screened, said) = screen(shields, screening).await;
@@ -151,6 +151,7 @@ pub async fn screen_passages(shields: &Shields, found: Retrieved) -> (Retrieved,
                     title: left(0),
                     heading: left(1),
                     text: left(2),
+                    source: left(3),
                     ..passage
                 });
             }
@@ -164,7 +165,8 @@ pub async fn screen_passages(shields: &Shields, found: Retrieved) -> (Retrieved,
     (found, events)
 }
 
-fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {
+/// `what` the shield blocked, as the model is told.
+pub fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {
     let message = format!(
         "the shield {shield} blocked {what}: {reason}. Do not try to get around it; change the call, or go on without it"
     );

@@ -15,7 +15,7 @@ mod schedule;
 mod sub_agent;
 
 pub use budget_tracker::{Budget, Budgets, RunUsage};
-pub use driver::{Driver, Run};
+pub use driver::{Driver, OperatorTexts, Run};
 pub use machine::{Action, Effects, Input, Machine, Work};
 pub use outcomes::{CandidateAttempt, CandidateOutcomes};
 pub use sub_agent::SubAgentEnd;

@@ -22,6 +22,8 @@ type MatchNarrowing = fn(&str, Range<usize>) -> Option<Range<usize>>;
 const MAX_NUMBER_BYTES: usize = 400;
 /// Characters before a phone number among which the name of what it is may be.
 const MAX_NAME_CHARS: usize = 16;
+/// Digits between such a name and the number, as in `phone 2:`.
+const MAX_DIGITS_BEHIND_NAME: usize = 2;
 
 struct Detector {
     kind: Kind,
@@ -407,9 +409,29 @@ fn national_phone(text: &str, range: Range<usize>) -> Option<Range<usize>> {
             .is_some_and(|c| c.is_alphabetic() && !continues_value(c));
         let near = before.char_indices().rev().nth(MAX_NAME_CHARS - 1);
         let near = slice(before, near.map_or(0, |(at, _)| at)..before.len()).to_lowercase();
-        is_beside || NAMES.iter().any(|name| near.contains(name))
+        let near = behind_placeholders(&near);
+        let names = NAMES.iter().filter_map(|name| near.rsplit_once(name));
+        // Behind another number it is none of that name.
+        let is_near = |(_, between): (&str, &str)| {
+            between.bytes().filter(u8::is_ascii_digit).count() <= MAX_DIGITS_BEHIND_NAME
+        };
+        is_beside || names.into_iter().any(is_near)
     };
     ((is_in_groups || is_named()) && is_whole_number(text, &range)).then_some(range)
+}
+
+/// The part of a text behind the last placeholder of a vault, such as `<phone_1>`: the name in it is none of what follows.
+fn behind_placeholders(text: &str) -> &str {
+    let ends = text.match_indices('>').rev();
+    let mut ends = ends.filter(|(at, _)| {
+        let before = slice(text, 0..*at);
+        let unnumbered = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        unnumbered.len() < before.len() && unnumbered.ends_with('_')
+    });
+    match ends.next() {
+        Some((at, end)) => slice(text, at + end.len()..text.len()),
+        None => text,
+    }
 }
 
 /// A phone number: with a country's code, or in the form of a country.

@@ -38,6 +38,8 @@ pub const FOUND: &[(Kind, &str, &str)] = &[
     (Kind::Phone, "01.23.45.67.89", "01.23.45.67.89"),
     (Kind::Phone, "8 (916) 123-45-67", "8 (916) 123-45-67"),
     (Kind::Phone, "тел. 89161234567,", "89161234567"),
+    (Kind::Phone, "phone 2: 89161234567", "89161234567"),
+    (Kind::Phone, "<td>Тел</td><td>89161234567", "89161234567"),
     (Kind::Phone, "8 495 123-45-67", "8 495 123-45-67"),
     (Kind::Phone, "手机13812345678。", "13812345678"),
     (Kind::Phone, "138-1234-5678", "138-1234-5678"),
@@ -249,6 +251,9 @@ pub const FREE: &[&str] = &[
     "202601010034",
     r#"{"bytes": 17179869184}"#,
     "89161234567",
+    // The name in a placeholder is none of what stands behind it.
+    "<phone_1>,89161234567",
+    "<phone_1></b> 89161234567",
     "passport session 1700000000",
     "torchbearer abcdef0123456789",
     "45 08 123456",

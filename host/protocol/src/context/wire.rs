@@ -30,6 +30,8 @@ enum Form {
     /// A JSON Schema is an object, `true` or `false`.
     Schema,
     OneOf(&'static [&'static str]),
+    /// `true` or `false`.
+    Flag,
     /// Milliseconds since 1970, or a date and time as ISO 8601 writes them.
     Moment,
     /// A text, a list of parts of text, or a typed message.
@@ -48,7 +50,7 @@ const PLAIN: &[Field] = &[
 ];
 
 /// The fields of each type, in the order in which people are told of them.
-const TYPES: [(&str, &[Field]); 12] = [
+const TYPES: [(&str, &[Field]); 13] = [
     (
         "text",
         &[
@@ -126,6 +128,16 @@ const TYPES: [(&str, &[Field]); 12] = [
         ],
     ),
     ("knowledge", &[Field("passages", Required, List)]),
+    (
+        "tool_result",
+        &[
+            Field("tool", Required, Form::Text),
+            Field("arguments", Optional, Any),
+            Field("result", Required, Any),
+            Field("id", Optional, Form::Text),
+            Field("failed", Optional, Form::Flag),
+        ],
+    ),
 ];
 
 const PASSAGE: &[Field] = &[
@@ -243,6 +255,7 @@ pub(super) fn message(value: &Value, types: &MessageTypes) -> Result<Message, Me
         "meta" => read(&fields).map(Message::Meta),
         "type" => read(&fields).map(Message::Type),
         "knowledge" => knowledge(&fields).map(Message::Knowledge),
+        "tool_result" => read(&fields).map(Message::ToolResult),
         _ => {
             if let Some(Value::Object(data)) = fields.get("data") {
                 check("of the type error, in its data,", ERROR, data, "/data")?;
@@ -467,6 +480,7 @@ impl Form {
             Self::List => value.is_array(),
             Self::Schema => value.is_object() || value.is_boolean(),
             Self::OneOf(known) => value.as_str().is_some_and(|text| known.contains(&text)),
+            Self::Flag => value.is_boolean(),
             Self::Moment => moment(value).is_some(),
             Self::Content => match value {
                 Value::Array(parts) => parts.iter().all(|it| part(it).is_some()),
@@ -483,6 +497,7 @@ impl Form {
             Self::List => "a list".into(),
             Self::Schema => "a JSON Schema: an object, true or false".into(),
             Self::OneOf(known) => format!("one of {}", known.join(", ")),
+            Self::Flag => "true or false".into(),
             Self::Moment => "a whole number, milliseconds since 1970, or a date and time with its zone, such as \
                 2026-11-23T08:00:00Z"
                 .into(),

@@ -1,7 +1,8 @@
-//! Hides a model's text from clients until the shields on the run's output have seen it. Only the operator
-//! sees the unscreened text.
+//! Hides a model's text from clients until the shields on the run's output have seen it, and secrets that the run hides.
+//! Only the operator sees both.
 
 use crate::http::auth::Client;
+use crate::secret_mask::SecretMask;
 use serde_json::Value;
 use std::sync::Arc;
 use toolhold_protocol::completion::Completion;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 pub struct EventRedactor {
     sees_all: bool,
     is_screened: bool,
+    secrets: SecretMask,
 }
 
 impl EventRedactor {
@@ -28,6 +30,7 @@ impl EventRedactor {
         Self {
             sees_all: client.is_admin(),
             is_screened: false,
+            secrets: SecretMask::default(),
         }
     }
 
@@ -55,13 +58,14 @@ impl EventRedactor {
         if self.sees_all {
             return Some(event);
         }
-        let event = if has_denials(&event.kind) {
-            let mut told = Arc::unwrap_or_clone(event);
-            without_denials(&mut told.kind);
-            Arc::new(told)
-        } else {
-            event
-        };
+        let mut event = event;
+        if has_denials(&event.kind) {
+            without_denials(&mut Arc::make_mut(&mut event).kind);
+        }
+        if !self.secrets.is_off() {
+            let masked = self.without_secrets(&event.kind)?;
+            Arc::make_mut(&mut event).kind = masked;
+        }
         if !self.is_screened {
             return Some(event);
         }
@@ -76,9 +80,22 @@ impl EventRedactor {
         Some(Arc::new(veiled))
     }
 
+    /// `None` where what is left is no event.
+    fn without_secrets(&self, kind: &EventKind) -> Option<EventKind> {
+        let masked = serde_json::to_value(kind).map(|kind| self.secrets.value(kind));
+        match masked.and_then(serde_json::from_value) {
+            Ok(kind) => Some(kind),
+            Err(error) => {
+                tracing::error!(%error, event = kind.name(), "an event is kept from a client, because its secrets cannot be hidden");
+                None
+            }
+        }
+    }
+
     fn look(&mut self, kind: &EventKind) {
         if let EventKind::Run { request, .. } = kind {
             self.is_screened = request.policy.screens.contains(&ShieldPlace::Output);
+            self.secrets = SecretMask::of(&request.settings.privacy);
         }
     }
 }
@@ -187,6 +204,7 @@ mod tests {
                 let mut redactor = EventRedactor {
                     sees_all,
                     is_screened: false,
+                    secrets: SecretMask::default(),
                 };
                 let event = redactor.over(Arc::new(event.clone())).unwrap();
                 let event = serde_json::to_value(&*event).unwrap();

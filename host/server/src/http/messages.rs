@@ -3,11 +3,12 @@
 use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use toolhold_agent::language;
-use toolhold_protocol::context::Message;
+use toolhold_agent::{contract, language};
+use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
+use toolhold_protocol::tool::is_name;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
 
@@ -103,10 +104,7 @@ pub fn conversation(
                         "tool_call_id {id:?} names no call of the messages before"
                     ))
                 })?;
-                let ClientFunction { name, arguments } = &call.function;
-                let told =
-                    format!("The tool {name} was called with {arguments} and returned:\n{text}");
-                conversation.context.push(Message::user(told));
+                conversation.context.push(tool_result(call, text));
             }
             other => {
                 let known = "system, developer, user, assistant, tool";
@@ -122,6 +120,40 @@ pub fn conversation(
     }
     Ok(conversation)
 }
+
+/// A call that the client made, with its result.
+fn tool_result(call: &ClientCall, result: String) -> Message {
+    let ClientFunction { name, arguments } = &call.function;
+    let arguments = match serde_json::from_str(arguments) {
+        Ok(read @ Value::Object(_)) => read,
+        _ if arguments.trim().is_empty() => json!({}),
+        // What the client sends back need not be what it was given.
+        _ => json!({"arguments": arguments}),
+    };
+    Message::ToolResult(ToolResultMessage {
+        tool: tool_name(name),
+        arguments,
+        result: result.into(),
+        id: call.id.clone(),
+        failed: false,
+    })
+}
+
+/// The name of a function as one of a tool. A client may send calls that another server's model made, of functions whose
+/// names no tool has here.
+fn tool_name(function: &str) -> String {
+    let name = contract::tool(function);
+    if is_name(&name) {
+        return name;
+    }
+    // Without dots: no shield has seen it like this, and it is no address then.
+    let known = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let name: String = name.chars().map(known).take(MAX_FOREIGN_NAME).collect();
+    format!("client.{name}")
+}
+
+/// Characters of the name of a function that no tool can have.
+const MAX_FOREIGN_NAME: usize = 56;
 
 /// The language of the last of the user's messages in which it can be told. Each look takes a good part of a
 /// millisecond, and a client may send a hundred thousand messages, so few are looked at.
@@ -193,5 +225,42 @@ pub fn text(content: &Value, kinds: &[&str]) -> Result<String, String> {
             Ok(texts.join("\n"))
         }
         _ => Err("the content is neither a text nor a list of parts".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_result_is_a_tools_with_the_call_that_it_answers() {
+        let call = |name: &str, arguments: &str| ClientCall {
+            id: "c".into(),
+            function: ClientFunction {
+                name: name.into(),
+                arguments: arguments.into(),
+            },
+        };
+        for (name, arguments, tool, read) in [
+            ("weather", "{\"of\":1}", "weather", json!({"of": 1})),
+            ("get-weather", "", "get.weather", json!({})),
+            (
+                "9 lives",
+                "[1",
+                "client.9_lives",
+                json!({"arguments": "[1"}),
+            ),
+            ("finish", "{}", "client.finish", json!({})),
+            ("天气", "{}", "client.__", json!({})),
+            ("a.b/c", "7", "client.a_b_c", json!({"arguments": "7"})),
+        ] {
+            let Message::ToolResult(result) = tool_result(&call(name, arguments), "sun".into())
+            else {
+                panic!("another message");
+            };
+            assert_eq!((result.tool.as_str(), result.arguments), (tool, read));
+            assert!(is_name(tool), "{tool}");
+        }
+        assert!(is_name(&tool_name(&"é".repeat(500))));
     }
 }

@@ -60,6 +60,7 @@ impl Shields {
                 .filter(|place| depth == 0 && stands(*place))
                 .collect(),
             tool_inputs: BTreeSet::new(),
+            gates: None,
         }
     }
 

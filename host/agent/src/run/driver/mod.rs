@@ -27,6 +27,7 @@ use crate::run::{Budgets, RunUsage};
 use crate::toolbox::{Activities, Toolbox};
 use futures_util::future::BoxFuture;
 use performer::Performer;
+use serde_json::Value;
 use sink::Publisher;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,12 +37,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use toolhold_model::Model;
 use toolhold_protocol::bound::Runner;
-use toolhold_protocol::context::Context;
+use toolhold_protocol::context::{Context, Message};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{Event, EventKind, Journal, Seal};
 use toolhold_protocol::request_fetch::RequestFetch;
-use toolhold_protocol::settings::RunRequest;
-use toolhold_protocol::shield::ShieldPlace;
+use toolhold_protocol::settings::{DEFAULT_INSTRUCTIONS, RunRequest};
+use toolhold_protocol::shield::{Gates, ShieldPlace};
 use uuid::Uuid;
 
 /// Capacity of the event channel, in events: a reader that falls further behind slows the run
@@ -59,12 +60,21 @@ pub struct Driver {
     /// [`Fallback`](toolhold_protocol::fallback::Fallback) lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     pub shields: Shields,
+    /// What the operator wrote, which input shields are not shown.
+    pub operator: OperatorTexts,
     /// Told what comes of asking these.
     pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
     /// Finds passages of documents for runs that ask for it; absent: they are told that there is none.
     pub retriever: Option<Arc<dyn Retriever>>,
     /// Results that the run may be given, and that are kept of it, if its settings say so.
     pub results: KeptResults,
+}
+
+/// Texts of a run that its operator wrote. All others that reach a model come from whoever asks, or from elsewhere.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorTexts {
+    pub instructions: Option<String>,
+    pub output_schema: Option<Value>,
 }
 
 /// A run in progress.
@@ -118,6 +128,7 @@ impl Driver {
             approver: Arc::new(NoApprover),
             candidates: BTreeMap::new(),
             shields: Shields::default(),
+            operator: OperatorTexts::default(),
             outcomes: None,
             retriever: None,
             results: KeptResults::default(),
@@ -196,6 +207,27 @@ impl Driver {
         }
     }
 
+    fn gates(&self, request: &RunRequest) -> Gates {
+        // A sub-agent's input is a call's, and was screened as that.
+        if request.depth > 0 {
+            return Gates::default();
+        }
+        let operator = &self.operator;
+        let results = request.context.iter().filter_map(|message| match message {
+            Message::ToolResult(result) => Some(result.tool.as_str()),
+            _ => None,
+        });
+        let screened =
+            results.filter(|tool| self.shields.applies_to(ShieldPlace::ToolOutput, Some(tool)));
+        Gates {
+            instructions: request.instructions != DEFAULT_INSTRUCTIONS
+                && operator.instructions.as_ref() != Some(&request.instructions),
+            output_schema: request.output_schema.is_some()
+                && operator.output_schema != request.output_schema,
+            tool_results: screened.map(str::to_owned).collect(),
+        }
+    }
+
     /// Everything that can be wrong about a request is found here. What was fetched goes to `fetches`.
     pub(in crate::run) async fn machine(
         &self,
@@ -206,6 +238,7 @@ impl Driver {
         request.policy = self
             .shields
             .policy(&request.settings, Some(&instructions), request.depth);
+        request.policy.gates = Some(self.gates(&request));
         request.settings.window.counted = self.model.counter().is_some();
         let context = Context::new(request.context.clone())?;
         let offered = if request.own_tools_only {

@@ -6,6 +6,7 @@
 
 use super::plan_progress::PlanProgress;
 use super::privacy::RunPrivacy;
+use super::reply::text_of;
 use super::results::some_of;
 use super::retrieval;
 use crate::contract::TextSource;
@@ -13,8 +14,9 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use toolhold_json::validate::cut;
 use toolhold_protocol::advisor;
-use toolhold_protocol::context::{Context, Message, TypeMessage};
-use toolhold_protocol::turn::{Role, Turn};
+use toolhold_protocol::context::{Context, Message, ToolResultMessage, TypeMessage};
+use toolhold_protocol::solution::Call;
+use toolhold_protocol::turn::{Answered, Role, Turn};
 
 const WIRING: &str = "# Data\nPass a value on without copying it: write a reference such as †state.user.name as the \
 whole parameter, or in it as a whole value. Keep a result: write where it goes as \"_outputPath\", such as \
@@ -56,6 +58,7 @@ impl ContextView<'_> {
         }
         let mut shown = BTreeSet::new();
         let mut types: BTreeMap<&str, &TypeMessage> = BTreeMap::new();
+        let mut results = 0;
         for message in &self.context.messages {
             match message {
                 // Once, and not beside the data of each instance. What holds already registers nothing.
@@ -75,6 +78,10 @@ impl ContextView<'_> {
                 Message::Knowledge(message) => {
                     let block = retrieval::block(&message.passages, self.fence, self.max);
                     Turn::add(&mut turns, Role::User, &block);
+                }
+                Message::ToolResult(result) => {
+                    results += 1;
+                    Turn::add_answered(&mut turns, self.answered(result, results));
                 }
                 Message::Error(error) => {
                     let text = format!(
@@ -96,6 +103,24 @@ impl ContextView<'_> {
             Turn::add(&mut turns, Role::User, advisor::render(advisor).trim_end());
         }
         turns
+    }
+
+    /// A call that was made elsewhere, as the model is shown it: whole, because nothing else has its result.
+    fn answered(self, result: &ToolResultMessage, number: usize) -> Answered {
+        Answered {
+            call: Call {
+                id: format!("given_{number}"),
+                tool: result.tool.clone(),
+                arguments: match &result.arguments {
+                    Value::Null => json!({}),
+                    arguments => arguments.clone(),
+                },
+                ..Call::default()
+            },
+            fence: self.fence.to_owned(),
+            text: text_of(&result.result),
+            failed: result.failed,
+        }
     }
 
     /// The texts of the messages that the opening shows, and whose they are. Of a call that failed in an earlier run
@@ -122,6 +147,7 @@ impl ContextView<'_> {
                     let block = retrieval::block(&message.passages, self.fence, self.max);
                     (TextSource::Other, block)
                 }
+                Message::ToolResult(result) => (TextSource::Other, text_of(&result.result)),
                 Message::Error(error) => (TextSource::Other, error.data.error.to_string()),
                 Message::Advisor(advisor) => (TextSource::Host, advisor::render(advisor)),
                 Message::Meta(_) | Message::State(_) | Message::Tool(_) | Message::Plan(_) => {

@@ -130,7 +130,8 @@ fn has_others(messages: &[Message]) -> bool {
         | Message::Data(_)
         | Message::Input(_)
         | Message::Error(_)
-        | Message::Knowledge(_) => true,
+        | Message::Knowledge(_)
+        | Message::ToolResult(_) => true,
         Message::Tool(_)
         | Message::Plan(_)
         | Message::Advisor(_)

@@ -22,7 +22,8 @@
 //! the next Request, and `window` fits it; `reply` reads what the model says, while it says it; `calls` takes
 //! each call from there to being made (`wiring` is what it says of data, `scopes` what it sees), `results` from
 //! there to what the model is told; `council` holds calls until its votes let them go; `plan` runs plans, which `plan_check` checks; `retrieval` looks for passages of documents and
-//! checks citations; `context_turns` is how the context is shown; `end` is the end.
+//! checks citations; `context_turns` is how the context is shown; `end` is the end, and `hand_over` that of a run whose
+//! other calls are its client's.
 
 mod account;
 mod appending;
@@ -36,6 +37,7 @@ mod decided;
 mod end;
 mod fallback;
 mod fallbacks;
+mod hand_over;
 mod history;
 mod io;
 mod material;
@@ -70,6 +72,7 @@ use crate::run::budget_tracker::RunUsage;
 use account::UsageAccount;
 use completion_limit::CompletionLimit;
 use fallbacks::Fallbacks;
+use hand_over::OwnCalls;
 use history::History;
 use plan_progress::PlanProgress;
 use privacy::RunPrivacy;
@@ -84,7 +87,7 @@ use toolhold_json::validate::Validator;
 use toolhold_policy::ErrorClass;
 use toolhold_protocol::advisor::Moment;
 use toolhold_protocol::bound::Bound;
-use toolhold_protocol::context::{Context, Message};
+use toolhold_protocol::context::{Context, ContextError, Message};
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, FORMAT, StopReason};
@@ -138,6 +141,7 @@ pub struct Machine {
     /// Whether the model was told that its output's citations did not hold.
     was_uncited: bool,
     privacy: RunPrivacy,
+    own_calls: OwnCalls,
     finished: bool,
     /// Since the start of the run, as of the last input.
     elapsed: Duration,
@@ -196,13 +200,7 @@ impl Machine {
         tools: Vec<Bound>,
         warnings: Vec<String>,
     ) -> Result<Self, RunError> {
-        let mut context = Context::new(request.context.clone())?;
-        context.check_input()?;
-        if request.settings.dry_run {
-            // Whatever the model does is a plan, and nothing of a lazy one runs before it was checked.
-            let plan = context.plan.get_or_insert_default();
-            plan.mode = Mode::Lazy;
-        }
+        let context = context_of(&request)?;
         let tools = RunTools::new(tools)?;
         let output = request
             .output_schema
@@ -212,6 +210,7 @@ impl Machine {
             .map_err(|reason| RunError::OutputSchema { reason })?;
         let mut machine = Self {
             privacy: RunPrivacy::new(request.settings.privacy.clone()),
+            own_calls: OwnCalls::new(tools.bound()),
             window: WindowTokens::new(request.settings.window.tokens),
             reply_limit: CompletionLimit::new(&request.settings),
             usage: UsageAccount::new(&request.settings),
@@ -335,6 +334,7 @@ impl Machine {
                 );
             }
         }
+        self.note_own_calls(&effects);
         effects
     }
 
@@ -398,6 +398,18 @@ impl Machine {
             .to_string();
         id[..8].to_owned()
     }
+}
+
+/// The context of a run before anything happened.
+fn context_of(request: &RunRequest) -> Result<Context, ContextError> {
+    let mut context = Context::new(request.context.clone())?;
+    context.check_input()?;
+    if request.settings.dry_run {
+        // Whatever the model does is a plan, and nothing of a lazy one runs before it was checked.
+        let plan = context.plan.get_or_insert_default();
+        plan.mode = Mode::Lazy;
+    }
+    Ok(context)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -74,6 +74,10 @@ impl RunPrivacy {
                 match message {
                     Message::Text(text) => self.vault.note_text(&text.text, None),
                     Message::Image(image) => self.vault.note_text(&image.name, None),
+                    Message::ToolResult(result) => {
+                        self.vault.note(&result.arguments, None);
+                        self.vault.note(&result.result, None);
+                    }
                     _ => {}
                 }
             }

@@ -290,8 +290,7 @@ impl Machine {
             self.begin_unblocked(effects);
         }
         if self.step.calls.has_handed_over() && !self.running.has_background() {
-            let reason = StopReason::ToolCalls;
-            return self.finish(reason, Value::Null, None, effects);
+            return self.hand_over(effects);
         }
         if !self.step.calls.are_answered() {
             return;

@@ -5,7 +5,7 @@ use crate::http::messages::{ChatMessage, ClientCall, ClientFunction, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use toolhold_protocol::context::Message;
+use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::turn::Role;
 use uuid::Uuid;
 
@@ -64,15 +64,16 @@ pub fn listed(run: Uuid, before: Vec<Value>, input: &Value) -> Vec<Value> {
 
 /// A run's context as input items, for a run that another API began.
 pub fn of_context(run: Uuid, context: &[Message]) -> Vec<Value> {
-    let said = context.iter().filter_map(|message| match message {
+    let said = context.iter().flat_map(|message| match message {
         Message::Text(said) => {
             let role = match said.role {
                 Role::Assistant => "assistant",
                 _ => "user",
             };
-            Some(InputItem::said(role, said.text.clone().into()))
+            vec![InputItem::said(role, said.text.clone().into())]
         }
-        _ => None,
+        Message::ToolResult(result) => InputItem::called(result),
+        _ => Vec::new(),
     });
     with_ids(run, Vec::new(), said.collect())
 }
@@ -99,6 +100,30 @@ impl InputItem {
             content,
             ..Self::default()
         }
+    }
+
+    /// A call that the client made, and its result.
+    fn called(result: &ToolResultMessage) -> Vec<Self> {
+        let of = |kind: &str| Self {
+            kind: Some(kind.to_owned()),
+            call_id: result.id.clone(),
+            ..Self::default()
+        };
+        let text = match &result.result {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        vec![
+            Self {
+                name: result.tool.clone(),
+                arguments: result.arguments.to_string(),
+                ..of("function_call")
+            },
+            Self {
+                output: text.into(),
+                ..of("function_call_output")
+            },
+        ]
     }
 
     fn message(self) -> Result<ChatMessage, String> {

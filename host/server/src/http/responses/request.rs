@@ -228,6 +228,9 @@ mod tests {
     fn told(request: &RunRequest) -> Vec<String> {
         let texts = request.context.iter().filter_map(|message| match message {
             Message::Text(text) => Some(format!("{:?}: {}", text.role, text.text)),
+            Message::ToolResult(of) => {
+                Some(format!("{} {} -> {}", of.tool, of.arguments, of.result))
+            }
             _ => None,
         });
         texts.collect()
@@ -265,7 +268,7 @@ mod tests {
                 "User: before",
                 "User: 2+2?",
                 "Assistant: 4",
-                "User: The tool weather was called with {} and returned:\nsunny",
+                "weather {} -> \"sunny\"",
             ]
         );
     }
@@ -287,7 +290,7 @@ mod tests {
             json!({"input": [{"type": "function_call_output", "call_id": "c1", "output": "sun"}]});
         let mut request = RunRequest::new(Uuid::now_v7(), "");
         read(result).put(before(), &mut request).unwrap();
-        assert!(told(&request)[0].ends_with("sun"));
+        assert_eq!(told(&request), ["weather {} -> \"sun\""]);
         let refused = read(json!({"input": "go on"})).put(before(), &mut request);
         let reason = refused.unwrap_err().body().error.message;
         assert!(reason.contains("\"c1\" of weather"), "{reason}");
