@@ -18,6 +18,7 @@ mod dev_build;
 mod dialects;
 mod docs;
 mod egress;
+mod ends;
 mod eval;
 mod everywhere;
 mod fallback;

@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::endpoint::{Endpoint, Reply, Scenario};
 use support::host::{Finished, Host, finish};
 use support::oci::{self, Access, OciRegistry, RegistryFault, digest};
 use support::sandbox::{self, component, repository};
 use support::server::Server;
+use support::transcript::{answers, calls};
 use toolhold_hostile::components as hostile;
 use toolhold_sandbox::Policy;
 
@@ -642,6 +644,65 @@ fn a_source_comes_and_goes_while_a_server_runs() {
         origin("counter").is_some_and(|origin| origin.starts_with(&source))
     });
     assert!(calls("counter") && fails("counter"));
+}
+
+/// A server that starts without anything in its cache, as in a new container: a run of the one before it waits for the
+/// module that it was started with, and readiness does.
+#[test]
+fn a_run_that_goes_on_waits_for_its_modules() {
+    let (host, registry) = (Host::new(), OciRegistry::start());
+    registry.push("counter", "1", &counter("a"));
+    let source = registry.reference("counter:1");
+    host.write(
+        "toolhold.toml",
+        format!("[module.counter]\nsource = \"{source}\"\n"),
+    );
+    let endpoint = Endpoint::start(Scenario::new([
+        Reply::endless(),
+        calls([("counter.count", json!({}))]),
+        answers("counted"),
+    ]));
+    let start = |cache: &str| {
+        let cache = host.path().join(cache);
+        let arguments = ["--base-url", &endpoint.base_url(), "--model", "m"];
+        let variables = [
+            ("TOOLHOLD_PATHS__CACHE", cache.to_str().unwrap()),
+            ("TOOLHOLD_MODULES__START_TIMEOUT_MS", "1"),
+        ];
+        Server::start_with(&host, &arguments, &variables)
+    };
+    let mut first = start("one");
+    until("the module", || first.get("/readyz").status == 200);
+    let task = json!({"messages": [{"role": "user", "content": "count"}], "stream": true});
+    let begun = first.first_events(reqwest::Method::POST, "/v1/agent", Some(&task), 3);
+    let run = begun[0].json()["run"].as_str().unwrap().to_owned();
+    first.kill();
+
+    registry.set_fault(RegistryFault::Busy {
+        times: 1,
+        retry_after: "8".into(),
+    });
+    let second = start("two");
+    let waits = second.get("/readyz");
+    assert_eq!(waits.status, 503, "{waits:?}");
+    assert!(waits.text.contains("modules are being loaded"), "{waits:?}");
+    until("the run that waits", || {
+        let said = second.said();
+        said.contains("modules of the run are still being loaded (counter)")
+    });
+    assert_eq!(
+        endpoint.requests().len(),
+        1,
+        "it went on without its module"
+    );
+    let ended = support::until("the end", || {
+        let shown = second.get(&format!("/v1/runs/{run}")).good();
+        (shown["state"] == "done").then_some(shown)
+    });
+    let calls = &ended["answer"]["steps"];
+    assert!(calls.to_string().contains("\"status\":\"done\""), "{ended}");
+    assert_eq!(ended["answer"]["output"], "counted");
+    assert_eq!(second.get("/readyz").status, 200);
 }
 
 /// A shield and the source that it is, added together; and of what is wrong nothing is left.

@@ -274,7 +274,7 @@ fn every_outcome_of_a_call_is_in_the_log() {
             ("calculator.evaluate", "error", Some("arguments")),
             ("no.such", "error", Some("arguments")),
             ("probe.answer", "ok", None),
-            ("probe.toil", "error", Some("cancelled")),
+            ("probe.toil", "interrupted", Some("unfinished")),
         ]
     );
     assert!(
@@ -308,7 +308,7 @@ fn a_stopping_server_records_interrupted_calls() {
         };
         assert_eq!(
             (&entry["tool"], &entry["error"]),
-            (&json!("probe.toil"), &json!("cancelled"))
+            (&json!("probe.toil"), &json!("unfinished"))
         );
     }
 }

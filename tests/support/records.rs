@@ -66,6 +66,16 @@ impl Records {
         .unwrap_or_default()
     }
 
+    /// Whether a call of no run has begun and has no end.
+    pub fn has_open_call(&self) -> bool {
+        let found = self.try_with(async |connection| {
+            sqlx::query_scalar("SELECT count(*) FROM open_calls")
+                .fetch_one(connection)
+                .await
+        });
+        found.is_ok_and(|count: i64| count > 0)
+    }
+
     /// The lines of a run's record.
     pub fn lines(&self, run: &str) -> Vec<String> {
         self.with(async |connection| {

@@ -44,6 +44,13 @@ const ELSEWHERE: &[(&str, Proof)] = &[
         Proof::Attack("fields_in_a_loop"),
     ),
     (
+        "pieces of a request body",
+        Proof::Tests(
+            "host/sandbox/src/egress/body.rs",
+            &["what_goes_out_is_bounded_in_pieces_and_not_in_bytes_alone"],
+        ),
+    ),
+    (
         "fields of one HTTP message",
         Proof::Tests(
             "host/sandbox/src/registry/limit_tests.rs",

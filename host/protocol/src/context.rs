@@ -163,6 +163,9 @@ pub struct ToolResultMessage {
     /// The client's id of the call, which the model is not shown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
+    /// Whether it was made when the results before it were known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub next_step: bool,
     /// Whether the result is the reason why there is none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,

@@ -14,6 +14,10 @@ pub struct ToolFailure {
     pub message: String,
 }
 
+/// The kind of the failure of a call that was stopped with what had made it: its run was cancelled or out of time, or the
+/// call that made it was over. It had begun, and it is not known whether it took effect.
+pub const UNFINISHED: &str = "unfinished";
+
 impl ToolFailure {
     pub fn correctable(kind: &str, message: impl Into<String>) -> Self {
         Self {

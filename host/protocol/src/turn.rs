@@ -51,10 +51,10 @@ impl Turn {
         }
     }
 
-    /// Adds a call with its result. Those in a row are one turn.
-    pub fn add_answered(turns: &mut Vec<Self>, answered: Answered) {
+    /// Adds a call with its result. Those in a row are one turn, unless it `is_next`: made after those before it were over.
+    pub fn add_answered(turns: &mut Vec<Self>, answered: Answered, is_next: bool) {
         match turns.last_mut() {
-            Some(Self::Exchange(last)) => last.calls.push(answered),
+            Some(Self::Exchange(last)) if !is_next => last.calls.push(answered),
             _ => turns.push(Self::Exchange(Exchange {
                 calls: vec![answered],
             })),

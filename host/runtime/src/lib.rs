@@ -63,6 +63,7 @@ pub mod request_runs;
 pub mod requests;
 pub mod retrieval;
 pub mod shields;
+pub mod startup;
 pub mod stats;
 pub mod stored_approver;
 pub mod telemetry;

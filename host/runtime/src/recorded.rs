@@ -129,6 +129,7 @@ impl Recorder {
             record,
             span: Some(span),
             began: Instant::now(),
+            was_begun: false,
             open: Some((self.open.token(), room)),
         }
     }
@@ -159,6 +160,8 @@ pub struct Recording {
     record: Option<CallRecord>,
     span: Option<CallSpan>,
     began: Instant,
+    /// Whether its tool was called.
+    was_begun: bool,
     /// How durable the row must be before the result is returned.
     open: Option<(TaskTrackerToken, Option<OwnedSemaphorePermit>)>,
 }
@@ -230,6 +233,7 @@ impl CallRecording for Recording {
         others: Option<&'a Value>,
     ) -> BoxFuture<'a, Result<(), ToolFailure>> {
         Box::pin(async move {
+            self.was_begun = true;
             let Some(record) = &mut self.record else {
                 return Ok(());
             };
@@ -330,9 +334,7 @@ impl Drop for Recording {
         if self.record.is_none() && self.span.is_none() {
             return;
         }
-        let message = "the caller did not wait for its end";
-        let cancelled = ToolFailure::correctable("cancelled", message);
-        let mut end = CallEnd::refused(cancelled);
+        let mut end = CallEnd::dropped(self.was_begun);
         let took = self.began.elapsed().as_micros();
         end.result.usage.duration_us = u64::try_from(took).unwrap_or(u64::MAX);
         if let Some(row) = self.close(&end)

@@ -10,6 +10,7 @@ use toolhold_protocol::context::Message;
 use toolhold_protocol::cost::Amount;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
 use toolhold_protocol::event::{RunFailure, ToolOutcome};
+use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::RetrievedPassage;
 use toolhold_protocol::turn::Role;
 use utoipa::ToSchema;
@@ -195,6 +196,7 @@ impl CallStatus {
             ToolOutcome::Output(_) => Self::Done,
             ToolOutcome::Error(failure) if failure.kind == SHIELD => Self::Shielded,
             ToolOutcome::Error(failure) if is_begun && failure.kind == INTERRUPTED => Self::Unknown,
+            ToolOutcome::Error(failure) if failure.kind == UNFINISHED => Self::Cancelled,
             ToolOutcome::Error(_) if by_host && !is_begun => Self::Refused,
             ToolOutcome::Error(_) => Self::Failed,
         }
@@ -229,6 +231,9 @@ impl Answer {
                 self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
                 self.language.clone_from(&request.language);
                 self.input_messages = asked(&request.context);
+                for message in &mut self.input_messages {
+                    message.content = self.secrets.text(&message.content);
+                }
             }
             EventKind::Notice { message, .. } => self.notice(message.clone()),
             EventKind::Summarized {
@@ -253,22 +258,27 @@ impl Answer {
                 for note in notes {
                     self.notice(note.clone());
                 }
+                let secrets = &mut self.secrets;
+                let passages = passages.iter().map(|passage| AnswerPassage {
+                    source: secrets.text(&passage.source),
+                    heading: secrets.text(&passage.heading),
+                    text: secrets.text(&passage.text),
+                    ..AnswerPassage::from(passage)
+                });
+                let passages = passages.collect();
                 self.steps.push(AnswerStep {
                     step: *step,
                     calls: Vec::new(),
-                    retrieved: Some(
-                        passages
-                            .iter()
-                            .map(|passage| AnswerPassage {
-                                text: self.secrets.text(&passage.text),
-                                ..AnswerPassage::from(passage)
-                            })
-                            .collect(),
-                    ),
+                    retrieved: Some(passages),
                 });
             }
             EventKind::Cited { citations, .. } => {
-                self.citations = citations.iter().map(AnswerCitation::from).collect();
+                let secrets = &mut self.secrets;
+                let citations = citations.iter().map(|citation| AnswerCitation {
+                    source: citation.source.as_deref().map(|source| secrets.text(source)),
+                    ..AnswerCitation::from(citation)
+                });
+                self.citations = citations.collect();
             }
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
@@ -300,20 +310,24 @@ impl Answer {
                 cached,
                 ..
             } => {
-                let secrets = self.secrets.clone();
+                let outcome = match outcome {
+                    ToolOutcome::Output(value) => ToolOutcome::Output(self.secrets.value(value.clone())),
+                    ToolOutcome::Error(failure) => ToolOutcome::Error(ToolFailure {
+                        message: self.secrets.text(&failure.message),
+                        ..failure.clone()
+                    }),
+                };
                 self.update(id, tool, |call| {
                     call.duration_ms = usage.duration_us as f64 / 1_000.0;
-                    call.status = CallStatus::of(outcome, *by_host, call.is_begun);
+                    call.status = CallStatus::of(&outcome, *by_host, call.is_begun);
                     call.cached = cached.as_ref().map(|cached| CachedResult {
                         call: cached.call.clone(),
                         run: cached.run,
                         age_ms: cached.age_ms,
                     });
                     match outcome {
-                        ToolOutcome::Output(value) => call.result = secrets.value(value.clone()),
-                        ToolOutcome::Error(failure) => {
-                            call.error = Some(secrets.text(&failure.message));
-                        }
+                        ToolOutcome::Output(value) => call.result = value,
+                        ToolOutcome::Error(failure) => call.error = Some(failure.message),
                     }
                 });
             }
@@ -342,7 +356,8 @@ impl Answer {
                     call.status = CallStatus::Cancelled;
                 }
                 if *reason == StopReason::ToolCalls {
-                    output.as_str().unwrap_or_default().clone_into(&mut self.own_calls);
+                    let told = output["told"].as_str();
+                    told.unwrap_or_default().clone_into(&mut self.own_calls);
                 } else {
                     self.output.clone_from(output);
                 }

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use toolhold_protocol::event::EventKind;
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
 use toolhold_protocol::result::{ToolResult, ToolUsage};
 
 /// A call that is about to be checked.
@@ -34,6 +34,24 @@ impl CallEnd {
         Self {
             result: ToolResult::failed(failure),
             by_host: true,
+        }
+    }
+
+    /// The call was dropped before its end. `was_begun`: its tool was called.
+    pub fn dropped(was_begun: bool) -> Self {
+        let (kind, message) = if was_begun {
+            let message =
+                "the caller did not wait for its end; it is not known whether it took effect";
+            (UNFINISHED, message)
+        } else {
+            (
+                "cancelled",
+                "the caller did not wait for it, and it was not made",
+            )
+        };
+        Self {
+            result: ToolResult::failed(ToolFailure::correctable(kind, message)),
+            by_host: !was_begun,
         }
     }
 

@@ -118,43 +118,70 @@ pub async fn screen_result(
 /// The name under which shields are shown passages that were found before a run's model was asked.
 const RETRIEVAL: &str = "knowledge.retrieval";
 
-/// Passages after the shields, which see their texts as they see what a tool returns. One that a shield blocks is left
-/// out, and the others stay.
-pub async fn screen_passages(shields: &Shields, found: Retrieved) -> (Retrieved, Vec<EventKind>) {
-    let place = ShieldPlace::ToolOutput;
-    if found.passages.is_empty() || !shields.applies_to(place, Some(RETRIEVAL)) {
+/// Passages after the shields, which see their texts as they see what a tool returns; those of the documents that came with
+/// the task, in the collection `attached`, are input as well. One that a shield blocks is left out, and the others stay.
+pub async fn screen_passages(
+    shields: &Shields,
+    found: Retrieved,
+    attached: Option<&str>,
+) -> (Retrieved, Vec<EventKind>) {
+    let of_tool = shields.applies_to(ShieldPlace::ToolOutput, Some(RETRIEVAL));
+    let of_input = attached.is_some() && shields.applies_to(ShieldPlace::Input, None);
+    if found.passages.is_empty() || !(of_tool || of_input) {
         return (found, Vec::new());
     }
     let mut events = Vec::new();
     let (mut passages, mut notes) = (Vec::new(), found.notes);
-    for passage in found.passages {
-        let screening = Screening {
-            call: String::new(),
-            place,
-            tool: Some(RETRIEVAL.to_owned()),
-            value: json!([passage.title, passage.heading, passage.text, passage.source]),
-            context: Vec::new(),
-        };
-        let (screened, said) = screen(shields, screening).await;
-        events.extend(said);
-        match screened {
-            ScreeningResult::Pass => passages.push(passage),
-            ScreeningResult::Blocked { shield, reason } => {
-                notes.push(format!(
-                    "the shield {shield} blocked a passage of {}: {reason}",
-                    passage.source
-                ));
+    for mut passage in found.passages {
+        let mut places = Vec::new();
+        if of_tool {
+            places.push((ShieldPlace::ToolOutput, Some(RETRIEVAL.to_owned())));
+        }
+        if of_input && Some(passage.collection.as_str()) == attached {
+            places.push((ShieldPlace::Input, None));
+        }
+        let mut blocked = None;
+        for (place, tool) in places {
+            let RetrievedPassage {
+                title,
+                heading,
+                text,
+                source,
+                ..
+            } = &passage;
+            let screening = Screening {
+                call: String::new(),
+                place,
+                tool,
+                value: json!([title, heading, text, source]),
+                context: Vec::new(),
+            };
+            let (screened, said) = screen(shields, screening).await;
+            events.extend(said);
+            match screened {
+                ScreeningResult::Pass => {}
+                ScreeningResult::Blocked { shield, reason } => {
+                    blocked = Some((shield, reason));
+                    break;
+                }
+                ScreeningResult::Redacted { value } => {
+                    let left = |at: usize| value[at].as_str().unwrap_or_default().to_owned();
+                    passage = RetrievedPassage {
+                        title: left(0),
+                        heading: left(1),
+                        text: left(2),
+                        source: left(3),
+                        ..passage
+                    };
+                }
             }
-            ScreeningResult::Redacted { value } => {
-                let left = |at: usize| value[at].as_str().unwrap_or_default().to_owned();
-                passages.push(RetrievedPassage {
-                    title: left(0),
-                    heading: left(1),
-                    text: left(2),
-                    source: left(3),
-                    ..passage
-                });
-            }
+        }
+        match blocked {
+            None => passages.push(passage),
+            Some((shield, reason)) => notes.push(format!(
+                "the shield {shield} blocked a passage of {}: {reason}",
+                passage.source
+            )),
         }
     }
     let found = Retrieved {

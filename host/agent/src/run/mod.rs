@@ -9,6 +9,7 @@ mod budget_tracker;
 mod counting;
 mod driver;
 mod machine;
+mod open_calls;
 mod outcomes;
 pub mod replay;
 mod schedule;

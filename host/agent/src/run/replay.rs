@@ -2,6 +2,7 @@
 //! is deterministic, so the same inputs give the same run.
 
 use crate::run::machine::{Effects, Input, Machine};
+use crate::run::open_calls::{OpenCalls, is_written_end};
 use crate::run::sub_agent::SubAgentEnd;
 use crate::run::{Budget, RunUsage};
 use serde_json::Value;
@@ -27,6 +28,8 @@ pub struct Replayed {
     /// Events that replay produces but the record lacks: the process ended before they were
     /// written.
     pub unsaid: Vec<EventKind>,
+    /// Calls that have begun and have no end in the record, of the run that is no other's part.
+    pub(super) open: OpenCalls,
     /// How long the run was worked on: the time between a process that ended and the next one, which
     /// resumed it, is not counted.
     pub elapsed: Duration,
@@ -111,7 +114,12 @@ pub fn replay(events: &[Event]) -> Result<Replayed, ReplayError> {
             });
         }
     }
-    rebuild(events)
+    let mut replayed = rebuild(events)?;
+    for event in events {
+        // The record has the ends that were written.
+        replayed.open.take(&event.kind);
+    }
+    Ok(replayed)
 }
 
 /// The runs of sub-agents, to the depth that the run allowed, those that are still of use; and what the calls took
@@ -219,6 +227,9 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         ) {
             continue;
         }
+        if is_written_end(&event.kind) {
+            continue;
+        }
         if player.came_to.is_empty() {
             let input = input(&event.kind).ok_or_else(|| divergence(event, None))?;
             player.tell(input, elapsed);
@@ -239,6 +250,7 @@ fn rebuild(events: &[Event]) -> Result<Replayed, ReplayError> {
         machine: player.machine,
         next: last.seq.saturating_add(1),
         seal: last.seal.clone(),
+        open: OpenCalls::default(),
         unsaid: player.came_to.into(),
         elapsed,
         is_done: matches!(last.kind, EventKind::Done { .. }),

@@ -2,7 +2,8 @@
 //! output cites.
 
 use super::support::{
-    Reply, Script, driver, end, holds, json_of, lines, request, rest, run, watched,
+    Echo, Reply, Script, driver, end, holds, json_of, lines, plain_tools, request, rest, run,
+    watched,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -294,6 +295,28 @@ async fn shields_see_each_passage() {
         "{told}"
     );
     assert_eq!(of(&events, "shield").as_array().unwrap().len(), 2);
+}
+
+/// What is found changes nothing of how the run is carried out.
+#[tokio::test]
+async fn a_dry_run_that_finds_passages_makes_no_call() {
+    let script = Script::new([Reply::calls(&[json!({"_tool": "echo", "of": 1})])]);
+    let shelf = Shelf::of(&[FEES]);
+    let echo = Echo::default();
+    let mut request = question();
+    request.context.insert(0, plain_tools(&["echo"]));
+    request.settings.dry_run = true;
+    let driver = Driver {
+        activities: Activities::default().with("echo", echo.activity()),
+        ..reading(&script, &shelf)
+    };
+    let events = run(&driver, request).await;
+    assert_eq!(
+        (end(&events).0.as_str(), echo.count()),
+        ("planned", 0),
+        "{}",
+        lines(&events)
+    );
 }
 
 #[tokio::test]

@@ -614,36 +614,137 @@ async fn what_a_client_is_told_of_a_runs_own_calls_passes_the_border() {
     let events = run(&driver(&script, clients(&echo)), asked()).await;
     let (reason, told) = end(&events);
     assert_eq!(reason, "tool_calls", "{}", lines(&events));
-    let told = told.as_str().unwrap();
+    assert!(!told.to_string().contains(KEY), "{told}");
+    let own = told["told"].as_str().unwrap();
     assert!(
-        told.starts_with("echo {\"of\":\"the key <api_key_1>\"} returned"),
+        own.starts_with("echo {\"of\":\"the key <api_key_1>\"} returned"),
         "{told}"
     );
-    assert!(!told.contains(KEY), "{told}");
     // The tool that may have it had it; what the client is to call has none.
     assert!(echo.made.lock().unwrap()[0]["of"].to_string().contains(KEY));
-    let given = events
-        .iter()
-        .map(json_of)
-        .find(|event| event["event"] == "tool_start" && event["tool"] == "weather");
-    let given = given.unwrap();
-    assert_eq!(given["filled"], json!({"key": "<api_key_1>"}), "{given}");
+    let theirs = told["calls"].as_array().unwrap();
+    assert_eq!(theirs.len(), 1);
+    assert_eq!(
+        (&theirs[0]["tool"], &theirs[0]["arguments"]),
+        (&json!("weather"), &json!({"key": "<api_key_1>"}))
+    );
 
-    let script = ask();
-    let words = Arc::new(Words {
-        block: "api_key_1",
-        ..Words::default()
-    });
+    for (words, reason) in [
+        (
+            Words {
+                block: "api_key_1",
+                ..Words::default()
+            },
+            "blocked",
+        ),
+        (
+            Words {
+                redact: "api",
+                ..Words::default()
+            },
+            "tool_calls",
+        ),
+    ] {
+        screened_hand_over(&ask(), asked(), words, reason).await;
+    }
+}
+
+/// What the client is to call, and is told, passes the shields on the output.
+async fn screened_hand_over(script: &Arc<Script>, asked: RunRequest, words: Words, expected: &str) {
+    let echo = Echo::default();
+    let activities = Activities::default()
+        .with("echo", echo.activity())
+        .with_clients("weather");
+    let redacts = !words.redact.is_empty();
     let shields = Shields {
-        posts: vec![post(&[ShieldPlace::Output], words)],
+        posts: vec![post(&[ShieldPlace::Output], Arc::new(words))],
         grants: Value::Null,
     };
     let driver = Driver {
         shields,
-        ..driver(&script, clients(&Echo::default()))
+        ..driver(script, activities)
     };
-    let events = run(&driver, asked()).await;
-    assert_eq!(end(&events), ("blocked".into(), Value::Null));
+    let events = run(&driver, asked).await;
+    let (reason, told) = end(&events);
+    assert_eq!(reason, expected, "{}", lines(&events));
+    if redacts {
+        let text = told["calls"][0]["arguments"].to_string();
+        assert!(
+            text.contains("[redacted: word]") && !text.contains("api"),
+            "{told}"
+        );
+    } else {
+        assert_eq!(told, Value::Null);
+    }
+}
+
+/// A mark in the place of more than a text leaves nothing that could be sent.
+#[tokio::test]
+async fn a_mark_in_the_place_of_more_than_a_text_ends_the_run() {
+    let context = json!([
+        {"role": "user", "content": "Hello"},
+        {"type": "data", "kind": "user", "data": {"n": 1}, "description": "D"},
+        {"type": "knowledge", "passages": [{"id": "k1", "source": "s", "text": "t"}]},
+        {"type": "image", "name": "Ann", "data":
+            "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="},
+    ]);
+    // What is left of the input, where the mark stands at this place, and whether the run can go on.
+    for (place, goes_on) in [
+        ("", false),
+        ("/0", true),
+        ("/1", true),
+        ("/1/n", true),
+        ("/2", false),
+        ("/2/0", true),
+        ("/4", false),
+        ("/4/1", false),
+        ("/4/1/description", true),
+        ("/4/2/passages", false),
+        ("/4/2/passages/0", false),
+        ("/4/2/passages/0/source", true),
+        ("/4/3/name", true),
+    ] {
+        let script = Script::new([Reply::output("done")]);
+        let driver = shielded(
+            &script,
+            &Echo::default(),
+            &[ShieldPlace::Input],
+            Arc::new(Marks(place)),
+        );
+        let events = run(&driver, request(messages(context.clone()))).await;
+        let expected = if goes_on { "output" } else { "blocked" };
+        assert_eq!(end(&events).0, expected, "{place}: {}", lines(&events));
+        assert_eq!(script.asked(), usize::from(goes_on), "{place}");
+        if goes_on && !place.starts_with("/4/3") {
+            assert!(bodies(&script).contains("[redacted]"), "{place}");
+        }
+        if place == "/4/3/name" {
+            assert!(
+                bodies(&script).contains("data:image/png"),
+                "the image is lost"
+            );
+        }
+    }
+}
+
+/// Puts its mark at one place of the input.
+#[derive(Debug)]
+struct Marks(&'static str);
+
+impl Shield for Marks {
+    fn screen<'a>(
+        &'a self,
+        screening: &'a Screening,
+        _: &'a mut dyn CompletionObserver,
+    ) -> BoxFuture<'a, Result<ShieldVerdict, String>> {
+        let mut value = screening.value.clone();
+        *value.pointer_mut(self.0).expect("the place") = "[redacted]".into();
+        let reason = "a mark".to_owned();
+        Box::pin(std::future::ready(Ok(ShieldVerdict::Redact {
+            value,
+            reason,
+        })))
+    }
 }
 
 /// A run that is resumed goes on under the policy that it began under.

@@ -70,7 +70,13 @@ pub async fn serve(loaded: &Loaded) -> Result<Exit> {
     let telemetry = host::telemetry(config, true)?;
     let cached = agents.registry().clone();
     telemetry.watch_cache(move || cache_lookups(&cached));
-    let dispatcher = Dispatcher::new(store, agents.clone(), limits, telemetry.clone());
+    let dispatcher = Dispatcher::new(
+        store,
+        agents.clone(),
+        limits,
+        telemetry.clone(),
+        loading.startup.clone(),
+    );
     let listener = TcpListener::bind(serve.listen).await;
     let listener = listener.with_context(|| {
         format!(

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use toolhold_runtime::config::Configuration;
+use toolhold_runtime::startup::Startup;
 use toolhold_runtime::watch::{Changed, ConfigStamps, ConfigWatch, Folders};
 use toolhold_runtime::{host, renewal};
 use toolhold_sandbox::{Policy, Registry};
@@ -56,7 +57,11 @@ pub struct Started {
 
 /// Modules that are loaded while the process serves already. Dropping it stops that.
 #[derive(Default)]
-pub struct LoadTask(JoinSet<Result<()>>);
+pub struct LoadTask {
+    tasks: JoinSet<Result<()>>,
+    /// Over when every module is ready or refused, also where a change of the configuration stopped this.
+    pub startup: Startup,
+}
 
 impl LoadTask {
     /// Completes when every module is ready or refused.
@@ -64,7 +69,7 @@ impl LoadTask {
     /// # Errors
     /// The modules folder cannot be read.
     pub async fn ended(&mut self) -> Result<()> {
-        match self.0.join_next().await {
+        match self.tasks.join_next().await {
             Some(ended) => ended?,
             None => Ok(()),
         }
@@ -77,12 +82,15 @@ pub async fn load_and_watch(loaded: &Loaded) -> Result<Started> {
     let seen = ConfigStamps::now(&loaded.files());
     let registry = host::registry(config)?;
     let mut loading = LoadTask::default();
-    loading.0.spawn({
+    loading.tasks.spawn({
         let (registry, config, only) = (registry.clone(), config.clone(), loaded.only.clone());
+        let startup = loading.startup.clone();
         async move {
             let shown = Loading::default();
             let show = |event| shown.on_event(event);
-            host::load_needed(&registry, &config, only.as_deref(), &show).await
+            let loaded = host::load_needed(&registry, &config, only.as_deref(), &show).await;
+            startup.end();
+            loaded
         }
     });
     let in_time = timeout(config.start_timeout(), loading.ended()).await;
@@ -197,7 +205,8 @@ pub async fn keep_up<S: Serving>(
     let mut changes = changes(watch);
     let mut ready = registry.changes();
     let mut held = loaded.clone();
-    let mut due = (!loading.0.is_empty()).then_some(ReloadTask::Start(loading));
+    let startup = loading.startup.clone();
+    let mut due = (!loading.tasks.is_empty()).then_some(ReloadTask::Start(loading));
     loop {
         let task = due.take().unwrap_or(ReloadTask::Idle);
         let is_idle = matches!(task, ReloadTask::Idle);
@@ -237,6 +246,9 @@ pub async fn keep_up<S: Serving>(
         };
         if let Some(now) = now {
             held = now;
+        }
+        if !is_idle && due.is_none() {
+            startup.end();
         }
         if !is_idle {
             warn_of_failures(registry);

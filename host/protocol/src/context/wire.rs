@@ -135,6 +135,7 @@ const TYPES: [(&str, &[Field]); 13] = [
             Field("arguments", Optional, Any),
             Field("result", Required, Any),
             Field("id", Optional, Form::Text),
+            Field("next_step", Optional, Form::Flag),
             Field("failed", Optional, Form::Flag),
         ],
     ),

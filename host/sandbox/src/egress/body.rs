@@ -3,9 +3,10 @@
 use super::headers::{header_bytes, holds_any, without_secrets};
 use super::meter::{HttpMeter, RunningRequest};
 use super::send::code;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,14 +17,27 @@ use toolhold_policy::HttpLimit;
 use toolhold_policy::redact::{Redaction, Redactor};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-/// A guest's request body on its way out. Trailers are dropped: few servers read them, and they can
-/// carry what is forbidden as a header.
+/// Bytes from which on a piece of a request body goes out at once.
+const WHOLE_PIECE: usize = 16 << 10;
+/// Time in which at most one smaller piece goes out. A connection keeps a record of each piece, also of an empty one, for as
+/// long as its peer does not read, and HTTP/2's windows bound bytes alone.
+const BETWEEN_PIECES: Duration = Duration::from_millis(5);
+/// Pieces of a guest that are looked at before other tasks have their turn.
+const PIECES_IN_A_ROW: u32 = 128;
+
+/// A guest's request body on its way out: empty pieces are left out, small ones are gathered. Trailers are dropped: few
+/// servers read them, and they can carry what is forbidden as a header.
 pub(super) struct RequestBody {
     // The client wants bodies that are `Sync`; guests' are not.
     body: SyncWrapper<WasiBody>,
     meter: Arc<HttpMeter>,
     /// What `Content-Length` says is still to come.
     announced: Option<u64>,
+    gathered: BytesMut,
+    /// Whether the guest has finished.
+    is_over: bool,
+    /// Ends when the next small piece may go out; absent before the first piece.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl RequestBody {
@@ -35,6 +49,9 @@ impl RequestBody {
             body: SyncWrapper::new(body),
             meter,
             announced: announced.and_then(|value| value.to_str().ok()?.parse().ok()),
+            gathered: BytesMut::new(),
+            is_over: false,
+            pause: None,
         }
     }
 
@@ -51,6 +68,43 @@ impl RequestBody {
         let missing = self.announced.is_some_and(|left| left > 0);
         missing.then_some(Err(Error::HttpRequestBodySize(None)))
     }
+
+    /// Takes what the guest has written, as far as it is due.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
+        for _ in 0..PIECES_IN_A_ROW {
+            if self.is_over || self.gathered.len() >= WHOLE_PIECE {
+                return Ok(());
+            }
+            let Poll::Ready(frame) = Pin::new(self.body.get_mut()).poll_frame(cx) else {
+                return Ok(());
+            };
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(data))) => {
+                    self.take(data.len() as u64)?;
+                    if self.gathered.is_empty() {
+                        // Without a copy, unless the guest's host keeps it as well.
+                        self.gathered = BytesMut::from(data);
+                    } else {
+                        self.gathered.extend_from_slice(&data);
+                    }
+                }
+                Some(Err(error)) => return Err(error),
+                // Trailers are the end, too.
+                Some(Ok(Err(_))) | None => self.is_over = true,
+            }
+        }
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+
+    /// Whether what was gathered goes out now.
+    fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.is_over || self.gathered.len() >= WHOLE_PIECE {
+            return true;
+        }
+        let pause = self.pause.as_mut();
+        pause.is_none_or(|pause| pause.as_mut().poll(cx).is_ready())
+    }
 }
 
 impl Body for RequestBody {
@@ -61,16 +115,23 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let frame = ready!(Pin::new(self.body.get_mut()).poll_frame(cx));
-        Poll::Ready(match frame.map(|frame| frame.map(Frame::into_data)) {
-            Some(Ok(Ok(data))) => {
-                let taken = self.take(data.len() as u64);
-                Some(taken.map(|()| Frame::data(data)))
-            }
-            Some(Ok(Err(_trailers))) => self.end(),
-            Some(Err(error)) => Some(Err(error)),
-            None => self.end(),
-        })
+        let this = &mut *self;
+        if let Err(error) = this.gather(cx) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        if this.gathered.is_empty() {
+            return if this.is_over {
+                Poll::Ready(this.end())
+            } else {
+                Poll::Pending
+            };
+        }
+        if !this.is_due(cx) {
+            return Poll::Pending;
+        }
+        this.pause = Some(Box::pin(sleep(BETWEEN_PIECES)));
+        let piece = mem::take(&mut this.gathered).freeze();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 }
 
@@ -238,5 +299,71 @@ impl ResponseBody {
         self.trailers = None;
         self.redaction = Redactor::default().stream();
         self.refusal = Redactor::default().stream();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::CallDescriptors;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use std::convert::Infallible;
+    use toolhold_policy::HttpLimits;
+
+    /// A guest's pieces, each after a wait of so many milliseconds.
+    fn body(pieces: Vec<(u64, Bytes)>, length: Option<&str>) -> RequestBody {
+        let pieces = futures_util::stream::unfold(pieces.into_iter(), async |mut left| {
+            let (wait, piece) = left.next()?;
+            if wait > 0 {
+                sleep(Duration::from_millis(wait)).await;
+            }
+            Some((Ok::<_, Infallible>(Frame::data(piece)), left))
+        });
+        let body = StreamBody::new(Box::pin(pieces)).map_err(|never| match never {});
+        let mut headers = HeaderMap::new();
+        if let Some(length) = length {
+            headers.insert(header::CONTENT_LENGTH, length.parse().unwrap());
+        }
+        let meter = HttpMeter::new(HttpLimits::default(), CallDescriptors::at_most(8));
+        RequestBody::new(body.boxed_unsync(), &headers, Arc::new(meter))
+    }
+
+    async fn sent(mut body: RequestBody) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            sizes.push(frame.unwrap().into_data().unwrap().len());
+        }
+        sizes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_out_is_bounded_in_pieces_and_not_in_bytes_alone() {
+        let byte = || Bytes::from_static(b"x");
+        let empty = vec![(0, Bytes::new()); 100_000];
+        assert!(sent(body(empty, None)).await.is_empty());
+        let bytes = sent(body(vec![(0, byte()); 100_000], None)).await;
+        assert!(bytes.len() < 10, "{}", bytes.len());
+        assert_eq!(bytes.iter().sum::<usize>(), 100_000);
+        // One a millisecond: one piece in five.
+        let drops = sent(body(vec![(1, byte()); 1_000], None)).await;
+        assert!((100..=210).contains(&drops.len()), "{}", drops.len());
+        // What comes now and then goes out at once, and so does what is large.
+        assert_eq!(sent(body(vec![(50, byte()); 4], None)).await, [1; 4]);
+        let large = Bytes::from(vec![0; 100_000]);
+        assert_eq!(sent(body(vec![(0, large); 3], None)).await, [100_000; 3]);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_as_long_as_it_says() {
+        let of = |length: &str| body(vec![(0, Bytes::from_static(b"abc"))], Some(length));
+        assert_eq!(sent(of("3")).await, [3]);
+        for length in ["2", "4"] {
+            let collected = of(length).collect().await;
+            let error = collected.map(|_| ()).unwrap_err();
+            assert!(
+                matches!(error, Error::HttpRequestBodySize(None)),
+                "{error:?}"
+            );
+        }
     }
 }

@@ -200,9 +200,10 @@ impl From<RunRefusal> for ApiError {
         let message = refused.to_string();
         match refused {
             RunRefusal::Full | RunRefusal::Late => Self::too_many(message, RETRY_AFTER_SECONDS),
-            RunRefusal::Closing | RunRefusal::NotRecorded | RunRefusal::AgentWaits { .. } => {
-                Self::unavailable(message)
-            }
+            RunRefusal::Closing
+            | RunRefusal::NotRecorded
+            | RunRefusal::AgentWaits { .. }
+            | RunRefusal::ModulesLoad { .. } => Self::unavailable(message),
             RunRefusal::Request(_) => Self::invalid(message),
             RunRefusal::NoAgent { .. } | RunRefusal::Replay(_) | RunRefusal::TurnTaken => {
                 Self::conflict(message)

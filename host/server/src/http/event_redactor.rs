@@ -4,7 +4,9 @@
 use crate::http::auth::Client;
 use crate::secret_mask::SecretMask;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use toolhold_protocol::bound::Runner;
 use toolhold_protocol::completion::Completion;
 use toolhold_protocol::event::{Event, EventKind};
 use toolhold_protocol::fallback::Stage;
@@ -22,6 +24,8 @@ pub struct EventRedactor {
     sees_all: bool,
     is_screened: bool,
     secrets: SecretMask,
+    /// Tools whose calls the client makes.
+    clients: BTreeSet<String>,
 }
 
 impl EventRedactor {
@@ -31,6 +35,7 @@ impl EventRedactor {
             sees_all: client.is_admin(),
             is_screened: false,
             secrets: SecretMask::default(),
+            clients: BTreeSet::new(),
         }
     }
 
@@ -69,19 +74,19 @@ impl EventRedactor {
         if !self.is_screened {
             return Some(event);
         }
-        if is_piece(&event.kind) {
+        if is_piece(&event.kind) || self.is_for_the_client(&event.kind) {
             return None;
         }
         if !has_text(&event.kind) {
             return Some(event);
         }
         let mut veiled = Arc::unwrap_or_clone(event);
-        without_text(&mut veiled.kind);
+        without_text(&mut veiled.kind, &self.clients);
         Some(Arc::new(veiled))
     }
 
     /// `None` where what is left is no event.
-    fn without_secrets(&self, kind: &EventKind) -> Option<EventKind> {
+    fn without_secrets(&mut self, kind: &EventKind) -> Option<EventKind> {
         let masked = serde_json::to_value(kind).map(|kind| self.secrets.value(kind));
         match masked.and_then(serde_json::from_value) {
             Ok(kind) => Some(kind),
@@ -92,8 +97,15 @@ impl EventRedactor {
         }
     }
 
+    /// Whether it hands a call over to the client: the end of the run has it, as the shields on the output left it.
+    fn is_for_the_client(&self, kind: &EventKind) -> bool {
+        matches!(kind, EventKind::ToolStart { call, .. } if self.clients.contains(&call.tool))
+    }
+
     fn look(&mut self, kind: &EventKind) {
-        if let EventKind::Run { request, .. } = kind {
+        if let EventKind::Run { request, tools, .. } = kind {
+            let clients = tools.iter().filter(|bound| bound.runner == Runner::Client);
+            self.clients = clients.map(|bound| bound.tool.name.clone()).collect();
             self.is_screened = request.policy.screens.contains(&ShieldPlace::Output);
             self.secrets = SecretMask::of(&request.settings.privacy);
         }
@@ -131,6 +143,7 @@ fn has_text(kind: &EventKind) -> bool {
             matches!(
                 kind,
                 EventKind::Reply { .. }
+                    | EventKind::Plan { .. }
                     | EventKind::Request { .. }
                     | EventKind::Council { .. }
                     | EventKind::UnusableReply(_)
@@ -140,9 +153,10 @@ fn has_text(kind: &EventKind) -> bool {
     }
 }
 
-fn without_text(kind: &mut EventKind) {
+fn without_text(kind: &mut EventKind, clients: &BTreeSet<String>) {
     match kind {
-        EventKind::Sub { what, .. } => without_text(what),
+        EventKind::Sub { what, .. } => without_text(what, &BTreeSet::new()),
+        EventKind::Plan { calls, .. } => calls.retain(|call| !clients.contains(&call.tool)),
         EventKind::Reply { completion, .. } => {
             let Completion {
                 content,
@@ -205,6 +219,7 @@ mod tests {
                     sees_all,
                     is_screened: false,
                     secrets: SecretMask::default(),
+                    clients: BTreeSet::new(),
                 };
                 let event = redactor.over(Arc::new(event.clone())).unwrap();
                 let event = serde_json::to_value(&*event).unwrap();

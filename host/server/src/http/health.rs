@@ -34,7 +34,8 @@ struct Readiness {
     waiting_agents: usize,
 }
 
-/// Runs can be begun: the database can be written, an agent can run, and the server is not about to stop.
+/// Runs can be begun: the database can be written, an agent can run, every module that the configuration names is loaded or
+/// refused, and the server is not about to stop.
 /// Otherwise the error says why not.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
@@ -55,8 +56,14 @@ async fn ready(State(app): State<App>) -> Result<Json<Readiness>, ApiError> {
             "no agent can run: none of their endpoints has answered yet; the server's log names them",
         ));
     }
-    let (active, waiting) = app.dispatcher.load();
     let modules = agents.registry().modules();
+    if !app.dispatcher.startup().is_over() {
+        return Err(ApiError::unavailable(format!(
+            "modules are being loaded; {} are ready so far",
+            modules.len()
+        )));
+    }
+    let (active, waiting) = app.dispatcher.load();
     Ok(Json(Readiness {
         active,
         waiting,

@@ -4,7 +4,7 @@ use crate::http::body::null_as_default;
 use crate::http::error::ApiError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use toolhold_agent::{contract, language};
 use toolhold_protocol::context::{Message, ToolResultMessage};
 use toolhold_protocol::settings::RunRequest;
@@ -76,7 +76,10 @@ pub fn conversation(
     messages: &[ChatMessage],
 ) -> Result<Conversation, ApiError> {
     let mut conversation = Conversation::default();
-    let mut called: Vec<&ClientCall> = before.iter().collect();
+    // Clients may give the calls of each turn the same ids: the last one is meant.
+    let mut called: HashMap<&str, &ClientCall> =
+        before.iter().map(|call| (call.id.as_str(), call)).collect();
+    let mut is_next = false;
     for (index, message) in messages.iter().enumerate() {
         let at = |error: String| ApiError::invalid(format!("{place}[{index}]: {error}"));
         let text = text(&message.content, &["text"]).map_err(at)?;
@@ -90,7 +93,9 @@ pub fn conversation(
             }
             "user" => conversation.context.push(Message::user(text)),
             "assistant" => {
-                called.extend(&message.tool_calls);
+                let calls = message.tool_calls.iter();
+                called.extend(calls.map(|call| (call.id.as_str(), call)));
+                is_next |= !message.tool_calls.is_empty();
                 if !text.is_empty() {
                     let said = Message::text(Role::Assistant, text);
                     conversation.context.push(said);
@@ -98,13 +103,14 @@ pub fn conversation(
             }
             "tool" => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
-                let call = called.iter().find(|call| call.id == id);
+                let call = called.get(id);
                 let call = call.ok_or_else(|| {
                     at(format!(
                         "tool_call_id {id:?} names no call of the messages before"
                     ))
                 })?;
-                conversation.context.push(tool_result(call, text));
+                let result = tool_result(call, text, std::mem::take(&mut is_next));
+                conversation.context.push(result);
             }
             other => {
                 let known = "system, developer, user, assistant, tool";
@@ -122,7 +128,7 @@ pub fn conversation(
 }
 
 /// A call that the client made, with its result.
-fn tool_result(call: &ClientCall, result: String) -> Message {
+fn tool_result(call: &ClientCall, result: String, next_step: bool) -> Message {
     let ClientFunction { name, arguments } = &call.function;
     let arguments = match serde_json::from_str(arguments) {
         Ok(read @ Value::Object(_)) => read,
@@ -135,6 +141,7 @@ fn tool_result(call: &ClientCall, result: String) -> Message {
         arguments,
         result: result.into(),
         id: call.id.clone(),
+        next_step,
         failed: false,
     })
 }
@@ -254,7 +261,8 @@ mod tests {
             ("天气", "{}", "client.__", json!({})),
             ("a.b/c", "7", "client.a_b_c", json!({"arguments": "7"})),
         ] {
-            let Message::ToolResult(result) = tool_result(&call(name, arguments), "sun".into())
+            let Message::ToolResult(result) =
+                tool_result(&call(name, arguments), "sun".into(), false)
             else {
                 panic!("another message");
             };

@@ -7,6 +7,7 @@ use crate::http::body::{Body, PathParam, QueryParams};
 use crate::http::error::{ApiError, ErrorBody};
 use crate::http::event_redactor::EventRedactor;
 use crate::http::events;
+use crate::secret_mask::SecretMask;
 use axum::extract::State;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::http::{HeaderMap, StatusCode};
@@ -16,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolhold_connections::Connection;
 use toolhold_protocol::approval::{Decision, Verdict};
-use toolhold_protocol::event::StopReason;
+use toolhold_protocol::event::{EventKind, StopReason};
 use toolhold_protocol::tool::Annotations;
-use toolhold_storage::{RunRow, Scope};
+use toolhold_storage::{RunRow, Scope, Store};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -315,7 +316,7 @@ struct WaitingCall {
     tool: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     instance: Option<String>,
-    /// The arguments with which the tool would run.
+    /// The arguments with which the tool would run. Secrets that the run hides are shown to keys with `admin` alone.
     #[schema(value_type = Object)]
     arguments: Value,
     /// The tool's own hints, such as whether it is destructive or reaches the network.
@@ -348,23 +349,38 @@ struct WaitingCalls {
     responses((status = 200, body = WaitingCalls), (status = "4XX", body = ErrorBody)),
 )]
 async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingCalls>, ApiError> {
-    let waiting = app.dispatcher.store().waiting(client.owner()).await?;
-    let calls = waiting.into_iter().map(|it| WaitingCall {
-        run: it.run,
-        call: it.pending.call.id,
-        tool: it.pending.call.tool,
-        instance: it.pending.call.instance,
-        arguments: it.pending.arguments,
-        annotations: it.pending.annotations,
-        callers: it.pending.callers,
-        agents: it.pending.agents,
-        why: it.pending.why,
-        digest: it.pending.digest,
-        is_decided: it.is_decided,
-    });
-    Ok(Json(WaitingCalls {
-        calls: calls.collect(),
-    }))
+    let store = app.dispatcher.store();
+    let mut calls = Vec::new();
+    for it in store.waiting(client.owner()).await? {
+        let arguments = if client.is_admin() {
+            it.pending.arguments
+        } else {
+            secrets_of(store, it.run).await?.value(it.pending.arguments)
+        };
+        calls.push(WaitingCall {
+            run: it.run,
+            call: it.pending.call.id,
+            tool: it.pending.call.tool,
+            instance: it.pending.call.instance,
+            arguments,
+            annotations: it.pending.annotations,
+            callers: it.pending.callers,
+            agents: it.pending.agents,
+            why: it.pending.why,
+            digest: it.pending.digest,
+            is_decided: it.is_decided,
+        });
+    }
+    Ok(Json(WaitingCalls { calls }))
+}
+
+/// What the run hides from its model, it hides from those who may see its calls.
+async fn secrets_of(store: &Store, run: Uuid) -> Result<SecretMask, ApiError> {
+    let (first, _) = store.ends(run).await?;
+    Ok(match &first.kind {
+        EventKind::Run { request, .. } => SecretMask::of(&request.settings.privacy),
+        _ => SecretMask::default(),
+    })
 }
 
 /// A person's decision.

@@ -1,5 +1,6 @@
 //! Tools: listing, and direct calls without a model.
 
+use crate::answer::CallStatus;
 use crate::http::App;
 use crate::http::agent::{Prepared, answer};
 use crate::http::auth::Client;
@@ -205,7 +206,11 @@ async fn call(
         Some(call) => CallResult {
             run,
             result: call.result,
-            error: call.error,
+            // A run that was over before the call was made has the reason.
+            error: call.error.or(match call.status {
+                CallStatus::Done => None,
+                _ => answer.error.or(Some("the call was not made".into())),
+            }),
             duration_ms: call.duration_ms,
         },
         None => CallResult {

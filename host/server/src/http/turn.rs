@@ -8,6 +8,7 @@ use crate::http::error::ApiError;
 use crate::http::messages::{ClientCall, ClientFunction};
 use crate::runs::Watcher;
 use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
 use toolhold_protocol::contract::Contract;
 use toolhold_protocol::event::{Event, EventKind, StopReason};
@@ -106,6 +107,16 @@ impl Turn {
                     },
                 });
             }
+            // As the shields on the output left them.
+            EventKind::Done {
+                reason: StopReason::ToolCalls,
+                output,
+                ..
+            } => {
+                if let Some(calls) = output["calls"].as_array() {
+                    self.calls = calls.iter().map(handed_over).collect();
+                }
+            }
             // The run has answered these calls, so the client must not run them.
             EventKind::Done { reason, .. } if *reason != StopReason::ToolCalls => {
                 self.calls.clear();
@@ -184,6 +195,18 @@ impl Turn {
     }
 }
 
+/// A call of a client's tool, of those that the end of a run tells.
+fn handed_over(call: &Value) -> ClientCall {
+    let text = |name: &str| call[name].as_str().unwrap_or_default().to_owned();
+    ClientCall {
+        id: text("id"),
+        function: ClientFunction {
+            name: text("tool"),
+            arguments: call["arguments"].to_string(),
+        },
+    }
+}
+
 /// A turn that a client waits for.
 #[derive(Debug)]
 pub struct LiveTurn {
@@ -213,7 +236,7 @@ impl LiveTurn {
 mod tests {
     use super::*;
     use crate::answer::CallStatus;
-    use serde_json::{Value, json};
+    use serde_json::json;
     use toolhold_protocol::event::Seal;
 
     fn event(kind: Value) -> Event {

@@ -15,6 +15,7 @@ use toolhold_agent::Run;
 use toolhold_protocol::event::Event;
 use toolhold_protocol::settings::RunRequest;
 use toolhold_runtime::agents::{Agent, Agents, RunClient};
+use toolhold_runtime::startup::Startup;
 use toolhold_storage::{Label, Origin, Store};
 use toolhold_telemetry::{ObservedRun, Observer, Telemetry};
 use uuid::Uuid;
@@ -64,6 +65,7 @@ pub(super) struct DispatcherInner {
     parking: CancellationToken,
     pub(super) tasks: TaskTracker,
     telemetry: Telemetry,
+    pub(super) startup: Startup,
 }
 
 /// A run that works in this process.
@@ -89,7 +91,13 @@ impl Drop for StartingTurn {
 }
 
 impl Dispatcher {
-    pub fn new(store: Store, agents: Arc<Agents>, limits: Limits, telemetry: Telemetry) -> Self {
+    pub fn new(
+        store: Store,
+        agents: Arc<Agents>,
+        limits: Limits,
+        telemetry: Telemetry,
+        startup: Startup,
+    ) -> Self {
         let admission = FairQueue::new(limits.places, limits.waiting);
         let parked = ParkedRuns::new(limits.waiting);
         let this = Self {
@@ -105,6 +113,7 @@ impl Dispatcher {
                 parking: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 telemetry,
+                startup,
             }),
         };
         // Weak: metrics must not keep what they measure.
@@ -114,6 +123,10 @@ impl Dispatcher {
             load.unwrap_or_default()
         });
         this
+    }
+
+    pub fn startup(&self) -> &Startup {
+        &self.inner.startup
     }
 
     pub fn telemetry(&self) -> &Telemetry {

@@ -28,6 +28,8 @@ pub enum RunRefusal {
     NoAgent { name: String },
     #[error("the endpoint of the agent {name:?} has not answered yet; try again in a while")]
     AgentWaits { name: String },
+    #[error("modules of the run are still being loaded ({}); it goes on when they are ready", names.join(", "))]
+    ModulesLoad { names: Vec<String> },
     #[error("its record does not fit together: {0}")]
     Replay(#[from] ReplayError),
     #[error("what was done with the run broke off: {0}")]
@@ -43,7 +45,11 @@ impl RunRefusal {
     /// the agent, which the operator may add again.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Full | Self::Late | Self::AgentWaits { .. } | Self::NoAgent { .. } => true,
+            Self::Full
+            | Self::Late
+            | Self::AgentWaits { .. }
+            | Self::ModulesLoad { .. }
+            | Self::NoAgent { .. } => true,
             Self::Store(error) | Self::Record(RecordError::Store(error)) => {
                 error.outage().is_some()
             }

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
 use toolhold_model::NoModel;
+use toolhold_protocol::event::EventKind;
 use toolhold_runtime::agents::{Agent, RunClient};
 use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
@@ -24,6 +25,7 @@ impl Dispatcher {
     async fn resumed(&self, row: &RunRow) -> Result<Watcher, RunRefusal> {
         self.inner.store.writable()?;
         let agent = self.agent(&row.agent)?;
+        self.waits_for_modules(row.id).await?;
         let permit = self.permit(&row.owner).await?;
         let (mut journal, events) = self.inner.store.reopen(row.id).await?;
         let replayed = replay(&events)?;
@@ -52,6 +54,25 @@ impl Dispatcher {
         });
         let run = permit.take(driver).resume(replayed, Box::new(journal));
         Ok(self.go_on(run, permit, observer))
+    }
+
+    /// A run goes on with the modules that it was started with: while they are loaded, it stays where it is.
+    async fn waits_for_modules(&self, run: Uuid) -> Result<(), RunRefusal> {
+        if self.inner.startup.is_over() {
+            return Ok(());
+        }
+        let (first, _) = self.inner.store.ends(run).await?;
+        let EventKind::Run { tools, .. } = &first.kind else {
+            return Ok(());
+        };
+        let registry = self.inner.agents.registry();
+        let awaited = self.inner.startup.awaited(tools, registry);
+        if awaited.is_empty() {
+            return Ok(());
+        }
+        Err(RunRefusal::ModulesLoad {
+            names: awaited.into_iter().collect(),
+        })
     }
 
     fn agent(&self, name: &str) -> Result<Arc<Agent>, RunRefusal> {
@@ -117,6 +138,17 @@ impl Dispatcher {
                             if !is_told {
                                 tracing::error!(run = %row.id, "cannot go on yet: {refused}");
                                 is_told = true;
+                            }
+                        }
+                        if matches!(refused, RunRefusal::ModulesLoad { .. }) && !is_told {
+                            tracing::warn!(run = %row.id, "waits: {refused}");
+                            is_told = true;
+                        }
+                        if matches!(refused, RunRefusal::ModulesLoad { .. }) {
+                            let registry = this.inner.agents.registry();
+                            tokio::select! {
+                                () = this.inner.startup.goes_on(registry) => {}
+                                () = this.inner.closing.cancelled() => return,
                             }
                         }
                         tokio::select! {

@@ -7,7 +7,7 @@ use crate::time::now_ms;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolhold_policy::redaction::Redaction;
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
 use toolhold_protocol::result::{Cached, ToolUsage};
 
 /// Characters of a call's arguments, and of its result, in the log; longer ones are cut.
@@ -78,6 +78,9 @@ fn cut_json(masked: Value) -> Value {
         .into(),
     }
 }
+
+/// The status of a call whose tool was called, and of which it is not known what came of it.
+const INTERRUPTED: &str = "interrupted";
 
 /// The member with a model's reason for a call.
 pub(super) const REASON: &str = "reason";
@@ -173,7 +176,7 @@ pub(super) fn interrupted(
         ("arguments", arguments),
         ("policy", policy.into()),
         ("by_host", false.into()),
-        ("status", "interrupted".into()),
+        ("status", INTERRUPTED.into()),
     ] {
         way.insert(name.into(), value);
     }
@@ -227,7 +230,9 @@ pub(super) fn audited(call: AuditedCall<'_>) -> Map<String, Value> {
         Ok(value) => ("ok", digest(value.to_string().as_bytes())),
         Err(failure) => {
             details.insert("error".into(), failure.kind.as_str().into());
-            ("error", digest(failure.message.as_bytes()))
+            let is_over = failure.kind != UNFINISHED;
+            let status = if is_over { "error" } else { INTERRUPTED };
+            (status, digest(failure.message.as_bytes()))
         }
     };
     details.extend(call.reason.map(|reason| (REASON.to_owned(), reason)));

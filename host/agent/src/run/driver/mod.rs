@@ -20,6 +20,7 @@ use crate::run::approval::{Approver, NoApprover};
 use crate::run::bind;
 use crate::run::budget_tracker::BudgetTracker;
 use crate::run::machine::{Input, Machine};
+use crate::run::open_calls::OpenCalls;
 use crate::run::outcomes::{CandidateOutcomes, FallbackAttempts};
 use crate::run::replay::Replayed;
 use crate::run::sub_agent::SubAgentEnd;
@@ -154,6 +155,7 @@ impl Driver {
             run: id,
             seq: 0,
             seal: Seal::default(),
+            open: OpenCalls::default(),
             journal,
             sender,
         });
@@ -181,6 +183,7 @@ impl Driver {
         let cancel = CancellationToken::new();
         let spent = replayed.spent();
         let (seq, seal) = (replayed.next, replayed.seal.clone());
+        let open = replayed.open.clone();
         let time_left = replayed.time_left;
         let (machine, begin) = StartingPoint::again(replayed, time_left);
         let id = machine.request().id;
@@ -188,6 +191,7 @@ impl Driver {
             run: id,
             seq,
             seal,
+            open,
             journal,
             sender,
         });

@@ -14,7 +14,6 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
-use toolhold_policy::ErrorClass;
 use toolhold_protocol::approval::{Decision, Pending};
 use toolhold_protocol::event::sub_run;
 use toolhold_protocol::event::{EventKind, ToolOutcome};
@@ -211,7 +210,6 @@ impl CallRecording for RunRecording {
     ) -> BoxFuture<'a, Result<(), ToolFailure>> {
         Box::pin(async move {
             if let Some(call) = self.call.clone() {
-                self.is_told = true;
                 let started = EventKind::ToolStart {
                     step: STEP,
                     call,
@@ -219,6 +217,7 @@ impl CallRecording for RunRecording {
                     may_be_repeated: self.may_be_repeated,
                 };
                 self.recorder.record(started).await;
+                self.is_told = true;
             }
             // A run that cannot be recorded ends, and this call with it.
             Ok(())
@@ -244,11 +243,7 @@ impl Drop for RunRecording {
         let Some(call) = self.call.take() else {
             return;
         };
-        let end = CallEnd::refused(ToolFailure {
-            kind: "cancelled".into(),
-            class: ErrorClass::Correctable,
-            message: "the call that made this one ended before it".into(),
-        });
+        let end = CallEnd::dropped(self.is_told);
         for event in self.end(call, &end) {
             self.recorder.events.tell_if_room(event);
         }

@@ -34,7 +34,7 @@ use toolhold_protocol::approval::{Decision, Pending, Verdict};
 use toolhold_protocol::bound::{Bound, Runner};
 use toolhold_protocol::error::RunError;
 use toolhold_protocol::event::{EventKind, RunFailure};
-use toolhold_protocol::failure::ToolFailure;
+use toolhold_protocol::failure::{ToolFailure, UNFINISHED};
 use toolhold_protocol::knowledge::Retrieved;
 use toolhold_protocol::result::ToolResult;
 use toolhold_protocol::settings::RunRequest;
@@ -346,7 +346,8 @@ impl Performer {
                     let events = self.events.clone();
                     self.spawn(TaskKind::Retrieve, async move {
                         let found = retrieve(retriever.as_deref(), &question).await;
-                        let (found, said) = screen_passages(&shields, found).await;
+                        let attached = question.retrieval.attached.as_deref();
+                        let (found, said) = screen_passages(&shields, found, attached).await;
                         events.tell_all(said).await;
                         Input::Retrieved(found)
                     });
@@ -435,6 +436,12 @@ impl Performer {
                 told.tell(EventKind::ToolRetry { step, retry }).await;
                 attempts.wait(&mut work.call).await;
             };
+            if let Err(failure) = &mut result.outcome
+                && failure.kind == UNFINISHED
+            {
+                // Only the record says so of a call.
+                "tool".clone_into(&mut failure.kind);
+            }
             caching.keep(&result, effects.has_asked());
             let outcome = match &seen {
                 Some(seen) => revealed(&**seen, result.outcome),

@@ -1,6 +1,7 @@
 //! Where a run's events go: into its journal and then to its readers, or to the run that it is inside of.
 
 use super::CallEventSender;
+use crate::run::open_calls::OpenCalls;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use toolhold_protocol::error::RunError;
@@ -43,12 +44,13 @@ pub(super) fn within(calls: &[String], event: EventKind) -> EventKind {
         })
 }
 
-/// Numbers events, journals them, and only then shows them.
+/// Adds the ends of calls that are left behind, numbers events, journals them, and only then shows them.
 pub(in crate::run) struct Publisher {
     pub(super) run: Uuid,
     pub(super) seq: u64,
     /// Of the event before.
     pub(super) seal: Seal,
+    pub(super) open: OpenCalls,
     pub(super) journal: Box<dyn Journal>,
     pub(super) sender: mpsc::Sender<Event>,
 }
@@ -61,7 +63,8 @@ impl Publisher {
             .as_millis();
         let at_ms = u64::try_from(at_ms).unwrap_or(u64::MAX);
         let mut events = Vec::with_capacity(kinds.len());
-        for kind in kinds {
+        let open = &mut self.open;
+        for kind in kinds.into_iter().flat_map(|kind| open.with_ends(kind)) {
             let event = Event {
                 run: self.run,
                 seq: self.seq,

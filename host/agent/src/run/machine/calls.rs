@@ -361,21 +361,14 @@ impl Machine {
         self.usage.take_call()?;
         // A sub-agent's budget is what remains without this call.
         let work = self.prepared(index, &arguments)?;
-        let is_clients = work.bound.runner == Runner::Client;
-        // The client makes the call of what this event says, so it says what the client may see.
-        let filled = if is_clients {
-            work.call.arguments.clone()
-        } else {
-            arguments
-        };
         effects.events.push(EventKind::ToolStart {
             step: self.steps,
-            filled: (filled != call.arguments).then_some(filled),
+            filled: (arguments != call.arguments).then_some(arguments),
             call: call.clone(),
             may_be_repeated: false,
         });
         self.usage.begin_call();
-        if is_clients {
+        if work.bound.runner == Runner::Client {
             self.step.calls.hand_over(index);
             return Ok(());
         }

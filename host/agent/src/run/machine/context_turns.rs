@@ -23,6 +23,9 @@ whole parameter, or in it as a whole value. Keep a result: write where it goes a
 †state.weather, and as \"_outputMethod\" how it joins what is there: set (if you say nothing), merge, assign, push or \
 concat. A call waits for the calls before it that write what it reads.";
 
+/// Ids of calls that the context brings with their results begin with this.
+pub(super) const GIVEN: &str = "given_";
+
 /// A kind of data, in one instance or in all.
 type Key = (String, Option<String>);
 
@@ -81,7 +84,11 @@ impl ContextView<'_> {
                 }
                 Message::ToolResult(result) => {
                     results += 1;
-                    Turn::add_answered(&mut turns, self.answered(result, results));
+                    Turn::add_answered(
+                        &mut turns,
+                        self.answered(result, results),
+                        result.next_step,
+                    );
                 }
                 Message::Error(error) => {
                     let text = format!(
@@ -109,7 +116,7 @@ impl ContextView<'_> {
     fn answered(self, result: &ToolResultMessage, number: usize) -> Answered {
         Answered {
             call: Call {
-                id: format!("given_{number}"),
+                id: format!("{GIVEN}{number}"),
                 tool: result.tool.clone(),
                 arguments: match &result.arguments {
                     Value::Null => json!({}),

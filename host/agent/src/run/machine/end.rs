@@ -50,7 +50,9 @@ impl Machine {
             }
             output => output,
         };
-        self.report_citations(&output, effects);
+        if reason != StopReason::ToolCalls {
+            self.report_citations(&output, effects);
+        }
         // It may quote what a call was given or returned.
         let error = error.map(|failure| RunFailure {
             message: text_of(&self.for_user(Value::String(failure.message))),

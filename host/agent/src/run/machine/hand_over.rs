@@ -2,7 +2,7 @@
 //! itself. A client without a session on this host sends it back with the results, and the next run knows them.
 
 use super::{Effects, Machine};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use toolhold_protocol::bound::{Bound, Runner};
@@ -15,6 +15,8 @@ pub(super) struct OwnCalls {
     /// The client's tools.
     clients: BTreeSet<String>,
     calls: Vec<OwnCall>,
+    /// The client's to make, in the step that is under way.
+    theirs: Vec<Value>,
 }
 
 #[derive(Debug)]
@@ -33,6 +35,7 @@ impl OwnCalls {
         Self {
             clients: clients.map(|bound| bound.tool.name.clone()).collect(),
             calls: Vec::new(),
+            theirs: Vec::new(),
         }
     }
 
@@ -44,6 +47,13 @@ impl OwnCalls {
         match event {
             EventKind::ToolStart { call, filled, .. } => {
                 let arguments = filled.as_ref().unwrap_or(&call.arguments).clone();
+                if self.clients.contains(&call.tool) {
+                    let call = json!({"id": call.id, "tool": call.tool, "arguments": arguments});
+                    if !self.theirs.contains(&call) {
+                        self.theirs.push(call);
+                    }
+                    return;
+                }
                 if let Some(own) = self.of(&call.id, &call.tool) {
                     own.arguments = arguments;
                     own.is_begun = true;
@@ -119,8 +129,8 @@ impl Machine {
         }
     }
 
-    /// Ends the run with the calls that are the client's to make. What it is told of the others passes the shields on the
-    /// output, and holds no secret that the run hides.
+    /// Ends the run with the calls that are the client's to make. They, and what it is told of the others, pass the shields on
+    /// the output, and hold no secret that the run hides.
     pub(super) fn hand_over(&mut self, effects: &mut Effects) {
         let reason = StopReason::ToolCalls;
         if self.request.policy.gates.is_none() {
@@ -128,15 +138,14 @@ impl Machine {
             return self.finish(reason, Value::Null, None, effects);
         }
         self.note_own_calls(effects);
-        let told = self.own_calls.text();
-        self.deliver(reason, told.into(), None, effects);
+        let told = json!({"told": self.own_calls.text(), "calls": self.own_calls.theirs});
+        self.deliver(reason, told, None, effects);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
     use toolhold_protocol::tool::Tool;
 
     fn event(kind: Value) -> EventKind {
@@ -186,6 +195,8 @@ mod tests {
              m.write {\"of\":\"interrupted\"} failed: interrupted\n\
              m.write {\"of\":\"open\"} was begun and has no result"
         );
+        let theirs = json!({"id": "theirs", "tool": "weather", "arguments": {"of": "theirs"}});
+        assert_eq!(own.theirs, [theirs]);
         let mut none = OwnCalls::new(&[]);
         none.take(&begun("done", "m.write"));
         assert_eq!(none.text(), "");

@@ -1,5 +1,6 @@
 //! The borders at which data is hidden and revealed: to and from the model, to tools, to the user.
 
+use super::context_turns::GIVEN;
 use crate::context::stored::READ_RESULT;
 use crate::guard::pii::{GivenPlaceholders, Vault};
 use serde_json::{Value, json};
@@ -13,6 +14,9 @@ use toolhold_protocol::settings::RunRequest;
 use toolhold_protocol::solution::Call;
 use toolhold_protocol::tool::Tool;
 use toolhold_protocol::turn::{Exchange, Turn};
+
+/// In the place of the name of a tool that is hidden data, in a result from elsewhere.
+const HIDDEN_TOOL: &str = "client.hidden";
 
 /// Data of one run that is hidden from its model, from tools and from the user.
 #[derive(Debug, Default)]
@@ -131,6 +135,13 @@ impl RunPrivacy {
             Turn::Exchange(Exchange { calls }) => {
                 let calls = calls.into_iter().map(|mut answered| {
                     answered.call = hidden_call(vault, answered.call);
+                    if answered.call.id.starts_with(GIVEN) {
+                        // Whoever brought the result named its tool, which need not be one of the run's.
+                        let name = &mut answered.call.tool;
+                        if vault.hide(name) != *name {
+                            HIDDEN_TOOL.clone_into(name);
+                        }
+                    }
                     // The part read of a result was hidden before the result was cut.
                     answered.text = match answered.call.tool.as_str() {
                         READ_RESULT if reads => vault.hide_again(&answered.text),

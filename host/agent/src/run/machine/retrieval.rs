@@ -2,13 +2,13 @@
 //! the output cites of them is checked (docs/protocol.md, 13).
 
 use super::reply::text_of;
-use super::{Action, Effects, Machine};
+use super::{Action, Effects, Machine, context_of};
 use crate::retrieval::RetrievalQuestion;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolhold_json::validate::cut;
 use toolhold_protocol::citation::citations;
-use toolhold_protocol::context::{Context, KnowledgeMessage, Message};
+use toolhold_protocol::context::{KnowledgeMessage, Message};
 use toolhold_protocol::event::EventKind;
 use toolhold_protocol::knowledge::{
     CitationRule, MAX_RETRIEVED, Retrieval, Retrieved, RetrievedPassage, RetrievedWhen,
@@ -136,7 +136,8 @@ impl Machine {
     }
 
     fn show_passages(&mut self, passages: Vec<RetrievedPassage>) -> Result<(), String> {
-        let mut messages = self.request.context.clone();
+        let mut request = self.request.clone();
+        let messages = &mut request.context;
         let is_asked = |it: &Message| matches!(it, Message::Text(text) if text.role == Role::User);
         let at = messages
             .iter()
@@ -144,7 +145,7 @@ impl Machine {
             .unwrap_or(messages.len());
         messages.insert(at, Message::Knowledge(KnowledgeMessage { passages }));
         // Nothing was written yet: the context is made anew, with the same data.
-        self.context = Context::new(messages).map_err(|error| error.to_string())?;
+        self.context = context_of(&request).map_err(|error| error.to_string())?;
         self.opening = self.opening_turns();
         Ok(())
     }

@@ -18,8 +18,14 @@ use toolhold_protocol::turn::Turn;
 #[derive(Debug)]
 pub(super) enum PendingScreening {
     /// The result in the context's message of this index, which is of the type `tool_result`.
-    ToolResult(usize),
-    Input,
+    ToolResult {
+        index: usize,
+        /// Whether a result before it is another one than the request has.
+        is_changed: bool,
+    },
+    Input {
+        is_changed: bool,
+    },
     Output {
         reason: StopReason,
         output: Value,
@@ -30,12 +36,12 @@ pub(super) enum PendingScreening {
 impl Machine {
     /// Whether something of the input is screened first.
     pub(super) fn screens_input(&mut self, effects: &mut Effects) -> bool {
-        self.screens_from(0, effects)
+        self.screens_from(0, false, effects)
     }
 
     /// Whether something is screened before the work begins: results in the context's messages from `index` on, then the
     /// input as a whole.
-    fn screens_from(&mut self, index: usize, effects: &mut Effects) -> bool {
+    fn screens_from(&mut self, index: usize, is_changed: bool, effects: &mut Effects) -> bool {
         let policy = &self.request.policy;
         let screened = policy.gates.as_ref().map(|gates| &gates.tool_results);
         let is_screened = |message: &Message| match message {
@@ -44,8 +50,13 @@ impl Machine {
         };
         let mut rest = self.request.context.iter().skip(index);
         self.waiting = match rest.position(is_screened) {
-            Some(at) => Some(PendingScreening::ToolResult(index + at)),
-            None if policy.screens.contains(&ShieldPlace::Input) => Some(PendingScreening::Input),
+            Some(at) => Some(PendingScreening::ToolResult {
+                index: index + at,
+                is_changed,
+            }),
+            None if policy.screens.contains(&ShieldPlace::Input) => {
+                Some(PendingScreening::Input { is_changed })
+            }
             None => None,
         };
         self.screen(effects);
@@ -75,15 +86,17 @@ impl Machine {
     /// Asks the shields, also again where the process ended before they answered.
     pub(super) fn screen(&self, effects: &mut Effects) {
         let (place, tool, value) = match &self.waiting {
-            Some(PendingScreening::ToolResult(index)) => match self.request.context.get(*index) {
-                Some(Message::ToolResult(result)) => (
-                    ShieldPlace::ToolOutput,
-                    Some(result.tool.clone()),
-                    result.result.clone(),
-                ),
-                _ => return,
-            },
-            Some(PendingScreening::Input) => (ShieldPlace::Input, None, self.said()),
+            Some(PendingScreening::ToolResult { index, .. }) => {
+                match self.request.context.get(*index) {
+                    Some(Message::ToolResult(result)) => (
+                        ShieldPlace::ToolOutput,
+                        Some(result.tool.clone()),
+                        result.result.clone(),
+                    ),
+                    _ => return,
+                }
+            }
+            Some(PendingScreening::Input { .. }) => (ShieldPlace::Input, None, self.said()),
             Some(PendingScreening::Output { output, .. }) => {
                 (ShieldPlace::Output, None, output.clone())
             }
@@ -104,8 +117,8 @@ impl Machine {
             return;
         };
         let place = match &waiting {
-            PendingScreening::ToolResult(_) => ShieldPlace::ToolOutput,
-            PendingScreening::Input => ShieldPlace::Input,
+            PendingScreening::ToolResult { .. } => ShieldPlace::ToolOutput,
+            PendingScreening::Input { .. } => ShieldPlace::Input,
             PendingScreening::Output { .. } => ShieldPlace::Output,
         };
         effects.events.push(EventKind::Screened {
@@ -115,23 +128,28 @@ impl Machine {
             screened: screened.clone(),
         });
         let (reason, output, error) = match (waiting, screened) {
-            (PendingScreening::ToolResult(index), screened) => {
-                if let Err(reason) = self.replace_tool_result(index, screened) {
-                    return self.stop_for_rest(&reason, effects);
+            (PendingScreening::ToolResult { index, is_changed }, screened) => {
+                let is_changed = is_changed || !matches!(screened, ScreeningResult::Pass);
+                self.replace_tool_result(index, screened);
+                // A shield may have asked a model.
+                if let Some((reason, message)) = self.usage.overdrawn() {
+                    return self.fail(reason, ErrorClass::Correctable, message, effects);
                 }
-                if !self.screens_from(index + 1, effects) {
-                    self.begin_work(effects);
+                if !self.screens_from(index + 1, is_changed, effects) {
+                    self.begin_with(is_changed, effects);
                 }
                 return;
             }
-            (PendingScreening::Input, ScreeningResult::Pass) => return self.begin_work(effects),
-            (PendingScreening::Input, ScreeningResult::Redacted { value }) => {
+            (PendingScreening::Input { is_changed }, ScreeningResult::Pass) => {
+                return self.begin_with(is_changed, effects);
+            }
+            (PendingScreening::Input { .. }, ScreeningResult::Redacted { value }) => {
                 return match self.replace_said(value) {
-                    Ok(()) => self.begin_work(effects),
+                    Ok(()) => self.begin_with(true, effects),
                     Err(reason) => self.stop_for_rest(&reason, effects),
                 };
             }
-            (PendingScreening::Input, ScreeningResult::Blocked { shield, reason }) => {
+            (PendingScreening::Input { .. }, ScreeningResult::Blocked { shield, reason }) => {
                 let message = format!("the shield {shield} blocked the input: {reason}");
                 return self.stop(message, effects);
             }
@@ -211,23 +229,26 @@ impl Machine {
         self.request.policy.screens.contains(&ShieldPlace::Output)
     }
 
-    /// The context's messages are others than before: what a shield took is in none of them.
-    fn renew_context(&mut self) -> Result<(), String> {
-        self.context = context_of(&self.request).map_err(|error| error.to_string())?;
-        self.opening = self.opening_turns();
-        Ok(())
+    /// The work begins. Where messages of the context `is_changed`, what a shield took is nowhere any more.
+    fn begin_with(&mut self, is_changed: bool, effects: &mut Effects) {
+        if is_changed {
+            match context_of(&self.request) {
+                Ok(context) => {
+                    self.context = context;
+                    self.opening = self.opening_turns();
+                }
+                Err(error) => return self.stop_for_rest(&error.to_string(), effects),
+            }
+        }
+        self.begin_work(effects);
     }
 
-    fn replace_tool_result(
-        &mut self,
-        index: usize,
-        screened: ScreeningResult,
-    ) -> Result<(), String> {
+    fn replace_tool_result(&mut self, index: usize, screened: ScreeningResult) {
         let Some(Message::ToolResult(result)) = self.request.context.get_mut(index) else {
-            return Ok(());
+            return;
         };
         match screened {
-            ScreeningResult::Pass => return Ok(()),
+            ScreeningResult::Pass => {}
             ScreeningResult::Redacted { value } => result.result = value,
             ScreeningResult::Blocked { shield, reason } => {
                 result.failed = true;
@@ -236,7 +257,6 @@ impl Machine {
                     .into();
             }
         }
-        self.renew_context()
     }
 
     /// All of the input that reaches a model: the contents of the context's messages, in their order, and behind them in
@@ -257,7 +277,14 @@ impl Machine {
             beside.insert(INSTRUCTIONS.into(), instructions.into());
         }
         if let (true, Some(schema)) = (gates.output_schema, &self.request.output_schema) {
-            beside.insert(OUTPUT_SCHEMA.into(), schema.clone());
+            let mut schema = schema.clone();
+            without_dialects(&mut schema);
+            beside.insert(OUTPUT_SCHEMA.into(), schema);
+        }
+        // It stands in the instructions.
+        let tag = self.request.language.as_ref();
+        if let Some(tag) = tag.filter(|tag| tag.len() > MAX_PLAIN_TAG) {
+            beside.insert(LANGUAGE.into(), tag.as_str().into());
         }
         for (index, message) in self.request.context.iter().enumerate() {
             let fields = without_content(message);
@@ -268,53 +295,73 @@ impl Machine {
         (!beside.is_empty()).then(|| beside.into())
     }
 
-    /// Puts what the shields left of [`Self::said`] into its places.
+    /// Puts what the shields left of [`Self::said`] into its places. A mark in the place of more than a text is no input
+    /// any more.
     ///
     /// # Errors
     /// It does not fit its place.
     fn replace_said(&mut self, said: Value) -> Result<(), String> {
         let beside = self.beside_contents();
-        let mut contents = match said {
-            Value::Array(contents) => contents.into_iter(),
-            _ => Vec::new().into_iter(),
+        let Value::Array(said) = said else {
+            return Err("nothing of it is left".into());
         };
-        for message in &mut self.request.context {
-            replace_content(message, &mut contents);
-        }
-        if let Some(Value::Object(left)) = contents.next()
-            && beside != Some(Value::Object(left.clone()))
-        {
-            self.replace_beside_contents(left)?;
-        }
-        self.renew_context()
-    }
-
-    fn replace_beside_contents(&mut self, mut left: Map<String, Value>) -> Result<(), String> {
-        if let Some(Value::String(instructions)) = left.shift_remove(INSTRUCTIONS) {
-            self.request.instructions = instructions;
-            self.instructions = told_instructions(&self.request).into_owned();
-        }
-        if let Some(schema) = left.shift_remove(OUTPUT_SCHEMA) {
-            let checked =
-                validator(&schema).map_err(|reason| format!("the output schema: {reason}"))?;
-            self.output = Some(checked);
-            self.request.output_schema = Some(schema);
-        }
-        for (index, fields) in left {
-            let message = index.parse().ok();
-            let message = message.and_then(|index: usize| self.request.context.get_mut(index));
-            if let (Some(message), Value::Object(fields)) = (message, fields) {
-                replace_beside(message, fields)
-                    .map_err(|reason| format!("message {index}: {reason}"))?;
+        let mut said = said.into_iter();
+        for (index, message) in self.request.context.iter_mut().enumerate() {
+            if content(message).is_none() {
+                continue;
             }
+            let left = said.next().ok_or_else(|| missing(index))?;
+            replace_content(message, left).ok_or_else(|| missing(index))?;
+        }
+        match (said.next(), beside) {
+            (None, None) => {}
+            (Some(left), Some(beside)) if left == beside => {}
+            (Some(Value::Object(left)), Some(_)) => self.replace_beside_contents(left)?,
+            _ => return Err("nothing is left of what is beside the contents".into()),
         }
         Ok(())
     }
+
+    fn replace_beside_contents(&mut self, left: Map<String, Value>) -> Result<(), String> {
+        for (name, value) in left {
+            match (name.as_str(), value) {
+                (INSTRUCTIONS, Value::String(left)) => self.request.instructions = left,
+                (LANGUAGE, Value::String(left)) => self.request.language = Some(left),
+                (OUTPUT_SCHEMA, mut schema) => {
+                    let before = self.request.output_schema.as_ref();
+                    with_dialects(before.unwrap_or(&Value::Null), &mut schema);
+                    let checked = validator(&schema);
+                    let checked =
+                        checked.map_err(|reason| format!("the output schema: {reason}"))?;
+                    self.output = Some(checked);
+                    self.request.output_schema = Some(schema);
+                }
+                (index, Value::Object(fields)) => {
+                    let at: Option<usize> = index.parse().ok();
+                    let message = at.and_then(|at| self.request.context.get_mut(at));
+                    let message = message.ok_or("it has other members than before")?;
+                    let replaced = replace_beside(message, fields);
+                    replaced.map_err(|reason| format!("message {index}: {reason}"))?;
+                }
+                (name, _) => return Err(format!("nothing is left of {name}")),
+            }
+        }
+        self.instructions = told_instructions(&self.request).into_owned();
+        Ok(())
+    }
+}
+
+fn missing(index: usize) -> String {
+    format!("nothing is left of message {index}")
 }
 
 /// Members of the object behind the contents. Others are indexes of messages.
 const INSTRUCTIONS: &str = "instructions";
 const OUTPUT_SCHEMA: &str = "output_schema";
+const LANGUAGE: &str = "language";
+
+/// Bytes of a tag of a language that is one: a longer one may be words.
+const MAX_PLAIN_TAG: usize = 10;
 
 /// The content of a message, which shields see first.
 fn content(message: &Message) -> Option<Value> {
@@ -337,28 +384,17 @@ fn content(message: &Message) -> Option<Value> {
     }
 }
 
-fn replace_content(message: &mut Message, contents: &mut impl Iterator<Item = Value>) {
-    if content(message).is_none() {
-        return;
-    }
-    let Some(left) = contents.next() else {
-        return;
-    };
+/// Nothing, if what is left is of another form.
+fn replace_content(message: &mut Message, left: Value) -> Option<()> {
     match message {
-        Message::Text(text) => {
-            if let Value::String(left) = left {
-                text.text = left;
-            }
-        }
+        Message::Text(text) => left.as_str()?.clone_into(&mut text.text),
         Message::Data(data) => data.data = left,
         Message::Input(input) => input.input = left,
         Message::State(state) => state.state = Some(left),
         Message::Knowledge(message) => {
-            let texts = left.as_array().into_iter().flatten();
+            let texts = left.as_array()?;
             for (passage, left) in message.passages.iter_mut().zip(texts) {
-                left.as_str()
-                    .unwrap_or_default()
-                    .clone_into(&mut passage.text);
+                left.as_str()?.clone_into(&mut passage.text);
             }
         }
         Message::ToolResult(message) => message.result = left,
@@ -370,6 +406,7 @@ fn replace_content(message: &mut Message, contents: &mut impl Iterator<Item = Va
         | Message::Error(_)
         | Message::Type(_) => {}
     }
+    Some(())
 }
 
 /// The fields of a message but for its content, for the bytes of an image, and for words of the protocol.
@@ -383,7 +420,7 @@ fn without_content(message: &Message) -> Map<String, Value> {
         Message::Data(_) => &["data"],
         Message::Input(_) => &["input"],
         Message::State(_) => &["state"],
-        Message::ToolResult(_) => &["result", "failed"],
+        Message::ToolResult(_) => &["result", "next_step", "failed"],
         Message::Plan(_) => &["mode"],
         Message::Knowledge(_)
         | Message::Tool(_)
@@ -399,7 +436,55 @@ fn without_content(message: &Message) -> Map<String, Value> {
             passage.shift_remove("text");
         }
     }
+    fields.values_mut().for_each(without_dialects);
     fields
+}
+
+/// Addresses that say by which rules a schema is read. They are the same for all, and look to a shield like any other.
+const DIALECTS: [&str; 6] = [
+    "http://json-schema.org/schema",
+    "http://json-schema.org/draft-04/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+const DIALECT: &str = "$schema";
+
+fn is_dialect(value: &Value) -> bool {
+    let address = value.as_str().map(|text| text.trim_end_matches('#'));
+    address.is_some_and(|address| DIALECTS.contains(&address))
+}
+
+fn without_dialects(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|name, value| name != DIALECT || !is_dialect(value));
+            members.values_mut().for_each(without_dialects);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_dialects),
+        _ => {}
+    }
+}
+
+/// Puts into `after` what [`without_dialects`] took out of `before`.
+fn with_dialects(before: &Value, after: &mut Value) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            for (name, before) in before {
+                match after.get_mut(name) {
+                    Some(after) => with_dialects(before, after),
+                    None => drop(after.insert(name.clone(), before.clone())),
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) => {
+            for (before, after) in before.iter().zip(after) {
+                with_dialects(before, after);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// # Errors
@@ -414,22 +499,34 @@ fn replace_beside(message: &mut Message, left: Map<String, Value>) -> Result<(),
         Message::Plan(_) => return Err("something is missing in the plan".into()),
         _ => {}
     }
+    if let Message::Image(image) = message {
+        // All that is screened of it.
+        let name = left.get("name").and_then(Value::as_str);
+        name.ok_or("nothing is left of its name")?
+            .clone_into(&mut image.name);
+        return Ok(());
+    }
     let Ok(Value::Object(mut fields)) = serde_json::to_value(&*message) else {
         return Ok(());
     };
     for (name, value) in left {
-        match fields.get_mut(&name) {
-            Some(Value::Array(passages)) if name == "passages" => {
-                let left = value.as_array().into_iter().flatten();
-                for (passage, left) in passages.iter_mut().zip(left) {
-                    if let (Value::Object(passage), Value::Object(left)) = (passage, left) {
-                        passage.extend(left.clone());
-                    }
-                }
-            }
-            _ => {
-                fields.insert(name, value);
-            }
+        let place = fields
+            .get_mut(&name)
+            .ok_or("it has other fields than before")?;
+        if name != "passages" {
+            let before = std::mem::replace(place, value);
+            with_dialects(&before, place);
+            continue;
+        }
+        // Their texts are contents.
+        let (Value::Array(passages), Value::Array(left)) = (place, value) else {
+            return Err("nothing is left of its passages".into());
+        };
+        for (passage, left) in passages.iter_mut().zip(left) {
+            let (Value::Object(passage), Value::Object(left)) = (passage, left) else {
+                return Err("nothing is left of a passage".into());
+            };
+            passage.extend(left);
         }
     }
     *message = serde_json::from_value(fields.into()).map_err(|error| error.to_string())?;
