@@ -676,6 +676,7 @@ fn a_run_that_goes_on_waits_for_its_modules() {
     let task = json!({"messages": [{"role": "user", "content": "count"}], "stream": true});
     let begun = first.first_events(reqwest::Method::POST, "/v1/agent", Some(&task), 3);
     let run = begun[0].json()["run"].as_str().unwrap().to_owned();
+    until("its Request", || endpoint.requests().len() == 1);
     first.kill();
 
     registry.set_fault(RegistryFault::Busy {
