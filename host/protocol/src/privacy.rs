@@ -14,7 +14,7 @@ pub struct Privacy {
     /// Tools that get personal data as it is, or modules for all of their tools; tools that a client runs itself behind
     /// [`CLIENT`]. Others get the placeholders that the model has.
     pub reveal: BTreeSet<String>,
-    /// The same for secrets, which no tool of a client gets.
+    /// Tools and modules that get secrets as they are. A client's tool gets none.
     pub reveal_secrets: BTreeSet<String>,
 }
 

@@ -83,13 +83,13 @@ pub struct Policy {
     pub gates: Option<Gates>,
 }
 
-/// What is screened of a run beside the contents of its messages, its calls and its output.
+/// Parts of a request that input shields screen beside the contents of its messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gates {
     /// Whether the instructions are screened with the input: they are not the operator's.
     pub instructions: bool,
-    /// The same of the output schema.
+    /// Whether the output schema is screened with the input: it is not the operator's.
     pub output_schema: bool,
     /// The tools of the context's messages of the type `tool_result` whose results are screened.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]

@@ -361,7 +361,7 @@ impl DefinitionReader<'_> {
     }
 }
 
-/// What [`is_name`] holds a name to, for people.
+/// The rule of [`is_name`], for error messages.
 pub(crate) const NAME_RULE: &str = "needs a name of 1 to 64 letters, digits, _ and . that begins with a letter, and is not \
 meta, advisors or finish";
 

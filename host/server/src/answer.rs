@@ -49,7 +49,7 @@ pub struct Answer {
     /// Names of the tools that the client runs itself.
     #[serde(skip)]
     pub clients: BTreeSet<String>,
-    /// Of a run that ended with calls of these: what it tells of the calls that it made itself.
+    /// The text about the run's own calls, if the run ended with calls of the client's tools.
     #[serde(skip)]
     pub own_calls: String,
     #[serde(skip)]

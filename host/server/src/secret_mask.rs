@@ -1,5 +1,5 @@
-//! Secrets in what a run did, for those who are told of it over an API: where the run hides secrets from its model, they
-//! leave the run nowhere. The operator alone, who has the record, sees them.
+//! Masks secrets in steps, events and waiting calls before the API returns them. It applies to runs that hide secrets from
+//! their model; keys with `admin` get events and waiting calls without a mask.
 
 use serde_json::Value;
 use std::borrow::Cow;

@@ -192,7 +192,7 @@ pub async fn screen_passages(
     (found, events)
 }
 
-/// `what` the shield blocked, as the model is told.
+/// The failure of a call whose arguments or result a shield blocked. `what` names the one or the other.
 pub fn blocked(shield: &str, what: &str, reason: &str) -> ToolFailure {
     let message = format!(
         "the shield {shield} blocked {what}: {reason}. Do not try to get around it; change the call, or go on without it"

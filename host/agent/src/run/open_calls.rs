@@ -17,7 +17,7 @@ type Within = Vec<String>;
 pub(in crate::run) struct OpenCalls {
     /// By the calls that each is inside of, and its own id.
     open: BTreeMap<Within, OpenCall>,
-    /// Those that were ended here. What they say themselves may come after it.
+    /// Calls whose end was written here. Their own `tool_result` may come later, and is dropped.
     ended: BTreeSet<Within>,
     /// Tools whose calls the run's client makes.
     clients: BTreeSet<String>,
@@ -32,8 +32,8 @@ struct OpenCall {
 }
 
 impl OpenCalls {
-    /// What is recorded of an event: before it the ends of calls that are over with it; nothing, if it is the end of one
-    /// that was ended here.
+    /// The events to record for an event: first the ends of calls that end with it. Empty for the end of a call that
+    /// [`OpenCalls`] has ended.
     pub fn with_ends(&mut self, event: EventKind) -> Vec<EventKind> {
         let Some(mut events) = self.take(&event) else {
             return Vec::new();
@@ -42,8 +42,7 @@ impl OpenCalls {
         events
     }
 
-    /// Takes an event that is about to be recorded, or that is. Returns the ends of calls that are over with it; nothing, if
-    /// it is the end of one that was ended here.
+    /// Returns the ends of calls that end with this event. `None` for the end of a call that [`OpenCalls`] has ended.
     pub fn take(&mut self, event: &EventKind) -> Option<Vec<EventKind>> {
         let mut within = Within::new();
         let mut what = event;
@@ -188,7 +187,7 @@ mod tests {
         )
     }
 
-    /// What is recorded, in short: `+a.b` a begin, `-a.b` an end, `!a.b` a written end, `.` another event.
+    /// Recorded events: `+a.b` is a begin, `-a.b` an end, `!a.b` an end that was written, `a.done` another event.
     fn recorded(events: impl IntoIterator<Item = EventKind>) -> String {
         let mut open = OpenCalls::default();
         let events = events.into_iter().flat_map(|event| open.with_ends(event));

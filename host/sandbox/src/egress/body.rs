@@ -69,7 +69,10 @@ impl RequestBody {
         missing.then_some(Err(Error::HttpRequestBodySize(None)))
     }
 
-    /// Takes what the guest has written, as far as it is due.
+    /// Reads pieces of the guest until [`WHOLE_PIECE`] bytes are gathered or the guest has written no more.
+    ///
+    /// # Errors
+    /// The body is longer than its `Content-Length` or than the limit, or the guest's stream failed.
     fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         for _ in 0..PIECES_IN_A_ROW {
             if self.is_over || self.gathered.len() >= WHOLE_PIECE {
@@ -310,7 +313,7 @@ mod tests {
     use std::convert::Infallible;
     use toolhold_policy::HttpLimits;
 
-    /// A guest's pieces, each after a wait of so many milliseconds.
+    /// A body of these pieces. Before each it waits the given milliseconds.
     fn body(pieces: Vec<(u64, Bytes)>, length: Option<&str>) -> RequestBody {
         let pieces = futures_util::stream::unfold(pieces.into_iter(), async |mut left| {
             let (wait, piece) = left.next()?;

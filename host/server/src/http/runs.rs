@@ -374,7 +374,7 @@ async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingC
     Ok(Json(WaitingCalls { calls }))
 }
 
-/// What the run hides from its model, it hides from those who may see its calls.
+/// The mask for secrets that the run hides from its model.
 async fn secrets_of(store: &Store, run: Uuid) -> Result<SecretMask, ApiError> {
     let (first, _) = store.ends(run).await?;
     Ok(match &first.kind {

@@ -56,7 +56,8 @@ impl Dispatcher {
         Ok(self.go_on(run, permit, observer))
     }
 
-    /// A run goes on with the modules that it was started with: while they are loaded, it stays where it is.
+    /// # Errors
+    /// [`RunRefusal::ModulesLoad`] while a module that the run was started with is still being loaded.
     async fn waits_for_modules(&self, run: Uuid) -> Result<(), RunRefusal> {
         if self.inner.startup.is_over() {
             return Ok(());

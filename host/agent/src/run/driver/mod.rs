@@ -61,7 +61,7 @@ pub struct Driver {
     /// [`Fallback`](toolhold_protocol::fallback::Fallback) lists them.
     pub candidates: BTreeMap<String, Arc<dyn Model>>,
     pub shields: Shields,
-    /// What the operator wrote, which input shields are not shown.
+    /// Instructions and output schema of the operator. Input shields do not screen them.
     pub operator: OperatorTexts,
     /// Told what comes of asking these.
     pub outcomes: Option<Arc<dyn CandidateOutcomes>>,
@@ -71,7 +71,7 @@ pub struct Driver {
     pub results: KeptResults,
 }
 
-/// Texts of a run that its operator wrote. All others that reach a model come from whoever asks, or from elsewhere.
+/// Instructions and output schema from the operator's configuration. All other texts of a request are screened.
 #[derive(Debug, Clone, Default)]
 pub struct OperatorTexts {
     pub instructions: Option<String>,

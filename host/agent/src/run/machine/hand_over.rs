@@ -1,5 +1,5 @@
-//! The end of a run whose remaining calls are its client's: what the client is told of the calls that the run made
-//! itself. A client without a session on this host sends it back with the results, and the next run knows them.
+//! Ends a run with calls of its client's tools, and tells the client which calls the run has made. A client without a
+//! session sends that text back with its results, so that the next run knows these calls.
 
 use super::{Effects, Machine};
 use serde_json::{Value, json};
@@ -129,8 +129,8 @@ impl Machine {
         }
     }
 
-    /// Ends the run with the calls that are the client's to make. They, and what it is told of the others, pass the shields on
-    /// the output, and hold no secret that the run hides.
+    /// Ends the run with the calls of the client's tools. The shields on the output screen these calls and the text about
+    /// the run's own calls; secrets that the run hides are placeholders in both.
     pub(super) fn hand_over(&mut self, effects: &mut Effects) {
         let reason = StopReason::ToolCalls;
         if self.request.policy.gates.is_none() {

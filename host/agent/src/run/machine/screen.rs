@@ -384,7 +384,7 @@ fn content(message: &Message) -> Option<Value> {
     }
 }
 
-/// Nothing, if what is left is of another form.
+/// Replaces the content of a message. `None` if `left` has another form than the content.
 fn replace_content(message: &mut Message, left: Value) -> Option<()> {
     match message {
         Message::Text(text) => left.as_str()?.clone_into(&mut text.text),
