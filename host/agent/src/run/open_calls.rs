@@ -16,7 +16,7 @@ type Within = Vec<String>;
 #[derive(Debug, Clone, Default)]
 pub(in crate::run) struct OpenCalls {
     /// By the calls that each is inside of, and its own id.
-    open: BTreeMap<Within, OpenCall>,
+    open: BTreeMap<Within, UnfinishedCall>,
     /// Calls whose end was written here. Their own `tool_result` may come later, and is dropped.
     ended: BTreeSet<Within>,
     /// Tools whose calls the run's client makes.
@@ -24,7 +24,7 @@ pub(in crate::run) struct OpenCalls {
 }
 
 #[derive(Debug, Clone)]
-struct OpenCall {
+struct UnfinishedCall {
     step: u32,
     tool: String,
     /// In this process.
@@ -66,7 +66,7 @@ impl OpenCalls {
                         ends.push(end(within.clone(), open));
                     }
                     self.ended.retain(|place| !place.starts_with(&within));
-                    let open = OpenCall {
+                    let open = UnfinishedCall {
                         step: *step,
                         tool: call.tool.clone(),
                         begun: Instant::now(),
@@ -106,7 +106,7 @@ impl OpenCalls {
 }
 
 /// The end of the call at this place.
-fn end(mut place: Within, call: OpenCall) -> EventKind {
+fn end(mut place: Within, call: UnfinishedCall) -> EventKind {
     let took = call.begun.elapsed().as_micros();
     let end = EventKind::ToolResult {
         step: call.step,
