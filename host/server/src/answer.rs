@@ -21,7 +21,8 @@ use uuid::Uuid;
 pub struct Answer {
     /// The run's id. `GET /v1/runs/ID` returns the whole run.
     pub id: Uuid,
-    /// The output, which satisfies the output schema: a text without a schema, null if the run was stopped.
+    /// The output, which satisfies the output schema: a text without a schema, null if the run was stopped or ended with
+    /// calls of the client's tools.
     #[schema(value_type = Value)]
     pub output: Value,
     /// Why the run ended: `output`, or what stopped it (`max_steps`, `timeout`, `cancelled`, `model`, …).

@@ -142,8 +142,7 @@ fn unfinished() -> ToolFailure {
     ToolFailure {
         kind: UNFINISHED.into(),
         class: ErrorClass::Correctable,
-        message: "the call was stopped before it was over, with what had made it; it is not known whether it took effect"
-            .into(),
+        message: "its run, or the call that made it, was over before it; it is not known whether it took effect".into(),
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod advisors;
 mod approval;
+mod borders;
 mod branches;
 mod cached_results;
 mod client_calls;

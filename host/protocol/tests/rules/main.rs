@@ -48,7 +48,7 @@ const ELSEWHERE: [(&str, &str, &str, &str); 44] = [
     ("2.7", LOOP, "messages.rs", "data_is_shown_merged_under_a_heading_with_description_and_schema"),
     ("2.8", LOOP, "messages.rs", "where_data_comes_from_is_hidden_from_the_model_and_kept"),
     ("2.9", LOOP, "messages.rs", "earlier_requests_are_a_prefix_of_later_ones"),
-    ("2.14", LOOP, "shields.rs", "a_result_from_elsewhere_is_screened_and_shown_as_a_result"),
+    ("2.14", LOOP, "borders.rs", "a_result_from_elsewhere_is_screened_and_shown_as_a_result"),
     ("3.3", LOOP, "tools.rs", "unknown_name_fails_composition_and_names_what_exists"),
     ("4.1", LOOP, "schema.rs", "the_same_solution_is_had_through_each_contract"),
     ("4.3", LOOP, "schema.rs", "a_reply_with_faults_of_form_is_mended_in_each_contract"),

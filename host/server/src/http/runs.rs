@@ -15,6 +15,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use toolhold_connections::Connection;
 use toolhold_protocol::approval::{Decision, Verdict};
 use toolhold_protocol::event::{EventKind, StopReason};
@@ -350,12 +352,16 @@ struct WaitingCalls {
 )]
 async fn waiting(State(app): State<App>, client: Client) -> Result<Json<WaitingCalls>, ApiError> {
     let store = app.dispatcher.store();
-    let mut calls = Vec::new();
+    let (mut calls, mut masks) = (Vec::new(), BTreeMap::new());
     for it in store.waiting(client.owner()).await? {
         let arguments = if client.is_admin() {
             it.pending.arguments
         } else {
-            secrets_of(store, it.run).await?.value(it.pending.arguments)
+            let mask = match masks.entry(it.run) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(secrets_of(store, it.run).await?),
+            };
+            mask.value(it.pending.arguments)
         };
         calls.push(WaitingCall {
             run: it.run,

@@ -4,6 +4,7 @@ use crate::runs::dispatcher::{CANCEL_POLL_INTERVAL, Dispatcher};
 use crate::runs::refused::RunRefusal;
 use crate::runs::watcher::Watcher;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use toolhold_agent::run::replay::replay;
 use toolhold_agent::{Driver, NoModules};
@@ -14,6 +15,9 @@ use toolhold_runtime::telemetry;
 use toolhold_storage::{LeaseState, RecordError, RunRow, Store};
 use toolhold_telemetry::ObservedRun;
 use uuid::Uuid;
+
+/// Longest time between two looks whether the modules of a run are loaded.
+const MODULES_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Dispatcher {
     /// Resumes a run whose process has ended. Completes even if the caller goes away.
@@ -149,6 +153,8 @@ impl Dispatcher {
                             let registry = this.inner.agents.registry();
                             tokio::select! {
                                 () = this.inner.startup.goes_on(registry) => {}
+                                // One may have become ready between the look and the wait.
+                                () = tokio::time::sleep(MODULES_POLL_INTERVAL) => {}
                                 () = this.inner.closing.cancelled() => return,
                             }
                         }
@@ -230,7 +236,6 @@ async fn to_its_end<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tokio::sync::oneshot;
 
     #[tokio::test]

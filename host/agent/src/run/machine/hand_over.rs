@@ -122,6 +122,15 @@ impl OwnCalls {
     }
 }
 
+/// Whether shields that redacted the output of [`Machine::hand_over`] have left each call: its id, its tool and arguments.
+pub(super) fn is_hand_over(output: &Value) -> bool {
+    let is_call = |call: &Value| {
+        call["id"].is_string() && call["tool"].is_string() && call["arguments"].is_object()
+    };
+    let calls = output["calls"].as_array();
+    output["told"].is_string() && calls.is_some_and(|calls| calls.iter().all(is_call))
+}
+
 impl Machine {
     pub(super) fn note_own_calls(&mut self, effects: &Effects) {
         for event in &effects.events {
@@ -134,7 +143,7 @@ impl Machine {
     pub(super) fn hand_over(&mut self, effects: &mut Effects) {
         let reason = StopReason::ToolCalls;
         if self.request.policy.gates.is_none() {
-            // The record is of a version in which the server told it.
+            // The record is of a version whose `done` has none of it.
             return self.finish(reason, Value::Null, None, effects);
         }
         self.note_own_calls(effects);

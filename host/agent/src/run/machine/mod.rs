@@ -41,6 +41,7 @@ mod hand_over;
 mod history;
 mod io;
 mod material;
+mod message_parts;
 mod plan;
 mod plan_check;
 mod plan_progress;
